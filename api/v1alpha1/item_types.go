@@ -41,9 +41,10 @@ type ItemRule struct {
 	// +kubebuilder:validation:Enum=Abort;AdoptIfSame;Overwrite
 	ConflictResolution ConflictResolution `json:"conflictResolution,omitempty"`
 	// Removal says what happens to the object in a member when it is taken out there. It replaces
-	// removal.mode of the policy.
+	// removal.mode of the policy. Confirm deletes as Delete does, once a person has confirmed the
+	// removal with `atoll confirm`, whatever the removal budget allows.
 	// +optional
-	// +kubebuilder:validation:Enum=Delete;Orphan
+	// +kubebuilder:validation:Enum=Delete;Orphan;Confirm
 	Removal RemovalMode `json:"removal,omitempty"`
 }
 

@@ -216,6 +216,8 @@ type RemovalMode string
 const (
 	RemoveDelete RemovalMode = "Delete"
 	RemoveOrphan RemovalMode = "Orphan"
+	// RemoveConfirm is a mode of single objects: as Delete, after a confirmation.
+	RemoveConfirm RemovalMode = "Confirm"
 )
 
 // ResourceSelector chooses objects by kind, and by name or labels, or all of a

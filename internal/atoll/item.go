@@ -99,6 +99,10 @@ type Item struct {
 	// RecallNote, with ItemRemovalHeld, is the note of the template's annotation about its
 	// deletion; empty for a dependency that only such items need.
 	RecallNote string `json:"recalled,omitempty"`
+	// RemovalCause, with ItemUnconfirmed, is what takes the item out once a person has confirmed it.
+	RemovalCause TombstoneCause `json:"removalCause,omitempty"`
+	// RemovalRevision, with ItemUnconfirmed, is the number of the Revision since which the removal waits.
+	RemovalRevision int64 `json:"removalRevision,omitempty"`
 	// Treatment in members; nil: as all others.
 	Treatment *Treatment `json:"treatment,omitempty"`
 }
@@ -121,6 +125,9 @@ const (
 	// ItemRemovalHeld: members remember that it was removed before the hub was restored. It is
 	// sent to no cluster, and stays where it is, until a person decides.
 	ItemRemovalHeld ItemState = "RemovalHeld"
+	// ItemUnconfirmed: its removal waits for a confirmation, as its treatment states. Clusters keep it
+	// as it was last sent.
+	ItemUnconfirmed ItemState = "Unconfirmed"
 )
 
 // Tombstone takes one item out of members.

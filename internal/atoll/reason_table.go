@@ -63,7 +63,7 @@ var Reasons = []ReasonInfo{
 	{ReasonEvicted, "row", ActorAtoll, "The cluster has a NoExecute taint that the placement does not tolerate."},
 	{ReasonClusterRemoved, "row", ActorAtoll, "The cluster is being removed from the fleet."},
 	{ReasonBundleDeleted, "row", ActorAtoll, "The Bundle, or the namespace of its templates, is deleted."},
-	{ReasonRemovalHeld, "row", ActorConfirmer, "The removal is over the budget and waits for the confirmation of exactly this plan."},
+	{ReasonRemovalHeld, "row", ActorConfirmer, "The removal is over the budget, or of an object with removal: Confirm, and waits for the confirmation of exactly this plan."},
 	{ReasonRemovedBeforeRestore, "row", ActorConfirmer, "The member remembers a removal that the restored hub does not; it waits for a decision."},
 	{ReasonReplacementsNotReady, "row", ActorConfirmer, "The replacements did not become healthy in time; the removal waits for a confirmation."},
 	{ReasonHubHolds, "wait", ActorHub, "The hub was restored from an older state and issues nothing until `atoll restore accept`."},

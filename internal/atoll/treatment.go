@@ -1,6 +1,11 @@
 package atoll
 
-import "atoll.dev/atoll/api/v1alpha1"
+import (
+	"fmt"
+	"slices"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
 
 // Treatment is how members treat an item, where that is not how they treat all others.
 type Treatment struct {
@@ -44,6 +49,14 @@ func (t *Treatment) OwnResolution() v1alpha1.ConflictResolution {
 	return t.ConflictResolution
 }
 
+// OwnRemoval returns the item's own removal mode; empty: that of its content.
+func (t *Treatment) OwnRemoval() v1alpha1.RemovalMode {
+	if t == nil {
+		return ""
+	}
+	return t.Removal
+}
+
 // IgnoredFields returns the fields that belong to the member. Read-only.
 func (t *Treatment) IgnoredFields() []string {
 	if t == nil {
@@ -54,8 +67,37 @@ func (t *Treatment) IgnoredFields() []string {
 
 // StaysAsOrphan reports whether the item stays in a member that it is taken out of. c is its content.
 func (it *Item) StaysAsOrphan(c *Content) bool {
-	if it.Treatment != nil && it.Treatment.Removal != "" {
-		return it.Treatment.Removal == v1alpha1.RemoveOrphan
+	if own := it.Treatment.OwnRemoval(); own != "" {
+		return own == v1alpha1.RemoveOrphan
 	}
 	return c.Removal == v1alpha1.RemoveOrphan
+}
+
+// MustConfirmRemoval reports whether a person must confirm each removal of the item.
+func (t *Treatment) MustConfirmRemoval() bool { return t.OwnRemoval() == v1alpha1.RemoveConfirm }
+
+// MustConfirmRemovals reports whether a person must confirm that a row of the content goes. A nil content has
+// no such item.
+func (c *Content) MustConfirmRemovals() bool {
+	return c != nil && slices.ContainsFunc(c.Items, func(item Item) bool { return item.Treatment.MustConfirmRemoval() })
+}
+
+// PlanUnconfirmedRemovals returns the plan of the removals that wait for a confirmation as treatments state: the
+// hash under which they are confirmed, and the items. The hash is empty when there are none. It covers since when
+// each item waits, so that it does not come again for other removals.
+func PlanUnconfirmedRemovals(bundle string, c *Content) (hash string, items []*Item) {
+	if c == nil {
+		return "", nil
+	}
+	parts := [][]byte{[]byte("unconfirmed"), []byte(bundle)}
+	for i := range c.Items {
+		if item := &c.Items[i]; item.State == ItemUnconfirmed {
+			items = append(items, item)
+			parts = append(parts, fmt.Appendf(nil, "%s %s %s %d", item.Key, item.UID, item.RemovalCause, item.RemovalRevision))
+		}
+	}
+	if len(items) == 0 {
+		return "", nil
+	}
+	return HashParts(parts...)[:16], items
 }

@@ -220,6 +220,29 @@ func TestWhenATombstoneIsCarriedOut(t *testing.T) {
 	}
 }
 
+// A Bundle is in no cluster when each row is removed, or waits to be sent.
+func TestWhenABundleIsInNoCluster(t *testing.T) {
+	removed := &atoll.RowStatus{Generation: 2, State: atoll.RowRemoved}
+	for what, tc := range map[string]struct {
+		rows []atoll.RowSpec
+		want bool
+	}{
+		"no rows":          {nil, true},
+		"removed, pending": {[]atoll.RowSpec{{Phase: atoll.RowRemoving, Generation: 2}, {Phase: atoll.RowPending}}, true},
+		"removing":         {[]atoll.RowSpec{{Phase: atoll.RowRemoving, Generation: 3}}, false},
+		"one is held":      {[]atoll.RowSpec{{Phase: atoll.RowPending}, {Phase: atoll.RowHeld}}, false},
+	} {
+		_, b := newShopTables(t)
+		rows := &countedRows{}
+		for _, spec := range tc.rows {
+			rows.rows = append(rows.rows, state.Row{Spec: spec, Status: removed})
+		}
+		if b.Rows = rows; b.isInNoCluster("b") != tc.want {
+			t.Errorf("%s: want %t", what, tc.want)
+		}
+	}
+}
+
 // countedRows counts how often they are read.
 type countedRows struct {
 	Rows

@@ -319,14 +319,14 @@ func (b *Binder) bundleChanged(uid string) {
 	}
 }
 
-// rowsChanged touches an empty Bundle whose last tombstone may be confirmed, and the Bundles
-// that wait for this one to be healthy.
+// rowsChanged touches an empty Bundle whose last tombstone may be confirmed, one with a removal to confirm that
+// is in no cluster any more, and the Bundles that wait for this one to be healthy.
 func (b *Binder) rowsChanged(uid string) {
 	id, ok := b.ownership.findByUID(uid)
 	if !ok {
 		return
 	}
-	if b.ownership.hasNoItems(id) {
+	if b.ownership.hasNoItems(id) || b.ownership.hasUnconfirmedItems(id) && b.isInNoCluster(uid) {
 		b.touchBundles(id)
 	}
 	b.touchBundles(b.ownership.bundlesHandingOverTo(id)...)

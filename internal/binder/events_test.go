@@ -13,6 +13,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/policymatch"
+	"atoll.dev/atoll/internal/state"
 )
 
 // recordTouches collects the Bundles that are touched. The returned function takes their names, sorted, each once.
@@ -61,7 +62,15 @@ func TestAnEventTouchesTheBundlesThatItConcerns(t *testing.T) {
 			b.ownership.assignTemplate(newKey("Secret", "s"), id("c"), bundleOrigin{})
 			b.ownership.recordPendingHandovers(id("a"), []atoll.ItemKey{newKey("Secret", "s")})
 		}, tableEvent{clustersChanged: true}, "shop/a"},
-		"rows of a Bundle with items":    {nil, tableEvent{rowsOfBundle: "b"}, ""},
+		"rows of a Bundle with items": {nil, tableEvent{rowsOfBundle: "b"}, ""},
+		"rows of a Bundle with a removal to confirm, in no cluster": {func(_ *fakeTables, b *Binder) {
+			b.ownership.setContent(id("web"), "b", 1, &atoll.Content{Items: []atoll.Item{{Key: newKey("ConfigMap", "a"), State: atoll.ItemUnconfirmed}}})
+			b.Rows = reportedRows{}
+		}, tableEvent{rowsOfBundle: "b"}, "shop/web"},
+		"rows of a Bundle with a removal to confirm, in a cluster": {func(_ *fakeTables, b *Binder) {
+			b.ownership.setContent(id("web"), "b", 1, &atoll.Content{Items: []atoll.Item{{Key: newKey("ConfigMap", "a"), State: atoll.ItemUnconfirmed}}})
+			b.Rows = reportedRows{rows: map[string][]state.Row{"b": {{Spec: atoll.RowSpec{Phase: atoll.RowActive}}}}}
+		}, tableEvent{rowsOfBundle: "b"}, ""},
 		"rows of a Bundle of its own":    {nil, tableEvent{rowsOfBundle: "unknown"}, ""},
 		"rows of a Bundle without items": {func(_ *fakeTables, b *Binder) { b.ownership.setContent(id("empty"), "e", 1, &atoll.Content{}) }, tableEvent{rowsOfBundle: "e"}, "shop/empty"},
 		"rows of a Bundle for which another one waits": {func(_ *fakeTables, b *Binder) {

@@ -53,7 +53,8 @@ type bundleEntry struct {
 
 // heldItem is an item of a Bundle's content.
 type heldItem struct {
-	isOwn bool // chosen by the source; else a dependency
+	isOwn         bool // chosen by the source; else a dependency
+	isUnconfirmed bool // its removal waits for a confirmation
 	// sinceRevision is the number of the Revision that added the item; 0 when this process did
 	// not see it come.
 	sinceRevision int64
@@ -233,7 +234,7 @@ func (c *ownershipIndex) setContent(id policymatch.BundleID, uid string, number 
 		if !had || b.uid != uid {
 			was.sinceRevision = number
 		}
-		items[item.Key] = heldItem{isOwn: !item.Dependency, sinceRevision: was.sinceRevision}
+		items[item.Key] = heldItem{isOwn: !item.Dependency, isUnconfirmed: item.State == atoll.ItemUnconfirmed, sinceRevision: was.sinceRevision}
 		if !had {
 			added = append(added, item.Key)
 		}

@@ -116,6 +116,7 @@ func (b *Binder) preparePlan(ctx context.Context, id policymatch.BundleID, bundl
 	claimed = b.addUndecidedTemplates(id, claimed)
 	intent := b.intentOf(id, from)
 	in := bundlecontent.Input{
+		BundleUID: bundle.Ref.UID, ConfirmedPlan: bundle.Meta.Annotations[atoll.AnnotationConfirm],
 		Chosen: claimed, Intent: intent, Defaulter: b.Defaults, Fingerprint: b.Fingerprints.FingerprintOf, Templates: bundleWorld{b, id}, Holders: bundleWorld{b, id}, SizeLimits: storeLimits{}, OwnNamespace: id.OwnNamespace(), CreatesEmptyNamespace: b.createsEmptyNamespaces(),
 		ClusterOverrides: b.Overrides.ClusterOverridePolicies(), Interpreters: b.Overrides.InterpreterLibrary(),
 	}
@@ -129,6 +130,7 @@ func (b *Binder) preparePlan(ctx context.Context, id policymatch.BundleID, bundl
 			return bundlePlan{}, fmt.Errorf("read the content that bundle %s has: %w", id, err)
 		}
 		in.IsConfirmed = b.tombstoneCarriedOutCheck(bundle.Ref.UID)
+		in.IsInNoCluster = func() bool { return b.isInNoCluster(bundle.Ref.UID) }
 	}
 	var err error
 	if in.HandedOver, err = b.itemsTakenOver(ctx, id, claimed, in.Previous); err != nil {

@@ -80,6 +80,12 @@ type Input struct {
 	// HandedOver holds items, by key, that another Bundle still has with answers of interpreters.
 	// It covers the Chosen items that Previous lacks.
 	HandedOver map[atoll.ItemKey]*atoll.Item
+	// BundleUID and ConfirmedPlan, the hash that a person confirmed last, tell which of the removals that
+	// Previous holds for a confirmation are confirmed.
+	BundleUID, ConfirmedPlan string
+	// IsInNoCluster returns whether no row has anything of the Bundle, so that a removal takes nothing out. Nil: a
+	// row may.
+	IsInNoCluster func() bool
 	// IsConfirmed returns whether all rows have carried out a tombstone. Nil: none is confirmed.
 	IsConfirmed func(atoll.Tombstone) bool
 	Defaulter   userfields.Defaulter
@@ -143,6 +149,7 @@ func NextContent(in Input) Output {
 		}
 	}
 	needed := p.addDependencies()
+	p.holdUnconfirmedItems(needed)
 	for _, key := range slices.SortedFunc(maps.Keys(p.previous), atoll.ItemKey.Compare) {
 		if !p.isDecided(key) {
 			p.decideRemaining(key, needed[key])
@@ -159,6 +166,7 @@ type contentBuilder struct {
 	next       map[atoll.ItemKey]atoll.Item
 	tombstones map[string]atoll.Tombstone
 	dropped    map[atoll.ItemKey]bool // settled without an item in next
+	confirmed  map[string]bool        // removals that a person confirmed, by removalID
 	out        Output
 
 	labelCache labelCache
@@ -183,6 +191,7 @@ func (p *contentBuilder) loadPrevious() {
 			}
 		}
 	}
+	p.loadConfirmedRemovals()
 	if p.in.Intent != nil {
 		c.ConflictResolution, c.Removal = p.in.Intent.Spec.ConflictResolution, p.in.Intent.Spec.Removal.Mode
 		p.itemRules = policymatch.CompileItemRules(p.in.Intent.Spec.ItemRules)
@@ -194,7 +203,13 @@ func (p *contentBuilder) isDecided(key atoll.ItemKey) bool {
 	return ok || p.dropped[key]
 }
 
+// addTombstone takes an item out, unless its removal waits for a confirmation.
 func (p *contentBuilder) addTombstone(item *atoll.Item, cause atoll.TombstoneCause) {
+	item = p.removedItem(item)
+	if item.Treatment.MustConfirmRemoval() && !p.confirmed[removalID(item, cause)] && (p.in.IsInNoCluster == nil || !p.in.IsInNoCluster()) {
+		p.holdItem(item, cause)
+		return
+	}
 	t := atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: cause, Orphan: item.StaysAsOrphan(&p.out.Content)}
 	if cause != atoll.CauseDeleted {
 		t.MovedTo = slices.Sorted(slices.Values(p.holders.OtherHolderUIDs(item.Key)))
@@ -213,7 +228,7 @@ func (p *contentBuilder) findTemplateOrDecideItem(key atoll.ItemKey) (t *unstruc
 	switch {
 	case !exists && prev == nil:
 		return nil, false
-	case !exists && p.templates.WasDeleted(key, prev.UID):
+	case !exists && (prev.RemovalCause == atoll.CauseDeleted || p.templates.WasDeleted(key, prev.UID)):
 		p.addTombstone(prev, atoll.CauseDeleted)
 		return nil, false
 	case !exists:
@@ -223,6 +238,10 @@ func (p *contentBuilder) findTemplateOrDecideItem(key atoll.ItemKey) (t *unstruc
 	if prev != nil && prev.UID != string(t.GetUID()) {
 		// Another object has the name: a user deleted the former one.
 		p.addTombstone(prev, atoll.CauseDeleted)
+		if _, held := p.next[key]; held {
+			p.out.Problems = append(p.out.Problems, TemplateProblem{key, errFormerUnconfirmed})
+			return nil, false
+		}
 		delete(p.previous, key)
 		delete(p.dropped, key)
 		prev = nil
@@ -238,16 +257,17 @@ func (p *contentBuilder) findTemplateOrDecideItem(key atoll.ItemKey) (t *unstruc
 
 // dropItem decides that the content has no such item. It returns false.
 func (p *contentBuilder) dropItem(key atoll.ItemKey, prev *atoll.Item, cause atoll.TombstoneCause) bool {
-	if prev != nil {
-		p.addTombstone(prev, cause)
+	if prev == nil {
+		p.dropped[key] = true
+		return false
 	}
-	p.dropped[key] = true
+	p.addTombstone(prev, cause)
 	return false
 }
 
 func (p *contentBuilder) freezeItem(key atoll.ItemKey, state atoll.ItemState) {
 	item := *p.previous[key]
-	item.State, item.RecallNote = state, ""
+	item.State, item.RecallNote, item.RemovalCause, item.RemovalRevision = state, "", "", 0
 	if t, ok := p.templates.TemplateOf(key); ok {
 		holdRememberedDeletion(&item, t)
 	}
@@ -321,8 +341,8 @@ func (p *contentBuilder) setDivision(item *atoll.Item, t *unstructured.Unstructu
 // reportProblem records why a template cannot become an item. The item stays as it was sent last.
 func (p *contentBuilder) reportProblem(key atoll.ItemKey, err error) {
 	p.out.Problems = append(p.out.Problems, TemplateProblem{key, err})
-	if prev := p.previous[key]; prev != nil {
-		p.next[key] = *prev
+	if p.previous[key] != nil {
+		p.keepAsSent(key)
 	}
 }
 
@@ -350,7 +370,7 @@ func (p *contentBuilder) keepUntilHandover(key atoll.ItemKey) {
 	case claim != PlacedByOther:
 		p.freezeItem(key, atoll.ItemUnclaimed)
 	case !held:
-		p.next[key] = *p.previous[key]
+		p.keepAsSent(key)
 		p.out.HandoverPending = append(p.out.HandoverPending, key)
 	}
 }
@@ -385,7 +405,7 @@ func isRemovableUnused(key atoll.ItemKey) bool {
 // source sends dependencies along.
 func (p *contentBuilder) addDependencies() map[atoll.ItemKey]bool {
 	needed := map[atoll.ItemKey]bool{}
-	held := p.heldItems()
+	held := p.itemsInState(atoll.ItemRemovalHeld)
 	queue := slices.SortedFunc(maps.Keys(p.next), atoll.ItemKey.Compare)
 	queue = slices.DeleteFunc(queue, func(key atoll.ItemKey) bool { return p.next[key].State == atoll.ItemRemovalHeld })
 	for len(queue) > 0 {
@@ -414,15 +434,15 @@ func (p *contentBuilder) addDependencies() map[atoll.ItemKey]bool {
 	return needed
 }
 
-// heldItems returns the items whose deletion waits for a user's decision.
-func (p *contentBuilder) heldItems() (held []atoll.ItemKey) {
+// itemsInState returns the items of the state, sorted.
+func (p *contentBuilder) itemsInState(state atoll.ItemState) (keys []atoll.ItemKey) {
 	for key := range p.next {
-		if p.next[key].State == atoll.ItemRemovalHeld {
-			held = append(held, key)
+		if p.next[key].State == state {
+			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(held, atoll.ItemKey.Compare)
-	return held
+	slices.SortFunc(keys, atoll.ItemKey.Compare)
+	return keys
 }
 
 // freezeDependencies freezes the dependencies that only frozen items need. Dependencies of held

@@ -71,15 +71,16 @@ type bundleEntry struct {
 	placedClusters int
 	// awaitedClusters holds the clusters for whose rows something waits. changedDuringStep holds
 	// the clusters whose rows change during a step, which can make any row awaited.
-	awaitedClusters   map[string]bool
-	changedDuringStep map[string]bool
-	isStepping        bool
-	rowCount          int
-	reportedPlan      string
-	reportedRecall    string
-	intent            *placementIntent
-	failback          failbackState
-	connectionWait    connectionWait
+	awaitedClusters     map[string]bool
+	changedDuringStep   map[string]bool
+	isStepping          bool
+	rowCount            int
+	reportedPlan        string
+	reportedRecall      string
+	reportedUnconfirmed string
+	intent              *placementIntent
+	failback            failbackState
+	connectionWait      connectionWait
 	// unreplacedCopies is rollout.Output.UnreplacedCopies of the last step over all rows.
 	unreplacedCopies int
 }
@@ -420,6 +421,18 @@ func (x *bundleIndex) recordReportedHeldBackPlan(uid, hash string) bool {
 		return false
 	}
 	e.reportedRecall = hash
+	return true
+}
+
+// recordReportedUnconfirmedPlan records a plan of removals that items state to confirm, and reports whether it is new.
+func (x *bundleIndex) recordReportedUnconfirmedPlan(uid, hash string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e := x.entries[uid]
+	if e == nil || e.reportedUnconfirmed == hash {
+		return false
+	}
+	e.reportedUnconfirmed = hash
 	return true
 }
 

@@ -34,7 +34,11 @@ func (r *PlacementReconciler) placeOrRemoveAfterPanic(ctx context.Context, b sta
 
 // removeRows makes a step of a deleted Bundle over all its rows. The bounds of removals hold.
 func (r *PlacementReconciler) removeRows(ctx context.Context, b state.Bundle) error {
-	a, err := r.attemptStepWithRetries(func() (stepInput, func(), error) { return r.leavingStepInput(b), func() {}, nil })
+	mustConfirm, err := r.mustConfirmLeavingRows(ctx, b)
+	if err != nil {
+		return err
+	}
+	a, err := r.attemptStepWithRetries(func() (stepInput, func(), error) { return r.leavingStepInput(b, mustConfirm), func() {}, nil })
 	if err != nil {
 		return err
 	}
@@ -42,12 +46,12 @@ func (r *PlacementReconciler) removeRows(ctx context.Context, b state.Bundle) er
 	if err := r.writeRowChanges(ctx, a); err != nil {
 		return err
 	}
-	r.recordStepWarnings(b, rollout.HeldBackDeletions{}, a.output)
+	r.recordStepWarnings(b, &rollout.Input{}, a.output)
 	return nil
 }
 
 // leavingStepInput returns the input of removeRows.
-func (r *PlacementReconciler) leavingStepInput(b state.Bundle) stepInput {
+func (r *PlacementReconciler) leavingStepInput(b state.Bundle, mustConfirm bool) stepInput {
 	s := stepInput{bundle: b, baseRows: r.Rows.ListOfBundle(b.Ref.UID)}
 	rows, _ := r.rolloutRows(s.baseRows)
 	_, holding := r.Hub.HoldReason()
@@ -55,9 +59,26 @@ func (r *PlacementReconciler) leavingStepInput(b state.Bundle) stepInput {
 		BundleUID: b.Ref.UID, Rows: rows, Decision: schedule.Decision{Verdicts: r.leavingVerdicts(s.baseRows)},
 		RemovalMode: b.Spec.Removal.Mode, RemovalBudget: b.Spec.Removal.Budget,
 		ConfirmedPlan: b.Meta.Annotations[atoll.AnnotationConfirm], KeptPlan: b.Meta.Annotations[atoll.AnnotationKeep],
-		Deleting: true, PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: time.Now(),
+		MustConfirmRemovals: mustConfirm,
+		Deleting:            true, PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: time.Now(),
 	}
 	return s
+}
+
+// mustConfirmLeavingRows reports whether an item of the content states that a person confirms its removal. A
+// content that the store does not give may have one, so that the step is tried again. A content that panics has
+// none: the Bundle must be able to leave.
+func (r *PlacementReconciler) mustConfirmLeavingRows(ctx context.Context, b state.Bundle) (must bool, err error) {
+	err = reconcile.ContainPanic(func() error {
+		_, content, err := r.latestContent(ctx, b)
+		must = content.MustConfirmRemovals()
+		return err
+	})
+	if reconcile.AsPanic(err) == nil {
+		return must, err
+	}
+	r.Log.Warn("the content of a deleted bundle cannot be read: removal modes of its items do not hold", "bundle", b.Ref.Name, "namespace", b.Ref.Namespace, "err", err)
+	return false, nil
 }
 
 // leavingVerdicts returns a verdict for each row: no cluster is wanted, and the row of a deleted

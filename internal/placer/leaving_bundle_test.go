@@ -2,8 +2,10 @@ package placer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,5 +89,30 @@ func TestABigRemovalWaitsAlsoWhenPlacingPanics(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		m.settleRows("web")
 		expectRows(t, m, "web", "")
+	})
+}
+
+// unreadableRevisions fails to read contents while the store is away.
+type unreadableRevisions struct{ Revisions }
+
+func (unreadableRevisions) GetContent(context.Context, string) (*atoll.Content, error) {
+	return nil, errors.New("the store is away")
+}
+
+// A content that the store does not give may have an object whose removal a person confirms: no row leaves until it
+// is read.
+func TestNoRowLeavesWhileTheContentCannotBeRead(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a")
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
+		newPlacedBundle(m, "web", &atoll.Content{}, "a")
+		b, _ := (fakeBundles{m}).Get("web")
+		was := r.Revisions
+		r.Revisions = unreadableRevisions{was}
+		if err := r.removeRows(t.Context(), b); err == nil || !strings.Contains(err.Error(), "the store is away") {
+			t.Errorf("the step answers %v", err)
+		}
+		expectRows(t, m, "web", "a Active r1")
+		r.Revisions = was
 	})
 }

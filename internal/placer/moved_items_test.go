@@ -124,6 +124,31 @@ func TestExcludedItemsByCluster(t *testing.T) {
 	}
 }
 
+// The removal mode of the item itself decides whether its exclusion deletes what the row has.
+func TestAnExcludedItemHasItsOwnRemovalMode(t *testing.T) {
+	for _, tc := range []struct {
+		policy, own v1alpha1.RemovalMode
+		uid         string
+		mustConfirm bool
+	}{
+		{v1alpha1.RemoveOrphan, v1alpha1.RemoveConfirm, "uid-one", true},
+		{v1alpha1.RemoveDelete, v1alpha1.RemoveConfirm, "uid-one", true},
+		{v1alpha1.RemoveOrphan, v1alpha1.RemoveDelete, "uid-one", false},
+		{v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan, "", false},
+	} {
+		m, content := newFakeHub(), excludingContent()
+		m.contents["before"] = &atoll.Content{Items: content.Items}
+		content.Removal, content.Items[0].Treatment = tc.policy, &atoll.Treatment{Removal: tc.own}
+		eu := []schedule.Cluster{{ClusterView: atoll.ClusterView{Name: "paris", Region: "eu"}, UID: "uid-paris"}}
+		rows := map[string]atoll.RowSpec{"paris": {UID: "uid-paris", Phase: atoll.RowActive, Revision: "before"}}
+		got, err := New(m.reconcilerConfig()).excludedItemsByCluster(t.Context(), content, eu, rows)
+		want := map[string][]rollout.ExcludedItem{"paris": {{Key: content.Items[0].Key.String(), UID: tc.uid, MustConfirm: tc.mustConfirm}}}
+		if err != nil || !maps.EqualFunc(got, want, slices.Equal) {
+			t.Errorf("%+v: %v, %v; want %v", tc, got, err, want)
+		}
+	}
+}
+
 // Without rules that exclude items no row is read. A row whose content is lost cannot be judged.
 func TestExcludedItemsReadOldContents(t *testing.T) {
 	eu := []schedule.Cluster{{ClusterView: atoll.ClusterView{Name: "paris", Region: "eu"}, UID: "uid-paris"}}

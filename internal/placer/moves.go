@@ -1,10 +1,10 @@
 package placer
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
-	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/manifest"
 	"atoll.dev/atoll/internal/rollout"
@@ -45,27 +45,33 @@ func (r *PlacementReconciler) movedItemsRemovedByCluster(ctx context.Context, ta
 }
 
 // excludedItemsByCluster lists, by cluster, the items that override rules of the target exclude, and
-// which of them the row has.
+// which of them the row has and loses. An item that stays as an orphan is not lost.
 func (r *PlacementReconciler) excludedItemsByCluster(ctx context.Context, content *atoll.Content, clusters []schedule.Cluster, rows map[string]atoll.RowSpec) (map[string][]rollout.ExcludedItem, error) {
 	if content == nil || !slices.ContainsFunc(content.Rules, func(r atoll.Rule) bool { return r.Overriders.NotHere != nil }) {
 		return nil, nil
 	}
 	targets, out := manifest.NewVariantCache(content), map[string][]rollout.ExcludedItem{}
+	items := map[atoll.ItemKey]*atoll.Item{}
+	for i := range content.Items {
+		items[content.Items[i].Key] = &content.Items[i]
+	}
+	isLost := func(key atoll.ItemKey) bool { return !cmp.Or(items[key], &atoll.Item{}).StaysAsOrphan(content) }
 	for i := range clusters {
 		c := &clusters[i]
 		keys := targets.ExcludedItems(c.ClusterView)
-		if len(keys) == 0 {
-			continue
-		}
 		var uids map[atoll.ItemKey]string
-		if row, has := rows[c.Name]; has && row.UID == c.UID && row.Phase != atoll.RowRemoving && !row.Phase.OrdersNothing() && content.Removal != v1alpha1.RemoveOrphan {
+		if row := rows[c.Name]; row.UID == c.UID && ordersObjects(row) && slices.ContainsFunc(keys, isLost) {
 			var err error
 			if uids, err = r.itemUIDsOf(ctx, row, c.ClusterView); err != nil {
 				return nil, err
 			}
 		}
 		for _, key := range keys {
-			out[c.Name] = append(out[c.Name], rollout.ExcludedItem{Key: key.String(), UID: uids[key]})
+			one := rollout.ExcludedItem{Key: key.String()}
+			if isLost(key) {
+				one.UID, one.MustConfirm = uids[key], cmp.Or(items[key], &atoll.Item{}).Treatment.MustConfirmRemoval()
+			}
+			out[c.Name] = append(out[c.Name], one)
 		}
 	}
 	return out, nil
@@ -103,5 +109,10 @@ func isMove(t atoll.Tombstone) bool { return t.Cause == atoll.CauseMoved && !t.O
 // removed.
 func (r *PlacementReconciler) hasStayingRow(bundle, cluster string) bool {
 	row, ok := r.Rows.Get(bundle, cluster)
-	return ok && row.Spec.Phase != atoll.RowRemoving && !row.Spec.Phase.OrdersNothing()
+	return ok && ordersObjects(row.Spec)
+}
+
+// ordersObjects reports whether the cluster of the row is to have objects.
+func ordersObjects(row atoll.RowSpec) bool {
+	return row.Phase != atoll.RowRemoving && !row.Phase.OrdersNothing()
 }

@@ -318,7 +318,7 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 	r.traceStep(a, !hasRevision(snap.baseRows, snap.rollout.Revision))
 	r.recordFreeCapacityWait(snap, out)
 	r.recordCapacityWaits(&snap, out, view.clustersCoveredByCapacityCheck(snap.baseRows))
-	r.recordStepWarnings(b, snap.rollout.Recalled, out)
+	r.recordStepWarnings(b, &snap.rollout, out)
 	d := snap.rollout.Decision
 	w := stepResult{
 		output: out, rowCount: snap.countRowsAfter(out), placedClusters: snap.countPlacedClusters(), canComplete: snap.rollout.Revision != "" && !snap.rollout.PausedByRestore,
@@ -360,7 +360,7 @@ func (r *PlacementReconciler) stepOverTouchedRows(ctx context.Context, b state.B
 	}
 	r.traceStep(a, false)
 	r.recordCapacityWaits(&snap, out, v.touchedClusters)
-	r.recordStepWarnings(b, snap.rollout.Recalled, out)
+	r.recordStepWarnings(b, &snap.rollout, out)
 	r.index.recordPartialStep(v, stepResult{output: out, rowCount: snap.countRowsAfter(out) - len(snap.baseRows), placedClusters: snap.countPlacedClusters()})
 	r.enqueueAt(b.Ref.UID, out.RequeueAt)
 	return true, nil
@@ -473,13 +473,17 @@ func (r *PlacementReconciler) computeStepChanges(a *stepAttempt) (full map[strin
 }
 
 // recordStepWarnings records warnings: a held plan, once, and rows of deleted clusters.
-func (r *PlacementReconciler) recordStepWarnings(b state.Bundle, recalled rollout.HeldBackDeletions, out rollout.Output) {
+func (r *PlacementReconciler) recordStepWarnings(b state.Bundle, in *rollout.Input, out rollout.Output) {
 	if len(out.AbandonedRows) > 0 {
 		r.recordWarning(b, atoll.ReasonGivenUp, givenUpText(out.AbandonedRows))
 	}
 	kind, ns := "bundle", " -n "+b.Ref.Namespace
 	if b.Ref.Namespace == "" {
 		kind, ns = "clusterbundle", ""
+	}
+	recalled := in.Recalled
+	if w := in.Unconfirmed; w.PlanHash != "" && w.PlanHash != in.ConfirmedPlan && r.index.recordReportedUnconfirmedPlan(b.Ref.UID, w.PlanHash) {
+		r.recordWarning(b, atoll.ReasonRemovalHeld, fmt.Sprintf("removals wait for a confirmation, as their items state: %s; `atoll confirm %s/%s%s --plan %s` releases exactly these", w.Text, kind, b.Ref.Name, ns, w.PlanHash))
 	}
 	if recalled.PlanHash != "" && r.index.recordReportedHeldBackPlan(b.Ref.UID, recalled.PlanHash) {
 		r.recordWarning(b, atoll.ReasonRemovalHeld, fmt.Sprintf("members remember deletions from before the hub was restored: %s; `atoll confirm %s/%s%s --plan %s` deletes exactly these, `atoll restore keep` with the same arguments keeps them",

@@ -134,7 +134,7 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 		Variants: variantsOfAffectedClusters(content, target, stepParts{clusters, specs, d}, v), CurrentVariants: items.variants,
 		RemovalMode: b.Spec.Removal.Mode, RemovalBudget: b.Spec.Removal.Budget, MoveOrder: moveOrderOf(&b.Spec, content),
 		ConfirmedPlan: b.Meta.Annotations[atoll.AnnotationConfirm], KeptPlan: b.Meta.Annotations[atoll.AnnotationKeep],
-		PlacementHash: v.placementHash, Recalled: heldBackDeletions(b.Ref.UID, content),
+		PlacementHash: v.placementHash, Recalled: heldBackDeletions(b.Ref.UID, content), Unconfirmed: unconfirmedRemovals(b.Ref.UID, content), MustConfirmRemovals: content.MustConfirmRemovals(),
 		Deleting: r.isBundleOrNamespaceDeleting(b), DeletedItems: items.deleted, MovedItems: items.moved, ExcludedItems: items.excluded,
 		PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: now,
 	}
@@ -212,13 +212,33 @@ func heldBackDeletions(bundle string, content *atoll.Content) rollout.HeldBackDe
 	plan, items := atoll.PlanDeletionsRememberedByMembers(bundle, content)
 	names := make([]string, 0, len(items))
 	for _, item := range items {
-		name := item.Key.Kind + " " + item.Key.Name
-		if item.Key.IsSecret() {
-			name = "a Secret"
-		}
-		names = append(names, name+" "+item.RecallNote)
+		names = append(names, publicItemName(item)+" "+item.RecallNote)
 	}
 	return rollout.HeldBackDeletions{PlanHash: plan, Text: strings.Join(names, "; ")}
+}
+
+// maxUnconfirmedNames is how many removals the text of a plan names.
+const maxUnconfirmedNames = 5
+
+// unconfirmedRemovals returns the removals of single items that wait for a confirmation.
+func unconfirmedRemovals(bundle string, content *atoll.Content) rollout.HeldBackDeletions {
+	plan, items := atoll.PlanUnconfirmedRemovals(bundle, content)
+	var names []string
+	for _, item := range items[:min(len(items), maxUnconfirmedNames)] {
+		names = append(names, "remove "+publicItemName(item))
+	}
+	if more := len(items) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return rollout.HeldBackDeletions{PlanHash: plan, Text: strings.Join(names, "; ")}
+}
+
+// publicItemName returns the name of an item, but for a Secret: readers may lack the right to list Secrets.
+func publicItemName(item *atoll.Item) string {
+	if item.Key.IsSecret() {
+		return "a Secret"
+	}
+	return item.Key.Kind + " " + item.Key.Name
 }
 
 // latestContent returns the latest revision of the Bundle and its content; empty and nil before

@@ -54,6 +54,9 @@ func TestTreatmentOfAnObject(t *testing.T) {
 			},
 			want: &atoll.Treatment{Removal: "Delete", IgnoreFields: []string{"/data/b", "/data/c"}},
 		},
+		"a removal to confirm": {
+			rules: []v1alpha1.ItemRule{{Removal: "Confirm"}}, annotations: map[string]string{"atoll.dev/removal": "Confirm"}, want: &atoll.Treatment{Removal: "Confirm"},
+		},
 		"a resolution of conflicts": {
 			rules: []v1alpha1.ItemRule{{ConflictResolution: "AdoptIfSame"}, {ConflictResolution: "Overwrite"}}, want: &atoll.Treatment{ConflictResolution: "AdoptIfSame"},
 		},

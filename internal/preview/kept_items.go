@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"fmt"
 	"slices"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -67,4 +68,25 @@ func (c *bundleComparison) unknownClusters() []string {
 		_, known := c.in.ViewsAfter[name]
 		return known
 	})
+}
+
+// hiddenRemovals stands for removals that wait, where the user may not read all items.
+const hiddenRemovals = string(atoll.ReasonRemovalHeld + ": removals of items that you may not all read")
+
+// visibleHeldRemovals returns the removals that wait for a confirmation, of items that the user may
+// read.
+func (c *bundleComparison) visibleHeldRemovals() (out []string) {
+	_, items := atoll.PlanUnconfirmedRemovals("", c.Content)
+	for _, item := range items {
+		if c.in.mayReadItem(item.Key) {
+			out = append(out, fmt.Sprintf("remove %s/%s, as the object states (removal: Confirm)", item.Key.Kind, item.Key.Name))
+		}
+	}
+	switch {
+	case c.Held == nil && len(out) == len(items):
+		return out
+	case c.mayReadAll():
+		return append(out, c.Held.Lines...)
+	}
+	return append(out, hiddenRemovals)
 }

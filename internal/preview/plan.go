@@ -340,9 +340,7 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 		}
 		b.Problems = append(b.Problems, shown)
 	}
-	if c.Held != nil {
-		b.Held = c.visibleHeldRemovals()
-	}
+	b.Held = c.visibleHeldRemovals()
 	c.addShortages(&b)
 	b.Unweighed, b.Unknown, b.Frozen = c.Decision.KeepsReplicasWithoutWeights(), c.unknownClusters(), c.itemsLosingPlacement()
 	b.EvenDivision = c.Decision.FallsBackToEvenDivision()
@@ -355,7 +353,7 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 func (c *bundleComparison) addRows(b *BundlePlan) {
 	waits := map[string]rollout.RowWait{}
 	for _, w := range c.Waiting {
-		if w.Actor == atoll.ActorConfirmer && c.Held != nil {
+		if w.Actor == atoll.ActorConfirmer && len(b.Held) > 0 {
 			w.For = "a confirmation" // of a plan that is none yet: Held says of what
 		}
 		waits[w.Cluster] = w
@@ -417,15 +415,6 @@ func (c *bundleComparison) mayReadAll() bool {
 	}
 	return !slices.ContainsFunc(c.Content.Items, func(i atoll.Item) bool { return !c.in.mayReadItem(i.Key) }) &&
 		!slices.ContainsFunc(c.Content.Tombstones, func(t atoll.Tombstone) bool { return !c.in.mayReadItem(t.Key) })
-}
-
-// visibleHeldRemovals returns the removals that wait for a confirmation, of items that the user may
-// read.
-func (c *bundleComparison) visibleHeldRemovals() []string {
-	if c.mayReadAll() {
-		return c.Held.Lines
-	}
-	return []string{string(atoll.ReasonRemovalHeld + ": removals of items that you may not all read")}
 }
 
 // isAbsentHeldOrLeaving tells rows that are on their way out, or out already.

@@ -214,12 +214,12 @@ func TestText(t *testing.T) {
 			c.After = map[string]atoll.RowSpec{"oslo": c.Before["oslo"], "tokyo": held}
 			c.Held = &rollout.PendingRemoval{Hash: "h", Lines: []string{"remove from tokyo (PlacementEdited)"}}
 			c.Waiting = []rollout.RowWait{{Cluster: "tokyo", For: "a confirmation of plan h: PlacementEdited", Actor: atoll.ActorConfirmer}}
-		}, "Bundle shop/web (PropagationPolicy web)\n  - tokyo: waits for a confirmation\n  Would wait for `atoll confirm`, being over the removal budget or not replaced:\n    remove from tokyo (PlacementEdited)\n" +
+		}, "Bundle shop/web (PropagationPolicy web)\n  - tokyo: waits for a confirmation\n  Would wait for `atoll confirm`, being over the removal budget, not replaced, or stated so:\n    remove from tokyo (PlacementEdited)\n" +
 			"1 Bundle: 0 added, 1 removed, 0 changed. 1 removal would wait for a confirmation.\n"},
 		"held, of items that the asker may not all read": {func(c *BundleChange, in *Input) {
 			c.Held = &rollout.PendingRemoval{Hash: "h", Lines: []string{"remove from tokyo: /Secret/shop/key u"}}
 			in.MayReadItem = func(k atoll.ItemKey) bool { return k == webKey }
-		}, "Bundle shop/web (PropagationPolicy web)\n  Would wait for `atoll confirm`, being over the removal budget or not replaced:\n    RemovalHeld: removals of items that you may not all read\nNothing would change in any cluster.\n"},
+		}, "Bundle shop/web (PropagationPolicy web)\n  Would wait for `atoll confirm`, being over the removal budget, not replaced, or stated so:\n    RemovalHeld: removals of items that you may not all read\nNothing would change in any cluster.\n"},
 		"problems and what is waited for": {func(c *BundleChange, _ *Input) {
 			c.Problems = []bundlecontent.TemplateProblem{{Key: webKey, Err: errors.New("it is too large")}, {Key: secretKey, Err: errors.New("key is too large")}}
 			c.Waits = "objects of kind X are not read yet"

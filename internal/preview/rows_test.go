@@ -282,3 +282,27 @@ func TestItemsAreComparedAsRendered(t *testing.T) {
 		}
 	}
 }
+
+// Removals of single objects that would wait for a confirmation are listed, but for objects that the user may not read.
+func TestRemovalsOfObjectsThatWouldWaitAreListed(t *testing.T) {
+	waits := func(key atoll.ItemKey) atoll.Item {
+		i := testItem(key, "{}")
+		i.State = atoll.ItemUnconfirmed
+		return i
+	}
+	active := &atoll.RowSpec{UID: "u", Revision: "r1", Phase: atoll.RowActive}
+	for name, tc := range map[string]struct {
+		mayRead func(atoll.ItemKey) bool
+		want    []string
+	}{
+		"a reader of all": {nil, []string{"remove Deployment/web, as the object states (removal: Confirm)", "remove Secret/key, as the object states (removal: Confirm)"}},
+		"a reader of one": {func(k atoll.ItemKey) bool { return k == webKey }, []string{"remove Deployment/web, as the object states (removal: Confirm)", "RemovalHeld: removals of items that you may not all read"}},
+	} {
+		b := compareShopRows(active, active, func(c *BundleChange, in *Input) {
+			c.NewRevision, c.Revision, c.Content, in.MayReadItem = true, "r2", testContent(waits(webKey), waits(secretKey)), tc.mayRead
+		})
+		if !reflect.DeepEqual(b.Held, tc.want) {
+			t.Errorf("%s: %q, want %q", name, b.Held, tc.want)
+		}
+	}
+}

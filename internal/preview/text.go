@@ -137,7 +137,7 @@ func (x BundlePlan) writeHeldRemovals(b *strings.Builder, all bool) {
 	if len(x.Held) == 0 {
 		return
 	}
-	b.WriteString("  Would wait for `atoll confirm`, being over the removal budget or not replaced:\n")
+	b.WriteString("  Would wait for `atoll confirm`, being over the removal budget, not replaced, or stated so:\n")
 	for i, line := range x.Held {
 		if i == maxRows && !all {
 			fmt.Fprintf(b, "    and %d more\n", len(x.Held)-i)

@@ -43,7 +43,7 @@ func TestTextsOfPlans(t *testing.T) {
 		}, "? Secret a was not checked by the hub: no hub\nnote: PropagationPolicy p: it is so\n? Secret/key would be placed nowhere: nothing selects it\n" +
 			"2 more Bundles would be affected that you may not read.\n3 more Bundles were not looked at.\nThe hub holds and would send nothing now: it was restored. `atoll restore accept` ends that.\n" + nothing},
 		"rows": {Plan{Changes: true, Hidden: 1, Bundles: []BundlePlan{{Namespace: "shop", Name: "web", Source: "Annotation web", New: true, Rows: []RowGroup{row(ChangeAdded, "b", "a"), row(ChangeRemoved, "c"), row(ChangeChanged, "d")}, Held: []string{"x", "y"}}}},
-			"Bundle shop/web (Annotation web), new, moves from c to a, b\n  + b, a\n  - c\n  ~ d\n  Would wait for `atoll confirm`, being over the removal budget or not replaced:\n    x\n    y\n" +
+			"Bundle shop/web (Annotation web), new, moves from c to a, b\n  + b, a\n  - c\n  ~ d\n  Would wait for `atoll confirm`, being over the removal budget, not replaced, or stated so:\n    x\n    y\n" +
 				"1 more Bundles would be affected that you may not read.\n2 Bundles: 2 added, 1 removed, 1 changed. 2 removals would wait for a confirmation.\n"},
 		"a Placement": {Plan{Changes: true, Placements: []PlacementPlan{{Namespace: "shop", Name: "p", Chosen: 1, Added: []string{"a"}, Removed: []string{"b", "c"}}}},
 			"Placement shop/p would choose 1 cluster\n  + a\n  - b, c\n1 Placement would choose others.\n"},
@@ -355,7 +355,7 @@ func TestSecretsStaySecretInPlans(t *testing.T) {
 		}
 	}
 	const hidden = "  ! an object could not be sent: cannot be sent; an Event on it would say why\n"
-	const heading = "  Would wait for `atoll confirm`, being over the removal budget or not replaced:\n"
+	const heading = "  Would wait for `atoll confirm`, being over the removal budget, not replaced, or stated so:\n"
 	const short = "  1 of 3 replicas of %s would have no place.\n"
 	web, all := fmt.Sprintf(short, "Deployment/web"), fmt.Sprintf(short, "Deployment/web")+fmt.Sprintf(short, "Secret/key")
 	for name, c := range map[string]struct {

@@ -68,6 +68,9 @@ func (s *rolloutStep) isEditOverBudget() bool {
 	if len(s.newlyLeaving)+len(s.heldClusters) == 0 {
 		return false
 	}
+	if s.mustConfirmAny(s.newlyLeaving) || s.mustConfirmAny(s.heldClusters) {
+		return true
+	}
 	stays, restored, going := 0, false, unionClusterNames(s.leavingClusters(), s.RecentlyRemoved)
 	for _, c := range s.staying {
 		if row, has := s.Rows[c]; has && row.Spec.Phase != atoll.RowRemoving && row.Spec.Phase != atoll.RowPending {
@@ -80,6 +83,15 @@ func (s *rolloutStep) isEditOverBudget() bool {
 		return true
 	}
 	return exceedsBudget(s.RemovalBudget, len(going), stays+len(going))
+}
+
+// mustConfirmAny reports whether an item of the rows needs a confirmation. A cluster that leaves the fleet
+// and keeps what it has loses nothing.
+func (s *rolloutStep) mustConfirmAny(clusters []string) bool {
+	return s.MustConfirmRemovals && slices.ContainsFunc(clusters, func(c string) bool {
+		v, _ := s.Decision.FindVerdict(c)
+		return !v.Orphan
+	})
 }
 
 func unionClusterNames(lists ...[]string) map[string]bool {
@@ -131,7 +143,12 @@ func exceedsBudget(budget *intstr.IntOrString, going, total int) bool {
 // isDeletionOverLimit reports whether the deletion of the Bundle exceeds the limit of direct
 // deletes of its namespace.
 func (s *rolloutStep) isDeletionOverLimit() bool {
-	if s.isOrphanRemoval() || len(s.leavingClusters()) == 0 {
+	switch {
+	case len(s.leavingClusters()) == 0:
+		return false
+	case s.mustConfirmAny(s.leavingClusters()):
+		return true
+	case s.isOrphanRemoval():
 		return false
 	}
 	for _, c := range s.heldClusters {
@@ -210,15 +227,13 @@ func (s *rolloutStep) requestConfirmation() {
 			s.pendingRemoval.addHeldRow(c, *spec)
 		}
 	}
+	if p := s.pendingRemoval.buildPendingRemoval(s.BundleUID); p != nil {
+		for _, e := range s.pendingRemoval.entries {
+			spec := s.nextSpecs[e.cluster]
+			spec.Reason = atoll.RowReason{Reason: e.reasonCode, Plan: p.Hash, Text: e.reasonText}.String()
+		}
+	}
 	s.addRecalledDeletionReasons()
-	p := s.pendingRemoval.buildPendingRemoval(s.BundleUID)
-	if p == nil {
-		return
-	}
-	for _, e := range s.pendingRemoval.entries {
-		spec := s.nextSpecs[e.cluster]
-		spec.Reason = atoll.RowReason{Reason: e.reasonCode, Plan: p.Hash, Text: e.reasonText}.String()
-	}
 }
 
 // PendingRemoval is a removal that waits for a confirmation.

@@ -13,10 +13,11 @@ func (s *rolloutStep) deferExclusions(holds map[string]bool) {
 		return
 	}
 	losing, sticky := s.classifyLosing(holds)
-	if len(losing) == 0 || s.isOrphanRemoval() {
+	mustConfirm := slices.ContainsFunc(losing, s.losesItemsToConfirm)
+	if len(losing) == 0 || s.isOrphanRemoval() && !mustConfirm {
 		return
 	}
-	if s.spendRemovalBudget(losing, unionClusterNames(s.RecentlyRemoved, s.removedByEdit), sticky) {
+	if !mustConfirm && s.spendRemovalBudget(losing, unionClusterNames(s.RecentlyRemoved, s.removedByEdit), sticky) {
 		return
 	}
 	for _, c := range losing {
@@ -40,6 +41,11 @@ func (s *rolloutStep) classifyLosing(holds map[string]bool) (losing []string, st
 		}
 	}
 	return losing, sticky
+}
+
+// losesItemsToConfirm reports whether an item that the row of the cluster loses needs a confirmation.
+func (s *rolloutStep) losesItemsToConfirm(c string) bool {
+	return slices.ContainsFunc(s.ExcludedItems[c], func(u ExcludedItem) bool { return u.UID != "" && u.MustConfirm })
 }
 
 // listLosingItems lists, by key, the items that the row of the cluster has and that the

@@ -38,16 +38,29 @@ func (s *rolloutStep) holdRowRemovedBeforeRestore(c string) {
 	}
 }
 
-// addRecalledDeletionReasons adds the deletions that the revision holds back to the reason of
-// every row that has no other reason.
+// addRecalledDeletionReasons adds the deletions that the revision holds back, after a restore or for a
+// confirmation, to the reason of every row that has no other reason. When all have one, the first row without a
+// plan has both: a plan that no row shows cannot be confirmed.
 func (s *rolloutStep) addRecalledDeletionReasons() {
-	r := s.Recalled
-	if r.PlanHash == "" || r.PlanHash == s.ConfirmedPlan || r.PlanHash == s.KeptPlan {
+	s.addHeldBackReason(s.Recalled, atoll.ReasonRemovedBeforeRestore)
+	s.addHeldBackReason(s.Unconfirmed, atoll.ReasonWaitsForConfirmation)
+}
+
+func (s *rolloutStep) addHeldBackReason(of HeldBackDeletions, reason atoll.Reason) {
+	if of.PlanHash == "" || of.PlanHash == s.ConfirmedPlan || of.PlanHash == s.KeptPlan {
 		return
 	}
+	shown, first := false, (*atoll.RowSpec)(nil)
 	for _, c := range s.staying {
-		if spec := s.nextSpecs[c]; spec.Reason == "" {
-			spec.Reason = atoll.RowReason{Reason: atoll.ReasonRemovedBeforeRestore, Plan: r.PlanHash, Text: r.Text}.String()
+		spec := s.nextSpecs[c]
+		switch {
+		case spec.Reason == "":
+			spec.Reason, shown = atoll.RowReason{Reason: reason, Plan: of.PlanHash, Text: of.Text}.String(), true
+		case first == nil && atoll.ParseRowReason(spec.Reason).Plan == "":
+			first = spec
 		}
+	}
+	if !shown && first != nil {
+		first.Reason = atoll.RowReason{Reason: reason, Plan: of.PlanHash, Text: of.Text + "; " + first.Reason}.String()
 	}
 }

@@ -141,3 +141,22 @@ func TestRecalledDeletionsShowAtActiveRows(t *testing.T) {
 		t.Errorf("after the confirmation: %+v", got.Changes["a"])
 	}
 }
+
+// A plan that waits shows at one row at least: a row that has another reason says both.
+func TestAHeldBackPlanShowsWhereEveryRowHasAReason(t *testing.T) {
+	in := recalledInput()
+	delete(in.Rows, "b")
+	in.Decision.Verdicts = in.Decision.Verdicts[:1]
+	in.Decision.Verdicts[0].Outcome, in.Decision.Verdicts[0].RowReason, in.Decision.Verdicts[0].Reason = schedule.OutcomeKept, atoll.ReasonUnfit, "tainted"
+	in.Unconfirmed = HeldBackDeletions{PlanHash: "h1", Text: "remove ConfigMap web"}
+	out := AdvanceRows(in)
+	if spec := out.Changes["a"]; spec == nil || spec.Reason != "WaitsForConfirmation plan=h1: remove ConfigMap web; Unfit: tainted" {
+		t.Fatalf("the row became %+v", spec)
+	}
+	if out.RowsIndependent {
+		t.Error("a step over some rows cannot choose the row that says it")
+	}
+	if again := AdvanceRows(applyOutput(in, out)); len(again.Changes) > 0 {
+		t.Errorf("a second step changes %+v", again.Changes)
+	}
+}

@@ -77,6 +77,11 @@ type Input struct {
 	// Recalled are deletions that the target revision holds back, since members remember
 	// them and the restored hub does not. The caller carries out the decision.
 	Recalled HeldBackDeletions
+	// Unconfirmed are removals of single items that the target revision holds until a person confirms
+	// them. The caller carries out the decision.
+	Unconfirmed HeldBackDeletions
+	// MustConfirmRemovals: no row goes without a confirmation, whatever the budget.
+	MustConfirmRemovals bool
 	// Deleting: the Bundle is deleted, or the namespace of its templates.
 	Deleting bool
 	// DeletedItems lists, by the revision that a row is at, the items that users deleted
@@ -138,7 +143,7 @@ type Output struct {
 	CapacityBlocked []string
 }
 
-// HeldBackDeletions are deletions that a restored hub holds back, and the hash by which they
+// HeldBackDeletions are deletions that the target revision holds back, and the hash by which they
 // are confirmed or kept; zero: there are none.
 type HeldBackDeletions struct {
 	PlanHash, Text string
@@ -150,6 +155,8 @@ type ExcludedItem struct {
 	Key string
 	// UID of the template of which the row has an object; empty: the row has none.
 	UID string
+	// MustConfirm: the item stays until a person confirms its removal, whatever the budget.
+	MustConfirm bool
 }
 
 // AbandonedRow is a row whose cluster is deleted, so that no agent acts on it any more.
@@ -307,6 +314,10 @@ func (s *rolloutStep) classifyUnwanted(c string, row Row) {
 	case atoll.RowRemoving:
 		s.applyRemovalModeToRow(c, row)
 	case atoll.RowLeaving:
+		if s.leftWithCluster(c, row) {
+			s.newlyLeaving = append(s.newlyLeaving, c)
+			return
+		}
 		s.leaving = append(s.leaving, c)
 	case atoll.RowPending:
 		s.nextSpecs[c] = nil
@@ -315,6 +326,12 @@ func (s *rolloutStep) classifyUnwanted(c string, row Row) {
 	default:
 		s.newlyLeaving = append(s.newlyLeaving, c)
 	}
+}
+
+// leftWithCluster reports whether the row was to leave with its cluster, and leaves for another reason now, so
+// that the bounds of removals apply to it again.
+func (s *rolloutStep) leftWithCluster(c string, row Row) bool {
+	return atoll.ParseRowReason(row.Spec.Reason).Reason == atoll.ReasonClusterRemoved && s.leaveReason(c).Reason != atoll.ReasonClusterRemoved
 }
 
 // applyRemovalModeToRow orphans what is not removed yet when the mode, or the mode of the
@@ -478,7 +495,7 @@ func (s *rolloutStep) buildOutput() Output {
 }
 
 func (s *rolloutStep) hasIndependentRows() bool {
-	return !s.Deleting && s.Revision != "" && s.Recalled.PlanHash == "" && !s.Decision.NoFit && len(s.Decision.DividedWorkloads()) == 0 &&
+	return !s.Deleting && s.Revision != "" && s.Recalled.PlanHash+s.Unconfirmed.PlanHash == "" && !s.Decision.NoFit && len(s.Decision.DividedWorkloads()) == 0 &&
 		len(s.newlyLeaving)+len(s.heldClusters)+len(s.leaving)+len(s.recallWaiting)+len(s.blockersByCluster)+len(s.pendingRemoval.entries) == 0
 }
 

@@ -204,6 +204,8 @@ func (s *scriptStage) runUserCommand(cmd string, args []string) string {
 	case "budget":
 		b := intstr.Parse(args[0])
 		s.baseInput.RemovalBudget = &b
+	case "must-confirm": // an item states that its removals are confirmed
+		s.baseInput.MustConfirmRemovals = true
 	case "deletes": // REVISION ITEM... : what the target takes out of rows at REVISION
 		if s.baseInput.DeletedItems == nil {
 			s.baseInput.DeletedItems = map[string][]string{}
@@ -299,7 +301,7 @@ func (s *scriptStage) buildInput() Input {
 		in.Rows[c], specs[c] = r, r.Spec
 	}
 	for c, item := range s.unwanted {
-		u := ExcludedItem{Key: item}
+		u := ExcludedItem{Key: item, MustConfirm: s.baseInput.MustConfirmRemovals}
 		if r, has := s.rows[c]; has && !slices.Contains(r.Spec.Absent, item) && r.Spec.Phase != atoll.RowRemoving {
 			u.UID = "u"
 		}

@@ -70,18 +70,10 @@ func (s *rolloutStep) findRowWait(c string, spec atoll.RowSpec, plan *PendingRem
 	row := s.Rows[c]
 	row.Spec = spec
 	since := time.Unix(spec.Since, 0)
-	if r := atoll.ParseRowReason(spec.Reason); plan != nil && r.Plan == plan.Hash {
-		if spec.MovingSince != 0 {
-			since = time.Unix(spec.MovingSince, 0)
-		}
-		if len(spec.ExcludedPending) > 0 && spec.Phase == atoll.RowActive {
-			since = time.Unix(slices.Min(slices.Collect(maps.Values(spec.ExcludedPending))), 0)
-		}
-		return newRowWait(atoll.ReasonWaitsForConfirmation, fmt.Sprintf("a confirmation of plan %s: %s", plan.Hash, r.Text), since)
+	if w := s.findPlanWait(spec, plan); w.For != "" {
+		return w
 	}
-	switch r := atoll.ParseRowReason(spec.Reason); {
-	case r.Plan != "" && r.Plan == s.Recalled.PlanHash:
-		return newRowWait(atoll.ReasonRemovedBeforeRestore, fmt.Sprintf("a decision on plan %s: %s", r.Plan, r.Text), since)
+	switch {
 	case spec.Recall != nil:
 		return RowWait{}
 	case spec.Phase == atoll.RowLeaving:
@@ -92,6 +84,27 @@ func (s *rolloutStep) findRowWait(c string, spec atoll.RowSpec, plan *PendingRem
 		return WaitOfRemovingRow(row)
 	}
 	return WaitOfActiveRow(row)
+}
+
+// findPlanWait returns the wait of a row whose reason is a plan that a person decides; For is empty for others.
+func (s *rolloutStep) findPlanWait(spec atoll.RowSpec, plan *PendingRemoval) RowWait {
+	r, since := atoll.ParseRowReason(spec.Reason), time.Unix(spec.Since, 0)
+	switch {
+	case r.Plan == "":
+		return RowWait{}
+	case plan != nil && r.Plan == plan.Hash:
+		if spec.MovingSince != 0 {
+			since = time.Unix(spec.MovingSince, 0)
+		}
+		if len(spec.ExcludedPending) > 0 && spec.Phase == atoll.RowActive {
+			since = time.Unix(slices.Min(slices.Collect(maps.Values(spec.ExcludedPending))), 0)
+		}
+	case r.Plan == s.Recalled.PlanHash:
+		return newRowWait(atoll.ReasonRemovedBeforeRestore, fmt.Sprintf("a decision on plan %s: %s", r.Plan, r.Text), since)
+	case r.Plan != s.Unconfirmed.PlanHash:
+		return RowWait{}
+	}
+	return newRowWait(atoll.ReasonWaitsForConfirmation, fmt.Sprintf("a confirmation of plan %s: %s", r.Plan, r.Text), since)
 }
 
 // WaitOfRemovingRow returns the wait of a Removing row; For is empty when its cluster has removed it.

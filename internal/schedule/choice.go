@@ -446,9 +446,18 @@ func (v *Verdict) setNotChosen(unmet string, row *atoll.RowSpec) {
 		v.setLeaving(FilterMost, atoll.ReasonPlacementEdited, "maxClusters and spreadConstraints choose others since they were edited")
 	default:
 		// It was leaving already, and other clusters have its place.
-		why := atoll.ParseRowReason(row.Reason)
-		v.setLeaving(FilterMost, cmp.Or(why.Reason, atoll.ReasonPlacementEdited), why.Text)
+		v.keepLeaving(FilterMost, row)
 	}
+}
+
+// keepLeaving lets a row leave for the reason that it had. A removal of its cluster that was called off is none
+// any more.
+func (v *Verdict) keepLeaving(filter string, row *atoll.RowSpec) {
+	why := atoll.ParseRowReason(row.Reason)
+	if why.Reason == atoll.ReasonClusterRemoved {
+		why = atoll.RowReason{}
+	}
+	v.setLeaving(filter, cmp.Or(why.Reason, atoll.ReasonPlacementEdited), why.Text)
 }
 
 func (v *Verdict) setLeaving(filter string, rowReason atoll.Reason, reason string) {

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"cmp"
 	"fmt"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -52,8 +51,7 @@ func (p *candidatePool) offerHolderLikeNewcomer(at int, row *atoll.RowSpec, v *V
 		return
 	}
 	if v.Outcome == OutcomeKept {
-		why := atoll.ParseRowReason(row.Reason)
-		v.setLeaving(FilterRebalance, cmp.Or(why.Reason, atoll.ReasonPlacementEdited), why.Text)
+		v.keepLeaving(FilterRebalance, row)
 		return
 	}
 	if i, lacks := p.firstMissingSpread(c); lacks {

@@ -118,3 +118,20 @@ func TestARemovalIsHeld(t *testing.T) {
 		})
 	}
 }
+
+// A row that was leaving with its cluster, and has lost its place to others since, leaves for another reason once the
+// cluster stays in the fleet.
+func TestARemovalThatIsCalledOffIsNoReason(t *testing.T) {
+	placement := v1alpha1.PlacementSpec{MaxClusters: 1}
+	for was, want := range map[string]string{"ClusterRemoved: it leaves the fleet": "PlacementEdited", "Evicted: a taint": "Evicted: a taint"} {
+		a, b := newCluster("a"), newCluster("b")
+		in := Input{Placement: placement, Clusters: []Cluster{a, b}, Now: now, Rows: map[string]atoll.RowSpec{
+			"a": {UID: a.UID, Phase: atoll.RowLeaving, Revision: "r", Reason: was}, "b": {UID: b.UID, Phase: atoll.RowActive, Revision: "r"},
+		}}
+		d := DecidePlacement(in)
+		v, _ := d.FindVerdict("a")
+		if got := (atoll.RowReason{Reason: v.RowReason, Text: v.Reason}).String(); v.Outcome != OutcomeLeaves || got != want {
+			t.Errorf("after %q it leaves because %q, want %q (%s)", was, got, want, v)
+		}
+	}
+}

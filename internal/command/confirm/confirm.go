@@ -23,9 +23,10 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var plan string
 	cmd := &cobra.Command{
 		Use:   "confirm KIND/NAME [-n NAMESPACE] --plan HASH",
-		Short: "Release a removal that waits because it is larger than its budget",
-		Long: `Release a removal that waits because it is larger than its budget, because it cleans a
-whole cluster, or because members remember it and the hub was restored from before it.
+		Short: "Release a removal that waits for a confirmation",
+		Long: `Release a removal that waits because it is larger than its budget, because an object states
+removal: Confirm, because it cleans a whole cluster, or because members remember it and the
+hub was restored from before it.
 
 KIND is bundle, clusterbundle or cluster. Without --plan, the command shows what waits and
 under which hash. A confirmation is good for exactly that plan: when what would

@@ -514,6 +514,7 @@ var itemStateTexts = map[atoll.ItemState]string{
 	atoll.ItemUnclaimed:    "Unclaimed: nothing places it any more; it stays at its last content, and deleting its template removes it",
 	atoll.ItemUnreferenced: "Unnamed: nothing names it as a dependency any more, although no template that did was edited; it stays at its last content, and deleting its template removes it",
 	atoll.ItemUnaccounted:  "Unaccounted: its template is gone without a recorded deletion; it is kept",
+	atoll.ItemUnconfirmed:  "Unconfirmed: it is to be removed, and stays at its last content until a person confirms it with `atoll confirm`",
 	atoll.ItemRemovalHeld:  "held back: members remember that it was removed before the hub was restored; `atoll restore status` lists what waits for a decision",
 }
 

@@ -19,7 +19,7 @@ func (in ExplanationInput) explainRow(b Bundle, cluster string, explainRow rollo
 		Generation: explainRow.Spec.Generation, Since: time.Unix(explainRow.Spec.Since, 0).UTC(), Orphan: explainRow.Spec.Orphan, Online: explainRow.Online,
 	}
 	reason := atoll.ParseRowReason(r.Reason)
-	if r.ReasonCode = reason.Reason; (reason.Reason == atoll.ReasonRemovalHeld || reason.Reason == atoll.ReasonRemovedBeforeRestore) && !all {
+	if r.ReasonCode = reason.Reason; namesRemovals(reason.Reason) && !all {
 		reason.Text = ""
 		r.Reason = reason.String()
 	}
@@ -45,6 +45,11 @@ func (in ExplanationInput) explainRow(b Bundle, cluster string, explainRow rollo
 		r.OverridesWait = b.staysAtRevision(explainRow.Spec)
 	}
 	return r
+}
+
+// namesRemovals reports whether the text of the reason names items that are to go.
+func namesRemovals(reason atoll.Reason) bool {
+	return reason == atoll.ReasonRemovalHeld || reason == atoll.ReasonRemovedBeforeRestore || reason == atoll.ReasonWaitsForConfirmation
 }
 
 // staysAtRevision reports whether a row stays at a revision that is acceptable and not the latest.

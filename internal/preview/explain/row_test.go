@@ -69,3 +69,17 @@ func TestTheDriftOfAnObject(t *testing.T) {
 		t.Errorf("the state is %q", text)
 	}
 }
+
+// The reason of a row names the removals that wait to users that may read the whole Bundle.
+func TestTheReasonOfARowNamesOnlyWhatAUserMayRead(t *testing.T) {
+	for _, reason := range []atoll.Reason{atoll.ReasonRemovalHeld, atoll.ReasonRemovedBeforeRestore, atoll.ReasonWaitsForConfirmation} {
+		full := atoll.RowReason{Reason: reason, Plan: "p1", Text: "remove ConfigMap precious"}
+		row := rollout.Row{Spec: atoll.RowSpec{Phase: atoll.RowActive, Reason: full.String()}}
+		hidden := atoll.RowReason{Reason: reason, Plan: "p1"}
+		for all, want := range map[bool]string{true: full.String(), false: hidden.String()} {
+			if got := (ExplanationInput{}).explainRow(Bundle{}, "a", row, all).Reason; got != want {
+				t.Errorf("all %v: %q, want %q", all, got, want)
+			}
+		}
+	}
+}

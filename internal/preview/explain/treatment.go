@@ -22,6 +22,13 @@ var conflictTexts = map[v1alpha1.ConflictResolution]string{
 	v1alpha1.ConflictAbort: "left alone", v1alpha1.ConflictAdoptIfSame: "adopted if it has the same fields", v1alpha1.ConflictOverwrite: "adopted and overwritten",
 }
 
+// removalTexts say what happens to an object in clusters that it is taken out of.
+var removalTexts = map[v1alpha1.RemovalMode]string{
+	v1alpha1.RemoveOrphan:  "stays in clusters that it is taken out of",
+	v1alpha1.RemoveConfirm: "stays in clusters that it is taken out of until a person confirms it with `atoll confirm`",
+	v1alpha1.RemoveDelete:  "is deleted in clusters that it is taken out of",
+}
+
 // writeTreatment writes a line for each part of a treatment.
 func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	if t == nil {
@@ -43,10 +50,7 @@ func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	if t.ConflictResolution != "" {
 		fmt.Fprintf(b, "  An object of this name that is not Atoll's is %s (conflictResolution: %s).\n", conflictTexts[t.ConflictResolution], t.ConflictResolution)
 	}
-	switch t.Removal {
-	case v1alpha1.RemoveOrphan:
-		b.WriteString("  It stays in clusters that it is taken out of (removal: Orphan).\n")
-	case v1alpha1.RemoveDelete:
-		b.WriteString("  It is deleted in clusters that it is taken out of (removal: Delete).\n")
+	if t.Removal != "" {
+		fmt.Fprintf(b, "  It %s (removal: %s).\n", removalTexts[t.Removal], t.Removal)
 	}
 }
