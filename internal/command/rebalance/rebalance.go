@@ -265,6 +265,6 @@ func annotateRebalanceRequest(ctx context.Context, c *client.Connection, o clien
 	if err != nil {
 		return err
 	}
-	_, err = c.Dynamic.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
+	_, err = c.Dynamic.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: atoll.CLIFieldManager})
 	return c.ExplainError(err)
 }
