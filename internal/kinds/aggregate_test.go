@@ -353,8 +353,8 @@ func TestTheLeastFinishedClusterTellsWhy(t *testing.T) {
 	}
 }
 
-// Of clusters whose gateways say the same, the message names the first by name, whatever the order of their reports:
-// the status would else change with each report.
+// The message names the first by name of the clusters whose gateways report the same, whatever the order of the
+// reports: the status would else change with each report.
 func TestTheFirstOfEquallyBadClustersIsNamed(t *testing.T) {
 	good, bad := "Accepted=True=Accepted", "Accepted=False=NoMatchingParent"
 	for _, clusters := range [][]string{{"a", "b", "c"}, {"c", "a", "b"}, {"b", "c", "a"}, {"c", "b", "a"}} {

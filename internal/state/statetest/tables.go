@@ -1,6 +1,6 @@
 // Package statetest makes a hub's tables for tests of the packages that read them.
 //
-// Contract: the tables are not run. What a test puts there, and what the client reads, is all they have.
+// Contract: the tables are not run. They have only objects that a test puts there or that the client reads.
 package statetest
 
 import (
