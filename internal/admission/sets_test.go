@@ -27,7 +27,7 @@ func (fakeSets) OfCluster(n string) []string {
 	return map[string][]string{"tokyo": {"asia"}, "oslo": {"europe"}}[n]
 }
 func (fakeSets) OfLabels(l map[string]string) (out []string) {
-	if set := l[v1alpha1.LabelClusterSet]; set != "" {
+	if set := l[v1alpha1.LabelClusterSet]; set != "" && set != "planned" { // this one is not there yet
 		out = append(out, set)
 	}
 	if area := l["area"]; area != "" { // of a set that selects by labels
@@ -156,6 +156,10 @@ func TestMembershipNeedsTheRightToManageTheSets(t *testing.T) {
 		"labelled out of another set":   {"asia", in("asia"), of("asia", "europe"), `into set "europe" or out of it`},
 		"labelled as before":            {"asia", of("asia", "europe"), of("asia", "europe"), ""},
 		"labelled into a managed set":   {"asia", of("", "asia"), nil, ""},
+		"kept in another set":           {"asia", of("europe", "asia"), of("europe", "asia"), ""},
+		"into a set to come":            {"asia", of("planned", "asia"), of("", "asia"), `into set "planned" or out of it`},
+		"out of a set to come":          {"asia", of("", "asia"), of("planned", "asia"), `into set "planned" or out of it`},
+		"kept in a set to come":         {"asia", of("planned", "asia"), of("planned", "asia"), ""},
 	} {
 		gvk := v1alpha1.GroupVersion.WithKind("Cluster")
 		a := admission.NewAttributesRecord(c.now, c.before, gvk, "", "lima", gvk.GroupVersion().WithResource("clusters"), "", admission.Update, nil, false, &user.DefaultInfo{Name: c.user})

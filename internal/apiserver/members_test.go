@@ -67,7 +67,7 @@ type agent struct {
 	away    bool
 	version int
 	pods    map[string]*corev1.Pod // by namespace/name
-	history []told
+	history []podEvent
 	changed chan struct{} // closed with each change
 	oldest  int           // version that can be watched from
 	// requests of people, by method, path and body
@@ -76,7 +76,7 @@ type agent struct {
 	cut    int // new connections break after so many bytes; 0: they do not
 }
 
-type told struct {
+type podEvent struct {
 	version int
 	event   watch.EventType
 	pod     *corev1.Pod
@@ -288,7 +288,7 @@ func (a *agent) put(event watch.EventType, pod *corev1.Pod) {
 	if a.pods[key] = pod; event == watch.Deleted {
 		delete(a.pods, key)
 	}
-	a.history = append(a.history, told{a.version, event, pod})
+	a.history = append(a.history, podEvent{a.version, event, pod})
 }
 
 // takeRequests that agents got since the last call.

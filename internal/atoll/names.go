@@ -95,6 +95,8 @@ const (
 	HandoverManager = "atoll-handover"
 	// HubFieldManager of what the hub writes in its own API.
 	HubFieldManager = "atoll-hub"
+	// CLIFieldManager of what people write in the hub's API by the CLI.
+	CLIFieldManager = "atoll-cli"
 
 	// SystemNamespace on the hub holds Secret parts and join tokens; in a member,
 	// the agent's state.

@@ -312,9 +312,6 @@ func (b *Binder) rememberLatestContent(ctx context.Context, bundle state.Bundle)
 		number = 0 // the content is older than this process
 	}
 	b.ownership.setContent(id, bundle.Ref.UID, number, content)
-	if !b.loaded.Load() {
-		b.ownership.recordUndecided(content)
-	}
 	b.policyStatus.recordUsedOverrides(id, content)
 	b.ownership.recordSourceIfAbsent(id, bundle.Spec.Source, bundle.Spec.Group)
 	return nil

@@ -26,7 +26,6 @@ type ownershipIndex struct {
 	releasing       keyIndex // by tombstones with finalizers that their templates still have
 	byUID           map[string]policymatch.BundleID
 	deletedUIDs     map[atoll.ItemKey]map[string]bool
-	undecided       map[atoll.ItemKey]bool                                 // own items from before the start, while nothing decided what places them
 	handoverTargets map[policymatch.BundleID]map[policymatch.BundleID]bool // Bundles that are yet to take items over
 
 	family     childIndex
@@ -47,14 +46,16 @@ type bundleEntry struct {
 	uid          string
 	items        map[atoll.ItemKey]heldItem
 	dependencies []atoll.ItemKey
-	releasing    []atoll.ItemKey // tombstones with finalizers that their templates still have
+	releasing    []atoll.ItemKey        // tombstones with finalizers that their templates still have
+	undecided    map[atoll.ItemKey]bool // own items from before the start, until an event decides what places them
 	waitsForSync bool
+	// hasUnconfirmed: the removal of an item waits for a confirmation.
+	hasUnconfirmed bool
 }
 
 // heldItem is an item of a Bundle's content.
 type heldItem struct {
-	isOwn         bool // chosen by the source; else a dependency
-	isUnconfirmed bool // its removal waits for a confirmation
+	isOwn bool // chosen by the source; else a dependency
 	// sinceRevision is the number of the Revision that added the item; 0 when this process did
 	// not see it come.
 	sinceRevision int64
@@ -73,7 +74,7 @@ type bundleOrigin struct {
 func newOwnershipIndex() *ownershipIndex {
 	return &ownershipIndex{
 		placedBy: map[atoll.ItemKey]policymatch.BundleID{}, bundles: map[policymatch.BundleID]*bundleEntry{},
-		holders: keyIndex{}, dependents: keyIndex{}, releasing: keyIndex{}, byUID: map[string]policymatch.BundleID{}, deletedUIDs: map[atoll.ItemKey]map[string]bool{}, undecided: map[atoll.ItemKey]bool{},
+		holders: keyIndex{}, dependents: keyIndex{}, releasing: keyIndex{}, byUID: map[string]policymatch.BundleID{}, deletedUIDs: map[atoll.ItemKey]map[string]bool{},
 		handoverTargets: map[policymatch.BundleID]map[policymatch.BundleID]bool{},
 		byNamespace:     map[string]map[policymatch.BundleID]bool{}, bySource: map[sourceName]map[policymatch.BundleID]bool{},
 		family: newChildIndex(), selections: newLabelSelections(),
@@ -82,7 +83,7 @@ func newOwnershipIndex() *ownershipIndex {
 
 func (c *ownershipIndex) ensureEntry(id policymatch.BundleID) *bundleEntry {
 	if c.bundles[id] == nil {
-		c.bundles[id] = &bundleEntry{placedKeys: map[atoll.ItemKey]bool{}}
+		c.bundles[id] = &bundleEntry{placedKeys: map[atoll.ItemKey]bool{}, undecided: map[atoll.ItemKey]bool{}}
 		addToSet(c.byNamespace, id.Namespace, id)
 	}
 	return c.bundles[id]
@@ -222,19 +223,25 @@ func (c *ownershipIndex) bundlesWithItem(key atoll.ItemKey) []policymatch.Bundle
 }
 
 // setContent records the content of a Bundle's latest Revision, and returns the keys that are
-// new. number is the Revision's when this process saw it come; else 0.
+// new. number is the Revision's when this process saw it come; it is 0 for a Revision from
+// before the start, whose own items are undecided.
 func (c *ownershipIndex) setContent(id policymatch.BundleID, uid string, number int64, content *atoll.Content) (added []atoll.ItemKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.ensureEntry(id)
 	items := make(map[atoll.ItemKey]heldItem, len(content.Items))
+	b.hasUnconfirmed = false
 	for i := range content.Items {
 		item := &content.Items[i]
 		was, had := b.items[item.Key]
 		if !had || b.uid != uid {
 			was.sinceRevision = number
 		}
-		items[item.Key] = heldItem{isOwn: !item.Dependency, isUnconfirmed: item.State == atoll.ItemUnconfirmed, sinceRevision: was.sinceRevision}
+		items[item.Key] = heldItem{isOwn: !item.Dependency, sinceRevision: was.sinceRevision}
+		b.hasUnconfirmed = b.hasUnconfirmed || item.State == atoll.ItemUnconfirmed
+		if number == 0 && !item.Dependency {
+			b.undecided[item.Key] = true
+		}
 		if !had {
 			added = append(added, item.Key)
 		}
@@ -248,6 +255,7 @@ func (c *ownershipIndex) setContent(id policymatch.BundleID, uid string, number 
 	for key := range b.items {
 		if _, has := items[key]; !has {
 			removeFromSet(c.holders, key, id)
+			delete(b.undecided, key)
 		}
 	}
 	delete(c.byUID, b.uid)
@@ -332,7 +340,8 @@ func (c *ownershipIndex) forgetBundleContent(id policymatch.BundleID, uid string
 	c.setTombstonesWithFinalizers(id, nil)
 	c.selections.setBundleSelections(id, nil)
 	delete(c.byUID, uid)
-	b.uid, b.items, b.dependencies = "", nil, nil
+	clear(b.undecided)
+	b.uid, b.items, b.dependencies, b.hasUnconfirmed = "", nil, nil, false
 	if len(b.placedKeys) == 0 {
 		c.removeEntry(id)
 	}
@@ -349,27 +358,16 @@ func (c *ownershipIndex) originAndPlacedKeys(id policymatch.BundleID) (bundleOri
 	return b.origin, slices.SortedFunc(maps.Keys(b.placedKeys), atoll.ItemKey.Compare)
 }
 
-// recordUndecided records the own items of a content from before the start: their templates are read, and
-// decided about, one by one.
-func (c *ownershipIndex) recordUndecided(content *atoll.Content) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i := range content.Items {
-		if !content.Items[i].Dependency {
-			c.undecided[content.Items[i].Key] = true
-		}
-	}
-}
-
 // markDecided records that what places a template is decided.
 func (c *ownershipIndex) markDecided(key atoll.ItemKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.undecided, key)
+	for id := range c.holders[key] {
+		delete(c.bundles[id].undecided, key)
+	}
 }
 
-// undecidedItems lists the own items of a Bundle's content that recordUndecided recorded and that no Bundle
-// places yet.
+// undecidedItems lists the undecided items of a Bundle that no Bundle places.
 func (c *ownershipIndex) undecidedItems(id policymatch.BundleID) (out []atoll.ItemKey) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -377,8 +375,8 @@ func (c *ownershipIndex) undecidedItems(id policymatch.BundleID) (out []atoll.It
 	if b == nil {
 		return nil
 	}
-	for key, h := range b.items {
-		if _, placed := c.placedBy[key]; h.isOwn && c.undecided[key] && !placed {
+	for key := range b.undecided {
+		if _, placed := c.placedBy[key]; b.items[key].isOwn && !placed {
 			out = append(out, key)
 		}
 	}

@@ -237,10 +237,9 @@ func (c *ownershipIndex) clone() *ownershipIndex {
 	out := newOwnershipIndex()
 	maps.Copy(out.placedBy, c.placedBy)
 	maps.Copy(out.byUID, c.byUID)
-	maps.Copy(out.undecided, c.undecided)
 	for id, b := range c.bundles {
 		one := *b
-		one.placedKeys = maps.Clone(b.placedKeys) // items, dependencies and releasing are replaced, never changed
+		one.placedKeys, one.undecided = maps.Clone(b.placedKeys), maps.Clone(b.undecided) // items, dependencies and releasing are replaced, never changed
 		out.bundles[id] = &one
 	}
 	cloneSets(out.byNamespace, c.byNamespace)

@@ -220,8 +220,7 @@ func newFullIndex(templates Templates) *ownershipIndex {
 	c.assignTemplate(key, web, bundleOrigin{source: v1alpha1.BundleSource{Kind: policyKind, Name: "web"}})
 	c.assignTemplate(dep, api, bundleOrigin{source: v1alpha1.BundleSource{Kind: policyKind, Name: "api"}})
 	content := &atoll.Content{Items: []atoll.Item{{Key: key}}, Tombstones: []atoll.Tombstone{{Key: dep, UID: "d", Finalizers: []string{"x.dev/f"}}}}
-	c.setContent(web, "u", 1, content)
-	c.recordUndecided(content)
+	c.setContent(web, "u", 0, content)
 	s := atoll.Selection{Kind: "ConfigMap", Namespace: "shop", Labels: "app=web"}
 	c.selections.findMatching(s, web, templates)
 	c.setDependencies(web, []atoll.ItemKey{dep}, []atoll.Selection{s})

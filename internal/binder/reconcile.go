@@ -139,17 +139,20 @@ func (b *Binder) preparePlan(ctx context.Context, id policymatch.BundleID, bundl
 	return bundlePlan{input: in, origin: from, intent: intent, startedAt: started, isNamespaced: id.Namespace != ""}, nil
 }
 
-// addUndecidedTemplates adds the templates that a Bundle has from before the start, and about which nothing is
-// decided yet. They stay chosen until then: a start is no reason to call them Unclaimed.
+// addUndecidedTemplates adds the templates that a Bundle has from before the start, until an event decides about
+// each of them: a start is no reason to call them Unclaimed. Changes of users go before these events, so a plan
+// can come first. A template that is gone gets no event, and is decided here.
 func (b *Binder) addUndecidedTemplates(id policymatch.BundleID, claimed []atoll.ItemKey) []atoll.ItemKey {
-	undecided := slices.DeleteFunc(b.ownership.undecidedItems(id), func(key atoll.ItemKey) bool {
-		_, exists := b.Templates.Get(key)
-		return !exists
-	})
-	if len(undecided) == 0 {
-		return claimed
+	for _, key := range b.ownership.undecidedItems(id) {
+		isRead := b.Kinds.IsSynced(key.Group, key.Kind) // before the look into the table
+		if _, exists := b.Templates.Get(key); exists {
+			claimed = append(claimed, key)
+		} else if isRead {
+			b.ownership.markDecided(key)
+		}
 	}
-	return slices.SortedFunc(slices.Values(append(claimed, undecided...)), atoll.ItemKey.Compare)
+	slices.SortFunc(claimed, atoll.ItemKey.Compare)
+	return claimed
 }
 
 // tombstoneCarriedOutCheck returns whether all rows of a Bundle have carried out a tombstone of its

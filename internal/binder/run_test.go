@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -294,23 +295,39 @@ func TestAStartCallsNothingUnclaimedBeforeItIsDecided(t *testing.T) {
 			t.Errorf("%s: revisions %q, want %q; states %q, want %q", step.what, got, step.want, states, step.states)
 		}
 	}
-	if len(h.ownership.undecided) > 0 {
-		t.Errorf("%v are not decided", h.ownership.undecided)
+	if undecided := h.ownership.bundles[id].undecided; len(undecided) > 0 {
+		t.Errorf("%v are not decided", undecided)
 	}
 }
 
-// A template that is gone when the hub starts is not chosen: it has no place to wait for.
+// A template that is gone when the hub starts is not chosen, and nothing of it is kept: it has no place to wait for.
+// While its kind is not read, its absence proves nothing: it is chosen once it is read.
 func TestAStartChoosesNothingThatIsGone(t *testing.T) {
-	h := newRunningHub(t)
-	h.addBundle(t)
-	id := policymatch.BundleID{Namespace: "shop", Name: "web"}
-	clear(h.fakeTables.templates)
-	if err := h.loadInitialState(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	p, err := h.preparePlan(t.Context(), id, h.bundles[id], true)
-	if err != nil || len(p.input.Chosen) > 0 {
-		t.Errorf("it chooses %v, %v", p.input.Chosen, err)
+	for what, tc := range map[string]struct {
+		unread         string // kind, while the first plan is made
+		want, wantRead int    // undecided items after the first plan; chosen items after all kinds are read
+	}{
+		"all is read": {"", 0, 0}, "the kind is not read": {"Deployment", 2, 2},
+	} {
+		h := newRunningHub(t)
+		h.addBundle(t)
+		id := policymatch.BundleID{Namespace: "shop", Name: "web"}
+		templates := maps.Clone(h.fakeTables.templates)
+		clear(h.fakeTables.templates)
+		if err := h.loadInitialState(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		all := h.templates.fakeTemplates
+		h.Kinds = unsyncedKind{all, tc.unread}
+		p, err := h.preparePlan(t.Context(), id, h.bundles[id], true)
+		if undecided := h.ownership.bundles[id].undecided; err != nil || len(p.input.Chosen) > 0 || len(undecided) != tc.want {
+			t.Errorf("%s: it chooses %v, %v; undecided are %v", what, p.input.Chosen, err, undecided)
+		}
+		h.Kinds = all
+		maps.Copy(h.fakeTables.templates, templates)
+		if p, err = h.preparePlan(t.Context(), id, h.bundles[id], true); err != nil || len(p.input.Chosen) != tc.wantRead {
+			t.Errorf("%s: when they are read it chooses %v, %v", what, p.input.Chosen, err)
+		}
 	}
 }
 

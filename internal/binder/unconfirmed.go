@@ -12,14 +12,8 @@ import (
 func (c *ownershipIndex) hasUnconfirmedItems(id policymatch.BundleID) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if b := c.bundles[id]; b != nil {
-		for _, item := range b.items {
-			if item.isUnconfirmed {
-				return true
-			}
-		}
-	}
-	return false
+	b := c.bundles[id]
+	return b != nil && b.hasUnconfirmed
 }
 
 // isInNoCluster reports whether no row has anything of the Bundle: there is none, or each is removed or still

@@ -298,7 +298,7 @@ func (t *rowTally) removalHeldCondition(b state.Bundle) metav1.Condition {
 	plan := t.plans[0]
 	return metav1.Condition{
 		Type: v1alpha1.BundleRemovalHeld, Status: metav1.ConditionTrue, Reason: string(plan.Reason),
-		Message: fmt.Sprintf("a removal in %s waits: plan %s, %s; release exactly it with: %s", clusterCount(t.held), plan.Plan, someNames(t.names, t.held), confirmCommand(b, plan.Plan)),
+		Message: fmt.Sprintf("a removal in %s waits: plan %s, %s; release exactly it with: %s", clusterCount(t.held), plan.Plan, phrase.JoinFirst(t.names, mostNamed, t.held), confirmCommand(b, plan.Plan)),
 	}
 }
 
@@ -316,18 +316,3 @@ func reachableClustersText(n int32) string { return phrase.CountNoun(n, "reachab
 
 // mostNamed clusters are named where many are meant.
 const mostNamed = 5
-
-// someNames names a few of so many names, of which the first are given.
-func someNames(names []string, all int) string {
-	out := ""
-	for i, n := range names {
-		if i == mostNamed {
-			return out + fmt.Sprintf(" and %d more", all-mostNamed)
-		}
-		if i > 0 {
-			out += ", "
-		}
-		out += n
-	}
-	return out
-}

@@ -17,7 +17,7 @@ import (
 func TestWhatHasNoPlaceIsAnEvent(t *testing.T) {
 	m := newMemory()
 	m.addCluster("a")
-	told := func() (n int) {
+	countEvents := func() (n int) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		for _, s := range m.said {
@@ -48,15 +48,15 @@ func TestWhatHasNoPlaceIsAnEvent(t *testing.T) {
 			{func() { set(unfit) }, time.Minute, 2, "it does not fit any more"},
 		} {
 			x.do()
-			if step(x.wait); told() != x.want {
-				t.Fatalf("%s: %d Events, want %d: %q; %+v", x.when, told(), x.want, m.said, m.getBundle().Status.Conditions)
+			if step(x.wait); countEvents() != x.want {
+				t.Fatalf("%s: %d Events, want %d: %q; %+v", x.when, countEvents(), x.want, m.said, m.getBundle().Status.Conditions)
 			}
 		}
 		// Another hub takes over.
 		ctx, stop := context.WithCancel(context.Background())
 		next, done := New(m.newConfig()), make(chan error)
 		go func() { done <- next.Run(ctx) }()
-		if step(time.Hour); told() != 2 {
+		if step(time.Hour); countEvents() != 2 {
 			t.Errorf("another hub tells it again: %q", m.said)
 		}
 		stop()
@@ -71,7 +71,7 @@ func TestWhatHasNoPlaceIsAnEvent(t *testing.T) {
 func TestManyWithoutAPlaceAreToldOfAtAPace(t *testing.T) {
 	m := newMemory()
 	m.addCluster("a")
-	told := func() int {
+	countEvents := func() int {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		return len(m.said)
@@ -83,15 +83,15 @@ func TestManyWithoutAPlaceAreToldOfAtAPace(t *testing.T) {
 			m.cutRevision(name(i), &atoll.Content{})
 		}
 		step(placing + unplacedAfter + time.Second)
-		if n, burst := told(), pace.UnplacedEvents.Burst; n < burst || n > burst+2*int(pace.UnplacedEvents.TokensPerSecond()) {
+		if n, burst := countEvents(), pace.UnplacedEvents.Burst; n < burst || n > burst+2*int(pace.UnplacedEvents.TokensPerSecond()) {
 			t.Errorf("%d Events at once", n)
 		}
 		for i := range 100 {
 			m.setRow(name(i), "a", func(r *state.Row) { r.Spec.Revision = name(i) + "-r1" })
 		}
-		n := told()
-		if step(time.Hour); told() > n+int(pace.UnplacedEvents.TokensPerSecond()) {
-			t.Errorf("%d Events after they have a place", told()-n)
+		n := countEvents()
+		if step(time.Hour); countEvents() > n+int(pace.UnplacedEvents.TokensPerSecond()) {
+			t.Errorf("%d Events after they have a place", countEvents()-n)
 		}
 	})
 }

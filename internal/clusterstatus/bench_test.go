@@ -42,7 +42,7 @@ func newVisits(b testing.TB, size int) (r *ClusterStatusReconciler, next func())
 	r = New(Options{Clusters: table, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	r.loop.AcceptKeys()
 	b.Cleanup(r.loop.Close)
-	told := func(name string, tell func()) {
+	reconcileAfter := func(name string, tell func()) {
 		tell()
 		if _, err := r.reconcileCluster(b.Context(), name); err != nil {
 			b.Fatal(err)
@@ -52,14 +52,14 @@ func newVisits(b testing.TB, size int) (r *ClusterStatusReconciler, next func())
 	return r, func() {
 		uid, name := fmt.Sprintf("u%d", i%size), fmt.Sprintf("c%d", i%size)
 		i++
-		told(name, func() { r.StreamUp(uid, "TLS") })
-		told(name, func() {
+		reconcileAfter(name, func() { r.StreamUp(uid, "TLS") })
+		reconcileAfter(name, func() {
 			r.RecordInventory(uid, &pb.Inventory{
 				KubernetesVersion: inventory.KubernetesVersion, AgentVersion: inventory.AgentVersion, NodesTotal: 3, NodesReady: 3, MemberReady: true,
 				Allocatable: inventory.Allocatable, Requested: inventory.Requested,
 			})
 		})
-		told(name, func() { r.StreamDown(uid, time.Now()) })
+		reconcileAfter(name, func() { r.StreamDown(uid, time.Now()) })
 		if n := r.loop.CountReady(); n > min(i, size) {
 			b.Fatalf("%d clusters are to be reconciled after %d check-ins", n, i)
 		}

@@ -198,8 +198,8 @@ func TestMassOfMissedCheckIns(t *testing.T) {
 			advanceClock(36 * time.Second) // in which others may come back too
 			w.expectReady("c59", "Unknown CheckInsMissed")
 			w.expectReady("c47", "True AgentChecksIn")
-			if w.CountHeldSilences() != 0 || !slices.Equal(w.told, []string{"true", "false"}) {
-				t.Errorf("%d held, reported %v", w.CountHeldSilences(), w.told)
+			if w.CountHeldSilences() != 0 || !slices.Equal(w.silences, []string{"true", "false"}) {
+				t.Errorf("%d held, reported %v", w.CountHeldSilences(), w.silences)
 			}
 		})
 	})

@@ -30,10 +30,10 @@ import (
 // world is a Reconciler over a store in memory that the table follows at once.
 type world struct {
 	*ClusterStatusReconciler
-	t      *testing.T
-	client client.Client
-	writes atomic.Int64
-	told   []string
+	t        *testing.T
+	client   client.Client
+	writes   atomic.Int64
+	silences []string
 
 	mu     sync.Mutex
 	byName map[string]*v1alpha1.Cluster
@@ -75,7 +75,7 @@ func newWorld(t *testing.T, clusters int, adjust ...func(*v1alpha1.Cluster)) *wo
 	}
 	w.ClusterStatusReconciler = New(Options{
 		Clusters: w, Client: w.client, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		OnSilence: func(on bool, m string) { w.told = append(w.told, fmt.Sprint(on)) },
+		OnSilence: func(on bool, m string) { w.silences = append(w.silences, fmt.Sprint(on)) },
 	})
 	return w
 }
@@ -343,8 +343,8 @@ func TestMassSilence(t *testing.T) {
 			advanceClock(2 * time.Second)
 			w.expectReady("c0", "True AgentConnected")
 			w.expectReady("c1", "Unknown StreamLost")
-			if !slices.Equal(w.told, []string{"true", "false"}) {
-				t.Errorf("reported %v", w.told)
+			if !slices.Equal(w.silences, []string{"true", "false"}) {
+				t.Errorf("reported %v", w.silences)
 			}
 		})
 	})

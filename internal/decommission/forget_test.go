@@ -39,8 +39,8 @@ func finishRemoval(t *testing.T, m *tables, r *RemovalReconciler, meanwhile func
 func TestWhoWasHeardOfIsNotForgotten(t *testing.T) {
 	vacant := state.Row{Cluster: "tokyo", Spec: atoll.RowSpec{UID: "u", Generation: 3, Phase: atoll.RowVacant}}
 	vacant.Bundle.UID = "ns"
-	told := vacant
-	told.Status = &atoll.RowStatus{Generation: 3, State: atoll.RowReady}
+	reported := vacant
+	reported.Status = &atoll.RowStatus{Generation: 3, State: atoll.RowReady}
 	for name, c := range map[string]struct {
 		online bool
 		rows   []state.Row
@@ -50,7 +50,7 @@ func TestWhoWasHeardOfIsNotForgotten(t *testing.T) {
 		"nothing was reported":         {false, []state.Row{newRow("web", atoll.RowActive, "", nil), vacant}, false},
 		"its stream is up":             {true, nil, true},
 		"something was reported":       {false, []state.Row{newRow("web", atoll.RowActive, "", &atoll.RowStatus{State: atoll.RowProgressing})}, true},
-		"of an empty namespace, alone": {false, []state.Row{told}, true},
+		"of an empty namespace, alone": {false, []state.Row{reported}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

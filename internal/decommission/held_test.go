@@ -38,8 +38,8 @@ func TestOnlyWhatWouldBeDeletedIsHeld(t *testing.T) {
 					t.Fatal(err)
 				}
 				is, _ := finishRemoval(t, m, r, nil)
-				if held := removalCondition(is).Reason == string(atoll.ReasonWaitsForConfirmation); held != c.held || held != (is.Status.Removal.Plan != "") || held != (len(m.told) > 0) {
-					t.Errorf("%s, %+v, reported %q", removalCondition(is).Message, is.Status.Removal, m.told)
+				if held := removalCondition(is).Reason == string(atoll.ReasonWaitsForConfirmation); held != c.held || held != (is.Status.Removal.Plan != "") || held != (len(m.reported) > 0) {
+					t.Errorf("%s, %+v, reported %q", removalCondition(is).Message, is.Status.Removal, m.reported)
 				}
 			})
 		})

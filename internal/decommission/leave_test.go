@@ -28,18 +28,18 @@ import (
 // tables over a store in memory.
 type tables struct {
 	client.Client
-	mu     sync.Mutex
-	told   []string
-	rows   []state.Row
-	lost   map[string]bool            // Revisions that are not there
-	items  map[string][]atoll.ItemKey // by Revision; else a Deployment
-	reads  int                        // of Revisions
-	broken map[string]bool            // that cannot be read just now
-	online bool
-	holds  string // why the hub does
-	look   []func(string)
-	held   []func()
-	moved  []func(string, []string)
+	mu       sync.Mutex
+	reported []string
+	rows     []state.Row
+	lost     map[string]bool            // Revisions that are not there
+	items    map[string][]atoll.ItemKey // by Revision; else a Deployment
+	reads    int                        // of Revisions
+	broken   map[string]bool            // that cannot be read just now
+	online   bool
+	holds    string // why the hub does
+	look     []func(string)
+	held     []func()
+	moved    []func(string, []string)
 }
 
 func (m *tables) Get(name string) (*v1alpha1.Cluster, bool) {
@@ -109,7 +109,7 @@ func newTables(t *testing.T, removal *v1alpha1.ClusterRemoval, rows ...state.Row
 	m.Client = ctrlfake.NewClientBuilder().WithScheme(state.NewScheme()).WithStatusSubresource(c).WithObjects(c).Build()
 	r := New(Config{Clusters: m, Rows: memRows{m}, Revisions: memRevisions{m}, Hub: memHub{m}, Client: m.Client, Serving: m.Client,
 		Tell: func(c *v1alpha1.Cluster, reason atoll.Reason, message string) {
-			m.told = append(m.told, c.Name+" "+string(reason)+": "+message)
+			m.reported = append(m.reported, c.Name+" "+string(reason)+": "+message)
 		}})
 	return m, r
 }
@@ -222,15 +222,15 @@ func TestACleanRemovalAsks(t *testing.T) {
 		if cond := removalCondition(c); plan == "" || cond.Reason != string(atoll.ReasonWaitsForConfirmation) || !strings.Contains(cond.Message, "atoll confirm cluster/tokyo --plan "+plan) {
 			t.Fatalf("plan %q, %+v", plan, cond)
 		}
-		if len(m.told) != 1 || !strings.HasPrefix(m.told[0], "tokyo RemovalHeld: nothing is removed yet: what Atoll applied of 2 bundles") {
-			t.Errorf("reported: %q", m.told)
+		if len(m.reported) != 1 || !strings.HasPrefix(m.reported[0], "tokyo RemovalHeld: nothing is removed yet: what Atoll applied of 2 bundles") {
+			t.Errorf("reported: %q", m.reported)
 		}
-		if again := looks(of("web", "r2", atoll.RowActive), api); again != plan || len(m.told) != 1 {
-			t.Errorf("after an edit of an object: plan %q after %q, reported %q", again, plan, m.told)
+		if again := looks(of("web", "r2", atoll.RowActive), api); again != plan || len(m.reported) != 1 {
+			t.Errorf("after an edit of an object: plan %q after %q, reported %q", again, plan, m.reported)
 		}
 		more := looks(of("web", "r3", atoll.RowActive), api)
-		if more == plan || more == "" || len(m.told) != 2 {
-			t.Errorf("with an item on top: plan %q after %q, reported %q", more, plan, m.told)
+		if more == plan || more == "" || len(m.reported) != 2 {
+			t.Errorf("with an item on top: plan %q after %q, reported %q", more, plan, m.reported)
 		}
 		// A hub whose tables lag has let in what was confirmed before that.
 		writes(func(c *v1alpha1.Cluster) { c.Spec.Removal.Confirm = plan })

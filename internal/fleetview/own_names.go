@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"atoll.dev/atoll/internal/phrase"
 )
 
 const (
@@ -92,7 +94,8 @@ func joinReasons(errs []error) string {
 	for i, err := range errs {
 		why[i] = err.Error()
 	}
-	return joinFirst(why, "; ")
+	slices.Sort(why)
+	return phrase.JoinFirstBy("; ", why, namedMost)
 }
 
 // AmbiguousNameError refuses a name that pods of several clusters have.
@@ -101,15 +104,6 @@ func AmbiguousNameError(namespace, name string, clusters []string) error {
 	for i, cluster := range clusters {
 		full[i] = FullName(name, cluster)
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("pod %s/%s runs in %d clusters; name one of: %s", namespace, name, len(full), joinFirst(full, ", ")))
-}
-
-// joinFirst joins the first texts in order, and counts the others.
-func joinFirst(texts []string, separator string) string {
-	texts = slices.Sorted(slices.Values(texts))
-	more := len(texts) - namedMost
-	if more <= 0 {
-		return strings.Join(texts, separator)
-	}
-	return strings.Join(texts[:namedMost], separator) + fmt.Sprintf("%sand %d more", separator, more)
+	slices.Sort(full)
+	return apierrors.NewBadRequest(fmt.Sprintf("pod %s/%s runs in %d clusters; name one of: %s", namespace, name, len(full), phrase.JoinFirstBy(", ", full, namedMost)))
 }

@@ -12,6 +12,7 @@ import (
 	"atoll.dev/atoll/internal/admission"
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/respond"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/fleetview/server"
 	"atoll.dev/atoll/internal/fleetview/tables"
 	"atoll.dev/atoll/internal/memberproxy"
@@ -104,7 +105,7 @@ func (l *apiHooks) wrapWithHubEndpoints(next http.Handler) http.Handler {
 	next = server.StripCompleteSelector(server.AbortTruncatedLogs(next))
 	ca := castatus.CAEndpoints{Reporter: l.caReporter, Authorizer: func() authorizer.Authorizer { return l.authorizer }}
 	endpoints := map[string]http.HandlerFunc{
-		previewserver.ExplainPath: l.preview.ServeExplain, previewserver.PlanPath: l.preview.ServePlan, previewserver.RenderPath: l.preview.ServeRender, previewserver.RebalancePath: l.preview.ServeRebalance, previewserver.DriftPath: l.preview.ServeDrift,
+		atoll.ExplainPath: l.preview.ServeExplain, atoll.PlanPath: l.preview.ServePlan, atoll.RenderPath: l.preview.ServeRender, atoll.RebalancePath: l.preview.ServeRebalance, atoll.DriftPath: l.preview.ServeDrift,
 		standing.Path: ca.ServeCARequest, standing.CertificatesPath: ca.ServeAgentCertificates,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -353,6 +353,29 @@ func TestTheLeastFinishedClusterTellsWhy(t *testing.T) {
 	}
 }
 
+// The message names the first by name of the clusters whose gateways report the same, whatever the order of the
+// reports: the status would else change with each report.
+func TestTheFirstOfEquallyBadClustersIsNamed(t *testing.T) {
+	good, bad := "Accepted=True=Accepted", "Accepted=False=NoMatchingParent"
+	for _, clusters := range [][]string{{"a", "b", "c"}, {"c", "a", "b"}, {"b", "c", "a"}, {"c", "b", "a"}} {
+		for healthy, want := range map[string]string{"": "reported by cluster a", "a": "reported by cluster b", "b": "reported by cluster a"} {
+			var rows []kinds.RowItem
+			for _, cluster := range clusters {
+				condition := bad
+				if cluster == healthy {
+					condition = good
+				}
+				rows = append(rows, reportRow(cluster, parseObject(t, routeHead+parentsYAML("edge", condition))))
+			}
+			got, _ := kinds.AggregateStatus(parseObject(t, routeHead), false, rows, 2, 0)
+			c := kinds.StatusAndParentConditions(got)
+			if len(c) != 1 || c[0]["message"] != want || c[0]["reason"] != "NoMatchingParent" {
+				t.Errorf("reports of %v, of which %q is accepted: %v, want %q", clusters, healthy, c, want)
+			}
+		}
+	}
+}
+
 func TestTimesAreKeptOrStamped(t *testing.T) {
 	old := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	rows := []kinds.RowItem{reportRow("a", parseObject(t, web2Half))}

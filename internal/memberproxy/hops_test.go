@@ -145,9 +145,9 @@ func TestWaitingCostsNoGoroutinesAndNoBuffers(t *testing.T) {
 			defer answer.Body.Close()
 			in, out := io.Pipe()
 			following.Go(func() {
-				told := bufio.NewScanner(in)
-				for told.Scan() {
-					lines <- told.Text()
+				scanner := bufio.NewScanner(in)
+				for scanner.Scan() {
+					lines <- scanner.Text()
 				}
 			})
 			_, _ = io.Copy(out, answer.Body)

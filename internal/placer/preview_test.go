@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -258,6 +259,67 @@ func TestSupposedBundlesAreSeenByEachOther(t *testing.T) {
 		}
 		if rowsText(got[9].After) != "c Active" {
 			t.Errorf("one that is to be near another is in %s", rowsText(got[9].After))
+		}
+	})
+}
+
+// A supposed Bundle sees the real Bundles of its namespace, but for those that are supposed otherwise.
+func TestSupposedBundlesSeeTheRealOnes(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a", "b", "c", "d")
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
+		for _, home := range []string{"home", "moving"} {
+			m.placeBundle(home, placementNamed("c"), &atoll.Content{})
+			m.settleRows(home)
+		}
+		nearTo := func(name string) v1alpha1.PlacementSpec {
+			near := atMostClusters(1)
+			near.Scores = []v1alpha1.Score{{Name: v1alpha1.ScoreAffinity, Bundles: &v1alpha1.NearBundles{Names: []string{name}}}}
+			return near
+		}
+		moved, _ := fakeBundles{m}.Get("moving")
+		moved.Spec.Placement = placementNamed("d")
+		list := []SupposedBundle{
+			{Bundle: moved, Revision: "moving-1-r1", Content: &atoll.Content{}}, newSupposedBundle("near", nearTo("home"), &atoll.Content{}), newSupposedBundle("following", nearTo("moving"), &atoll.Content{}),
+		}
+		var names []string
+		for _, b := range (supposedBundles{fakeBundles{m}, list}).InNamespace("shop") {
+			names = append(names, b.Ref.Name)
+		}
+		slices.Sort(names)
+		if want := []string{"following", "home", "moving", "near"}; !slices.Equal(names, want) {
+			t.Errorf("the namespace has %q, want each Bundle once: %q", names, want)
+		}
+		got, err := r.PreviewBundles(t.Context(), nil, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range map[int]string{1: "c Active", 2: "d Active"} {
+			if is := rowsText(got[i].After); is != want {
+				t.Errorf("%s is foreseen in %q, want %q", got[i].Bundle.Ref.Name, is, want)
+			}
+		}
+	})
+}
+
+// A preview counts the recent removals once, whatever the number of Bundles of the namespace.
+func TestAPreviewCountsRecentRemovalsOnce(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a")
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
+		list := []SupposedBundle{newSupposedBundle("one", placementNamed("a"), &atoll.Content{}), newSupposedBundle("two", placementNamed("a"), &atoll.Content{})}
+		now := time.Now()
+		r.ledgerMu.Lock()
+		r.ledger.RecordDeletes("shop", now, 3)
+		r.ledger.RecordDeletes("blog", now, 5)
+		r.ledger.RecordRemovedClusters("new:one", now, []string{"b", "c"})
+		r.ledgerMu.Unlock()
+		f, _ := r.forkForPreview(SupposedTables{}, list)
+		if deletes, other := f.ledger.CountDeletes("shop", now), f.ledger.CountDeletes("blog", now); deletes != 3 || other != 0 {
+			t.Errorf("of 3 recent deletes it counts %d, and %d in a namespace of no Bundle", deletes, other)
+		}
+		if one, two := f.ledger.RemovedClusters("new:one", now), f.ledger.RemovedClusters("new:two", now); len(one) != 2 || len(two) != 0 {
+			t.Errorf("it counts removals from %v and from %v", one, two)
 		}
 	})
 }

@@ -34,6 +34,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/reconcile"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
@@ -505,11 +506,7 @@ func givenUpText(rows []rollout.AbandonedRow) string {
 	for _, g := range rows[:min(len(rows), named)] {
 		names = append(names, g.Cluster)
 	}
-	more := ""
-	if n := len(rows) - len(names); n > 0 {
-		more = fmt.Sprintf(" and %d more", n)
-	}
-	return fmt.Sprintf("clusters %s%s are deleted: their content stays there", strings.Join(names, ", "), more)
+	return fmt.Sprintf("clusters %s are deleted: their content stays there", phrase.JoinFirst(names, named, len(rows)))
 }
 
 // secretIDPattern matches Secrets in the lines of a plan. Readers of an Event on a Bundle may

@@ -344,10 +344,11 @@ func FormatValue(v any, all bool) string {
 
 // abbreviateNames returns some of the names.
 func abbreviateNames(names []string, all bool) string {
-	if len(names) <= maxNames || all {
-		return strings.Join(names, ", ")
+	most := maxNames
+	if all {
+		most = len(names)
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
+	return phrase.JoinFirst(names, most, len(names))
 }
 
 // writeUnmatchedWeightsNote writes what becomes of replicas where no static weight would count.

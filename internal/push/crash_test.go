@@ -66,7 +66,7 @@ func TestAPanicEndsItsAgentAlone(t *testing.T) {
 			}
 			w.expectStatus("it panics", name, atoll.ReasonAgentFailed)
 			w.mu.Lock()
-			if said := w.told[name].Message; !strings.Contains(said, "panic: assignment to entry in nil map") {
+			if said := w.reported[name].Message; !strings.Contains(said, "panic: assignment to entry in nil map") {
 				t.Errorf("the report of %s is %q", name, said)
 			}
 			w.mu.Unlock()

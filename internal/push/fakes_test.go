@@ -122,14 +122,14 @@ type world struct {
 	runner   string
 	metrics  prometheus.Registerer
 
-	mu   sync.Mutex
-	told map[string]*clusterstatus.Pushed // by UID; nil: it was said that there is none
+	mu       sync.Mutex
+	reported map[string]*clusterstatus.Pushed // by UID; nil: it was said that there is none
 }
 
 // newWorld without a Supervisor.
 func newWorld(t testing.TB) *world {
 	return &world{
-		t: t, clusters: &table{byName: map[string]*v1alpha1.Cluster{}, fn: func(string) {}}, told: map[string]*clusterstatus.Pushed{},
+		t: t, clusters: &table{byName: map[string]*v1alpha1.Cluster{}, fn: func(string) {}}, reported: map[string]*clusterstatus.Pushed{},
 		agents:  &agents{t: t, running: map[string]string{}, starts: map[string]int{}, at: map[string]time.Time{}, run: map[string]func(context.Context, agent.Options) error{}},
 		secrets: listed{fake.NewClientset().CoreV1().Secrets(atoll.SystemNamespace)},
 	}
@@ -143,7 +143,7 @@ func (w *world) startSupervisor() (stop func()) {
 		Inventory: pushedFunc(func(uid string, p *clusterstatus.Pushed) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.told[uid] = p
+			w.reported[uid] = p
 		}),
 	})
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -199,7 +199,7 @@ func (w *world) expectStatus(when, uid string, want atoll.Reason) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	got := ""
-	if p := w.told[uid]; p != nil {
+	if p := w.reported[uid]; p != nil {
 		got = string(p.Reason)
 	}
 	if got != string(want) {

@@ -318,12 +318,12 @@ func TestWhatKeepsAnAgentIsToldOnce(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w.expectStatus("it cannot be reached", "u1", atoll.ReasonMemberUnreachable)
 		w.mu.Lock()
-		first := w.told["u1"]
+		first := w.reported["u1"]
 		w.mu.Unlock()
 		time.Sleep(3 * time.Second)
 		w.mu.Lock()
-		if w.told["u1"] != first {
-			t.Errorf("reported again: %v, after %v", w.told["u1"], first)
+		if w.reported["u1"] != first {
+			t.Errorf("reported again: %v, after %v", w.reported["u1"], first)
 		}
 		w.mu.Unlock()
 		time.Sleep(2500 * time.Millisecond)
@@ -392,8 +392,8 @@ func TestAMemberIsOneCluster(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w.expectStatus("while the member is oslo", "u2", atoll.ReasonAgentFailed)
 		w.mu.Lock()
-		if told := w.told["u2"]; told != nil && !strings.Contains(told.Message, "is cluster oslo of this hub") {
-			t.Errorf("the report is: %s", told.Message)
+		if reported := w.reported["u2"]; reported != nil && !strings.Contains(reported.Message, "is cluster oslo of this hub") {
+			t.Errorf("the report is: %s", reported.Message)
 		}
 		w.mu.Unlock()
 		w.clusters.dropCluster("oslo")

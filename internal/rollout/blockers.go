@@ -1,10 +1,10 @@
 package rollout
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
+
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // blockerSet is the rows that other rows wait for. Many rows wait for the same ones, so the
@@ -70,24 +70,14 @@ func (w *blockerSet) formatNames() string {
 			first = append(first, c)
 		}
 	}
-	return formatFirst(first, w.countClusters())
+	return phrase.JoinFirst(first, fewNames, w.countClusters())
 }
 
 // fewNames is how many clusters a text names.
 const fewNames = 3
 
 // formatFew returns the first few names, and how many more there are.
-func formatFew(names []string) string { return formatFirst(names, len(names)) }
-
-// formatFirst does the same for the first names of a list of that many.
-func formatFirst(first []string, all int) string {
-	first = first[:min(len(first), fewNames)]
-	text := strings.Join(first, ", ")
-	if more := all - len(first); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
+func formatFew(names []string) string { return phrase.JoinFirst(names, fewNames, len(names)) }
 
 // blockingClusters lists all clusters that rows wait for, those of ending copies included. A set that several rows share,
 // each without its own cluster, counts as a whole.

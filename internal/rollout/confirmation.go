@@ -12,6 +12,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // RemovalWindow is the time over which removals are added up, so that many small ones do not
@@ -246,10 +247,7 @@ type PendingRemoval struct {
 
 // SummarizeLines returns the first n lines, and how many more there are.
 func (p *PendingRemoval) SummarizeLines(n int) string {
-	if len(p.Lines) <= n {
-		return strings.Join(p.Lines, "; ")
-	}
-	return fmt.Sprintf("%s; and %d more", strings.Join(p.Lines[:n], "; "), len(p.Lines)-n)
+	return phrase.JoinFirstBy("; ", p.Lines, n)
 }
 
 // pendingRemovalBuilder collects a PendingRemoval. A row has at most one entry: the first

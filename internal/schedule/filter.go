@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +11,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/freecapacity"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // Cluster is what placement sees of a Cluster: what was set on the hub, the kinds that it
@@ -160,13 +160,7 @@ func explainUnboundSets(bound []string) string {
 }
 
 // formatNames lists the first few names for people.
-func formatNames(names []string) string {
-	const most = 5
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
+func formatNames(names []string) string { return phrase.JoinFirst(names, 5, len(names)) }
 
 func newNameSet(names []string) map[string]bool {
 	if len(names) == 0 {

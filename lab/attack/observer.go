@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/lab/bench/measure"
 )
 
@@ -91,7 +92,7 @@ func (o *observer) requestOf(turn int) (name string, send func(context.Context) 
 		}
 	case 2:
 		return "explain the ConfigMap", func(ctx context.Context) error {
-			return rest.Get().AbsPath("/atoll/v1alpha1/explain").Param("kind", "ConfigMap").Param("namespace", metav1.NamespaceDefault).Param("name", observed).Do(ctx).Error()
+			return rest.Get().AbsPath(atoll.ExplainPath).Param("kind", "ConfigMap").Param("namespace", metav1.NamespaceDefault).Param("name", observed).Do(ctx).Error()
 		}
 	}
 	return "list pods", func(ctx context.Context) error {

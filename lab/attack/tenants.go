@@ -121,7 +121,7 @@ func askHugePlans(ctx context.Context, t *Target, lasts time.Duration) (string, 
 	list.WriteString(`]}`)
 	body := []byte(list.String())
 	return repeatRefused(ctx, lasts, 4, func(ctx context.Context) error {
-		return t.kube.CoreV1().RESTClient().Post().AbsPath("/atoll/v1alpha1/plan").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
+		return t.kube.CoreV1().RESTClient().Post().AbsPath(atoll.PlanPath).SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
 	})
 }
 

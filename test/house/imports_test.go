@@ -91,6 +91,10 @@ var layers = []layer{
 		why: "tables hold the state, and know no reader",
 	},
 	{
+		name: "state of tests", packages: []string{"internal/state/statetest"}, below: []string{"state"},
+		why: "tests make tables by it, and no program does",
+	},
+	{
 		name: "pace", packages: []string{"internal/pace"},
 		why: "a rate limit is the same whatever it limits",
 	},

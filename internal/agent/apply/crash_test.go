@@ -169,8 +169,8 @@ func (w *world) runUntilKilled() (killed bool) {
 			if !said {
 				said = w.UpsertManifest(w.t.Context(), c.manifest, store.Position{}) == nil
 			}
-			s, told := w.lastStatus("b1")
-			return told && c.want(s), rowcodec.EncodeStatus(s, nil)
+			s, isReported := w.lastStatus("b1")
+			return isReported && c.want(s), rowcodec.EncodeStatus(s, nil)
 		})
 	}
 	return killed

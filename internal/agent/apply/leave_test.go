@@ -313,17 +313,17 @@ func TestLeavingTellsWhatItWaitsFor(t *testing.T) {
 	w.waitForRemoval("b1")
 	ns := atoll.NamespaceKey(w.ns)
 	w.patchObject(ns, `{"metadata":{"finalizers":["example.com/keep"]}}`)
-	told := make(chan string, 16)
+	reported := make(chan string, 16)
 	left := make(chan error, 1)
 	go func() {
-		_, err := w.ReleaseAll(t.Context(), true, func(why string) { told <- why })
+		_, err := w.ReleaseAll(t.Context(), true, func(why string) { reported <- why })
 		left <- err
 	}()
-	if why := <-told; !strings.Contains(why, "Namespace "+w.ns) || !strings.Contains(why, "example.com/keep") {
+	if why := <-reported; !strings.Contains(why, "Namespace "+w.ns) || !strings.Contains(why, "example.com/keep") {
 		t.Errorf("it waits for %q", why)
 	}
 	w.patchObject(ns, `{"metadata":{"finalizers":null}}`)
-	for why := range told { // by way of what is on its way
+	for why := range reported { // by way of what is on its way
 		if why == "" {
 			break
 		}

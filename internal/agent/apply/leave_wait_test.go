@@ -58,11 +58,11 @@ func TestTheEndOfEachBlockerIsReported(t *testing.T) {
 			Client: client, Store: memory{}, Watch: memory{}, Lease: heldLease(func() bool { return true }),
 			Policy: func() *policy.Policy { return nil }, Changed: func(string) {}, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 		}, store.StoredContents{Records: []ownership.Record{blogNamespace, shopNamespace}})
-		var told []string
+		var reported []string
 		ctx := t.Context()
 		done := make(chan error, 1)
 		go func() {
-			_, err := e.ReleaseAll(ctx, true, func(why string) { told = append(told, why) })
+			_, err := e.ReleaseAll(ctx, true, func(why string) { reported = append(reported, why) })
 			done <- err
 		}()
 		work := func(ns string) {
@@ -72,8 +72,8 @@ func TestTheEndOfEachBlockerIsReported(t *testing.T) {
 		work("blog")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(told) != 1 || !strings.Contains(told[0], "Namespace blog") {
-			t.Errorf("while blog is deleted, %q is reported", told)
+		if len(reported) != 1 || !strings.Contains(reported[0], "Namespace blog") {
+			t.Errorf("while blog is deleted, %q is reported", reported)
 		}
 		api.mu.Lock()
 		delete(api.objects, blog)
@@ -81,8 +81,8 @@ func TestTheEndOfEachBlockerIsReported(t *testing.T) {
 		work("blog")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(told) != 2 || told[1] != "" {
-			t.Errorf("after blog is gone, %q is reported", told)
+		if len(reported) != 2 || reported[1] != "" {
+			t.Errorf("after blog is gone, %q is reported", reported)
 		}
 		work("shop")
 		if err := <-done; err != nil {

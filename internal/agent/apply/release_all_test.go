@@ -101,11 +101,11 @@ func TestLeavingEndsWithItsContext(t *testing.T) {
 					ctx, cancel := context.WithCancel(ctx)
 					defer cancel()
 					time.AfterFunc(time.Minute, cancel)
-					var told []string
+					var reported []string
 					began := time.Now()
-					left, err := e.ReleaseAll(ctx, c.clean, func(why string) { told = append(told, why) })
-					if !errors.Is(err, c.want) || left != nil || !slices.Equal(told, c.waits) {
-						t.Errorf("left are %q, %v; it waited for %q, want %q", left, err, told, c.waits)
+					left, err := e.ReleaseAll(ctx, c.clean, func(why string) { reported = append(reported, why) })
+					if !errors.Is(err, c.want) || left != nil || !slices.Equal(reported, c.waits) {
+						t.Errorf("left are %q, %v; it waited for %q, want %q", left, err, reported, c.waits)
 					}
 					if took := time.Since(began); took != c.takes {
 						t.Errorf("it takes %s, want %s", took, c.takes)
@@ -220,12 +220,12 @@ func TestANamespaceThatGoesIsWaitedFor(t *testing.T) {
 	conditions := `, status: {conditions: [odd, {type: A, status: "True", message: content remains}, {type: B, status: "False", message: fine}, {type: C, status: "True", message: finalizers remain}, {type: D, status: "True"}]}}`
 	terminating := &Failure{Reason: atoll.ReasonTerminating, Message: "its deletion has begun"}
 	for name, c := range map[string]struct {
-		failure *Failure
-		live    string
-		refused refusals
-		why     string
-		ends    bool
-		told    []string
+		failure  *Failure
+		live     string
+		refused  refusals
+		why      string
+		ends     bool
+		reported []string
 	}{
 		"foreign objects":          {failure: &Failure{Reason: atoll.ReasonForeignObjects, Message: "foreign"}, why: "foreign"},
 		"it is not known what":     {failure: &Failure{Reason: atoll.ReasonAPISilent, Message: "silent"}, why: "silent"},
@@ -233,10 +233,10 @@ func TestANamespaceThatGoesIsWaitedFor(t *testing.T) {
 		"the rights":               {failure: &Failure{Reason: atoll.ReasonForbidden, Message: "forbidden"}, why: "forbidden"},
 		"an admission rule":        {failure: &Failure{Reason: atoll.ReasonAdmissionDenied, Message: "rule"}, why: "rule"},
 		"no reason":                {ends: true},
-		"its deletion has begun":   {failure: terminating, live: conditions, ends: true, told: []string{"Namespace shop: content remains; finalizers remain"}},
-		"begun, and no reason":     {failure: terminating, live: "}", ends: true, told: []string{"Namespace shop: its deletion has begun"}},
-		"begun, and not readable":  {failure: terminating, live: conditions, refused: refusals{"GET shop": memberBusy()}, ends: true, told: []string{"Namespace shop: its deletion has begun"}},
-		"another reason that goes": {failure: &Failure{Reason: atoll.ReasonConflict, Message: "conflict"}, live: conditions, ends: true, told: []string{"Namespace shop: conflict"}},
+		"its deletion has begun":   {failure: terminating, live: conditions, ends: true, reported: []string{"Namespace shop: content remains; finalizers remain"}},
+		"begun, and no reason":     {failure: terminating, live: "}", ends: true, reported: []string{"Namespace shop: its deletion has begun"}},
+		"begun, and not readable":  {failure: terminating, live: conditions, refused: refusals{"GET shop": memberBusy()}, ends: true, reported: []string{"Namespace shop: its deletion has begun"}},
+		"another reason that goes": {failure: &Failure{Reason: atoll.ReasonConflict, Message: "conflict"}, live: conditions, ends: true, reported: []string{"Namespace shop: conflict"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -248,10 +248,10 @@ func TestANamespaceThatGoesIsWaitedFor(t *testing.T) {
 				e.holdTask(shopNamespace.Key).failure = c.failure
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				var told []string
-				why, err := e.waitForNamespaceGone(ctx, shopNamespace.Key, &blockerReporter{tell: func(why string) { told = append(told, why) }})
-				if why != c.why || (err != nil) != c.ends || !slices.Equal(told, c.told) {
-					t.Errorf("it stays for %q, %v, and %q was reported; want %q, %q", why, err, told, c.why, c.told)
+				var reported []string
+				why, err := e.waitForNamespaceGone(ctx, shopNamespace.Key, &blockerReporter{tell: func(why string) { reported = append(reported, why) }})
+				if why != c.why || (err != nil) != c.ends || !slices.Equal(reported, c.reported) {
+					t.Errorf("it stays for %q, %v, and %q was reported; want %q, %q", why, err, reported, c.why, c.reported)
 				}
 				if err != nil && (!errors.Is(err, context.DeadlineExceeded) || err.Error() != "wait for namespace shop to go: context deadline exceeded") {
 					t.Errorf("it ends with %v", err)

@@ -26,14 +26,14 @@ func TestWhatAnAgentWaitsForIsToldWhenItLasts(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var told []string
-				w := blockerReporter{tell: func(why string) { told = append(told, why) }}
+				var reported []string
+				w := blockerReporter{tell: func(why string) { reported = append(reported, why) }}
 				for _, why := range tc.on {
 					w.setReason(why)
 					time.Sleep(short)
 				}
-				if !slices.Equal(told, tc.want) {
-					t.Errorf("reported %q, want %q", told, tc.want)
+				if !slices.Equal(reported, tc.want) {
+					t.Errorf("reported %q, want %q", reported, tc.want)
 				}
 			})
 		})

@@ -52,9 +52,9 @@ type world struct {
 	policy atomic.Pointer[policy.Policy]
 	// changed are the Bundles that the engine reported as changed; reported is the status of each
 	// at its last report.
-	told     chan string
-	mu       sync.Mutex
-	reported map[string]atoll.RowStatus
+	changedBundles chan string
+	mu             sync.Mutex
+	reported       map[string]atoll.RowStatus
 
 	*MemberApplier
 	stop func()
@@ -70,7 +70,7 @@ func newWorldAs(t *testing.T, user string) *world {
 	t.Helper()
 	agenttest.SkipIfShort(t)
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	w := &world{t: t, state: "state-" + name, ns: name, as: user, line: &line{}, told: make(chan string, 10_000)}
+	w := &world{t: t, state: "state-" + name, ns: name, as: user, line: &line{}, changedBundles: make(chan string, 10_000)}
 	client, err := member.New(agenttest.StartedMemberConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func (w *world) start() {
 	watcher := observe.NewWatcher(client)
 	w.MemberApplier = New(Options{
 		Client: client, Store: s, Lease: heldLease(func() bool { return !w.fenced.Load() }),
-		Policy: w.policy.Load, Watch: watcher, Changed: func(b string) { w.told <- b }, Metrics: NewMetrics(prometheus.NewRegistry()),
+		Policy: w.policy.Load, Watch: watcher, Changed: func(b string) { w.changedBundles <- b }, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Log: slog.New(slog.NewTextHandler(testWriter{w.t}, nil)),
 	}, contents)
 	w.observeInterval = 50 * time.Millisecond
@@ -129,7 +129,7 @@ func (w *world) start() {
 	held := engine.book.BundleUIDs()
 	engine.mu.Unlock()
 	for _, b := range held {
-		w.told <- b
+		w.changedBundles <- b
 	}
 	running.Go(func() { w.reportStatuses(ctx, engine) })
 	var once sync.Once
@@ -142,7 +142,7 @@ func (w *world) reportStatuses(ctx context.Context, engine *MemberApplier) {
 		select {
 		case <-ctx.Done():
 			return
-		case b := <-w.told:
+		case b := <-w.changedBundles:
 			s, held := engine.StatusOf(b, nil, time.Now())
 			w.mu.Lock()
 			if w.reported[b] = s; !held {
@@ -221,19 +221,19 @@ func (w *world) waitForStatus(bundle string, want func(atoll.RowStatus) bool) at
 	w.t.Helper()
 	var last atoll.RowStatus
 	w.waitUntil("status of "+bundle, func() (bool, string) {
-		s, told := w.lastStatus(bundle)
+		s, isReported := w.lastStatus(bundle)
 		last = s
-		return told && want(s), rowcodec.EncodeStatus(s, nil)
+		return isReported && want(s), rowcodec.EncodeStatus(s, nil)
 	})
 	return last
 }
 
 // lastStatus is what was reported of the bundle last.
-func (w *world) lastStatus(bundle string) (s atoll.RowStatus, told bool) {
+func (w *world) lastStatus(bundle string) (s atoll.RowStatus, isReported bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s, told = w.reported[bundle]
-	return s, told
+	s, isReported = w.reported[bundle]
+	return s, isReported
 }
 
 func (w *world) waitForReady(bundle string, generation int64) atoll.RowStatus {

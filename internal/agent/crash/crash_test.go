@@ -14,8 +14,8 @@ func panicWith(ctx context.Context, value any) {
 }
 
 func TestAPanicIsContainedWhereThatWasAsked(t *testing.T) {
-	var told []*Panic
-	ctx := ContainPanics(t.Context(), func(p *Panic) { told = append(told, p) })
+	var panics []*Panic
+	ctx := ContainPanics(t.Context(), func(p *Panic) { panics = append(panics, p) })
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -23,8 +23,8 @@ func TestAPanicIsContainedWhereThatWasAsked(t *testing.T) {
 	}()
 	<-done
 	panicWith(ctx, nil)
-	if len(told) != 1 || told[0].Error() != "panic: no such thing" || !strings.Contains(told[0].Stack, "crash.panicWith(") {
-		t.Errorf("reported %+v", told)
+	if len(panics) != 1 || panics[0].Error() != "panic: no such thing" || !strings.Contains(panics[0].Stack, "crash.panicWith(") {
+		t.Errorf("reported %+v", panics)
 	}
 	defer func() {
 		if recover() != "no such thing" {

@@ -104,8 +104,8 @@ func TestNothingIsToldBeforeAllIsRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := make(chan struct{}, 8)
-			i, err := New(Options{Config: config, Client: client, Changed: func() { told <- struct{}{} }, Served: func() {}, Log: slog.New(slog.DiscardHandler)})
+			changed := make(chan struct{}, 8)
+			i, err := New(Options{Config: config, Client: client, Changed: func() { changed <- struct{}{} }, Served: func() {}, Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,7 +125,7 @@ func TestNothingIsToldBeforeAllIsRead(t *testing.T) {
 						t.Fatalf("reported before everything was read: %+v", got)
 					}
 					m.answer <- struct{}{}
-				case <-told:
+				case <-changed:
 					first = false
 				}
 			}

@@ -61,7 +61,7 @@ func TestClassesAreFewAndModest(t *testing.T) {
 		if back, err := freecapacity.ParseClasses(got.EncodeClasses()); err != nil || !reflect.DeepEqual(back, got) {
 			t.Fatalf("%v does not come back: %v, %v", got, back, err)
 		}
-		is, told := freecapacity.NodeClasses{}, got.TotalByResource()
+		is, reported := freecapacity.NodeClasses{}, got.TotalByResource()
 		for _, n := range nodes {
 			n.Nodes = 1
 			if n.Pods > 0 {
@@ -69,8 +69,8 @@ func TestClassesAreFewAndModest(t *testing.T) {
 			}
 		}
 		for name, v := range is.TotalByResource() {
-			if told[name] > v || name == "nodes" && told[name] != v {
-				t.Fatalf("%d %s are reported of %d", told[name], name, v)
+			if reported[name] > v || name == "nodes" && reported[name] != v {
+				t.Fatalf("%d %s are reported of %d", reported[name], name, v)
 			}
 		}
 		slices.Reverse(nodes)
@@ -99,7 +99,7 @@ func TestRoomIsToldWhenItMatters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := &Inventory{nodes: map[string]node{}, pods: map[string]pod{}, used: map[string]*use{}, total: resourceAmounts{}, requested: resourceAmounts{}, counted: map[string]bool{}, read: map[string]bool{countProperties: true}, version: "v1.36.3", wake: make(chan struct{}, 1)}
 		nodes, pods := i.newNodeSumStore(), i.newPodSumStore()
-		told := func() string {
+		reportCapacity := func() string {
 			i.mu.Lock()
 			defer i.mu.Unlock()
 			lines, _ := i.chooseCapacityToReport(time.Now())
@@ -108,7 +108,7 @@ func TestRoomIsToldWhenItMatters(t *testing.T) {
 		}
 		check := func(when, want string) {
 			t.Helper()
-			if got := told(); got != want {
+			if got := reportCapacity(); got != want {
 				t.Errorf("%s: %s, want %s", when, got, want)
 			}
 		}

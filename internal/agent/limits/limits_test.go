@@ -45,7 +45,7 @@ type world struct {
 	// forbidden is a verb that the agent may not.
 	forbidden string
 	asked     int      // requests of the agent for policies
-	told      []string // namespaces with changed labels, as reported
+	reported  []string // namespaces with changed labels, as reported
 }
 
 // RoundTrip refuses what is forbidden, as RBAC does.
@@ -95,7 +95,7 @@ func newWorld(t *testing.T) *world {
 	w.AgentPolicyFollower = New(Options{Client: client, Changed: func() {}, Log: slog.New(slog.DiscardHandler), Relabelled: func(ns string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.told = append(w.told, ns)
+		w.reported = append(w.reported, ns)
 	}})
 	w.refreshDiscovery()
 	return w
@@ -268,7 +268,7 @@ func TestLabelsOfNamespacesAreFollowedWhileTheyCount(t *testing.T) {
 	count := func() (n int) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		for _, ns := range w.told {
+		for _, ns := range w.reported {
 			if ns == name {
 				n++
 			}

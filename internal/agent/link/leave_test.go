@@ -58,14 +58,14 @@ func TestTheHubHearsWhatLeavingWaitsFor(t *testing.T) {
 				v := &sessionState{out: newOutbox(func(error) {})}
 				l.leaveFleet(t.Context(), v, true)
 				frames, _ := v.out.takeFrames()
-				var told []string
+				var reported []string
 				for _, f := range frames {
 					if w := f.GetLeaving(); w != nil {
-						told = append(told, w.GetWaits())
+						reported = append(reported, w.GetWaits())
 					}
 				}
-				if !slices.Equal(told, tc.want) || len(frames) == 0 || frames[len(frames)-1].GetLeft() == nil {
-					t.Errorf("reported %q, want %q, and that it has left: %v", told, tc.want, frames)
+				if !slices.Equal(reported, tc.want) || len(frames) == 0 || frames[len(frames)-1].GetLeft() == nil {
+					t.Errorf("reported %q, want %q, and that it has left: %v", reported, tc.want, frames)
 				}
 			})
 		})

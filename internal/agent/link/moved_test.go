@@ -10,14 +10,14 @@ import (
 
 func TestAnAgentGoesOnToTheHubThatItIsToldOf(t *testing.T) {
 	l := &HubLink{o: Options{Log: slog.New(slog.DiscardHandler)}, hubs: []string{"a:1", "b:1", "c:1"}}
-	for _, step := range []struct{ told, dials string }{
+	for _, step := range []struct{ movedTo, dials string }{
 		{"c:1", "c:1"},
 		{"c:1", "c:1"},
 		{"elsewhere:1", "a:1"}, // it knows no such hub
 		{"b:1", "b:1"},
 	} {
-		if l.switchHub(&movedError{hub: step.told}); l.currentHub() != step.dials {
-			t.Errorf("redirected to %s it dials %s, want %s", step.told, l.currentHub(), step.dials)
+		if l.switchHub(&movedError{hub: step.movedTo}); l.currentHub() != step.dials {
+			t.Errorf("redirected to %s it dials %s, want %s", step.movedTo, l.currentHub(), step.dials)
 		}
 	}
 }

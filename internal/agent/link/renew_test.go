@@ -274,13 +274,13 @@ func TestAMemberIsToldThatItKeepsItsName(t *testing.T) {
 		KeyPEM: keyPEM(t, key), CertificatePEM: signCertificate(t, ca, caKey, key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)),
 		HubCAPEM: signedPEM(ca), CAHash: trust.CertificateKeyHash(ca), ClusterUID: "uid", ClusterName: "oslo",
 	}
-	for name, told := range map[string]bool{"oslo": false, "rome": true} {
+	for name, warns := range map[string]bool{"oslo": false, "rome": true} {
 		var said strings.Builder
 		l := New(Options{Hub: "hub:1", CAHash: stored.CAHash, Name: name, Store: &member{identity: stored}, Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(&said, nil))}, store.StoredContents{})
 		if _, err := l.loadOrGenerateIdentity(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(said.String(), "cluster=oslo name=rome") != told {
+		if strings.Contains(said.String(), "cluster=oslo name=rome") != warns {
 			t.Errorf("as %s it gets: %s", name, said.String())
 		}
 	}

@@ -338,11 +338,11 @@ func (s *sim) statusText(bundle string) string {
 // reportStatuses looks at the bundles that the book names, and at those that the act
 // before was about. The reports of all others must not have changed.
 func (s *sim) reportStatuses(about ...string) {
-	told := slices.Concat(about, s.book.TakeChangedBundles())
+	changed := slices.Concat(about, s.book.TakeChangedBundles())
 	for _, b := range simBundles {
 		now := s.statusText(b)
-		if s.reported[b] != now && !slices.Contains(told, b) {
-			s.fail("the change of the report of %s from %s to %s is not reported; reported: %v", b, s.reported[b], now, told)
+		if s.reported[b] != now && !slices.Contains(changed, b) {
+			s.fail("the change of the report of %s from %s to %s is not reported; reported: %v", b, s.reported[b], now, changed)
 		}
 		s.reported[b] = now
 	}

@@ -93,13 +93,13 @@ func TestTombstonesAreReportedInTurn(t *testing.T) {
 		if text, err := json.Marshal(s); err != nil || len(text) > 20<<10 || len(s.DoneTombstones) == 0 {
 			t.Fatalf("%d bytes for %d tombstones (%v)", len(text), len(s.DoneTombstones), err)
 		}
-		told := map[string]bool{}
+		reported := map[string]bool{}
 		for _, id := range s.DoneTombstones {
-			told[id] = true
+			reported[id] = true
 		}
 		var rest []string
 		for _, id := range left {
-			if !told[id] {
+			if !reported[id] {
 				rest = append(rest, id)
 			}
 		}

@@ -186,14 +186,14 @@ func TestACodecReadsNothingElse(t *testing.T) {
 		"no kind":         `{"metadata":{"name":"c"}}`,
 		"another shape":   `{"apiVersion":"atoll.dev/v1alpha1","kind":"Cluster","metadata":{"name":"c"},"spec":{"region":{"name":"asia"}}}`,
 	} {
-		var told error
-		c := storedObjectCodec{ClusterKind(), func(err error) { told = err }}
+		var reported error
+		c := storedObjectCodec{ClusterKind(), func(err error) { reported = err }}
 		var into runtime.Object
 		for _, into = range []runtime.Object{nil, &v1alpha1.Cluster{}} {
-			if obj, _, err := c.Decode([]byte(data), nil, into); err == nil || told == nil || obj != nil {
-				t.Errorf("%s: read %+v, reported %v", what, obj, told)
+			if obj, _, err := c.Decode([]byte(data), nil, into); err == nil || reported == nil || obj != nil {
+				t.Errorf("%s: read %+v, reported %v", what, obj, reported)
 			}
-			told = nil
+			reported = nil
 		}
 	}
 }

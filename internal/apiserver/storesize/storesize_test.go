@@ -19,7 +19,7 @@ import (
 )
 
 // read /metrics: how large the store is said to be, and whether anything is said of it.
-func read(t *testing.T) (size float64, told bool) {
+func read(t *testing.T) (size float64, isReported bool) {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
@@ -50,8 +50,8 @@ func TestTheSizeOfTheStoreIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if size, told := read(t); !told || size < float64(status.DbSize) {
-		t.Errorf("the store has %d bytes and is reported to have %v, %t", status.DbSize, size, told)
+	if size, isReported := read(t); !isReported || size < float64(status.DbSize) {
+		t.Errorf("the store has %d bytes and is reported to have %v, %t", status.DbSize, size, isReported)
 	}
 }
 
@@ -104,8 +104,8 @@ func TestAStuckStoreHoldsUpNoReading(t *testing.T) {
 	// gRPC may dial more than once until the connection is there.
 	dialled := int64(0)
 	for range 3 {
-		if size, told := read(t); !told || size != 4711 {
-			t.Errorf("read %v, %t", size, told)
+		if size, isReported := read(t); !isReported || size != 4711 {
+			t.Errorf("read %v, %t", size, isReported)
 		}
 		if dialled == 0 {
 			dialled = listener.came.Load()
@@ -117,7 +117,7 @@ func TestAStuckStoreHoldsUpNoReading(t *testing.T) {
 	if got, err := (storageSizeMonitor{client}).Monitor(ctx); err == nil {
 		t.Errorf("it reported %+v", got)
 	}
-	if size, told := read(t); told {
+	if size, isReported := read(t); isReported {
 		t.Errorf("a store without an answer is reported to have %v bytes", size)
 	}
 	if n := listener.came.Load(); n != dialled {

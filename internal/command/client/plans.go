@@ -30,7 +30,7 @@ func (c *Connection) AnswerPlan(ctx context.Context, o Object, uid types.UID, an
 	if err != nil {
 		return err
 	}
-	_, err = c.Dynamic.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
+	_, err = c.Dynamic.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: atoll.CLIFieldManager})
 	if err != nil {
 		return c.ExplainError(err)
 	}
@@ -54,7 +54,7 @@ func (c *Connection) SetClusterRemoval(ctx context.Context, cluster *v1alpha1.Cl
 	if err != nil {
 		return err
 	}
-	_, err = c.Dynamic.Resource(Clusters).Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli", FieldValidation: metav1.FieldValidationStrict})
+	_, err = c.Dynamic.Resource(Clusters).Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: atoll.CLIFieldManager, FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {
 		return c.ExplainError(err)
 	}

@@ -19,9 +19,6 @@ import (
 	"atoll.dev/atoll/internal/objectdiff"
 )
 
-// fieldManager of what the command applies, as of the CLI's other writes.
-const fieldManager = "atoll-cli"
-
 // hubWriter offers templates to the hub and writes them.
 type hubWriter struct {
 	hub *client.Connection
@@ -70,7 +67,7 @@ func (w *hubWriter) offerChange(ctx context.Context, p *pulled) (err error) {
 	case p.live.GetDeletionTimestamp() != nil:
 		return errors.New("the hub's definition is being deleted: pull it again when it is gone")
 	}
-	ours := isManagedBy(p.live, fieldManager)
+	ours := isManagedBy(p.live, atoll.CLIFieldManager)
 	if !ours && !w.force {
 		return w.compareWithForeign(ctx, p)
 	}
@@ -123,7 +120,7 @@ func (p *pulled) adaptToLive(force bool) {
 		delete(annotations, atoll.AnnotationConflict)
 		p.template.SetAnnotations(annotations)
 	}
-	if !force && !slices.Contains(objectdiff.ManagersOf(p.live).OfField("/spec/conversion"), fieldManager) {
+	if !force && !slices.Contains(objectdiff.ManagersOf(p.live).OfField("/spec/conversion"), atoll.CLIFieldManager) {
 		return
 	}
 	var conversion map[string]any
@@ -139,7 +136,7 @@ func (w *hubWriter) write(ctx context.Context, p *pulled) error {
 }
 
 func (w *hubWriter) apply(ctx context.Context, c dynamic.Interface, p *pulled, force bool, dryRun ...string) (*unstructured.Unstructured, error) {
-	after, err := c.Resource(definitionResource).Apply(ctx, p.template.GetName(), p.template, metav1.ApplyOptions{FieldManager: fieldManager, Force: force, DryRun: dryRun})
+	after, err := c.Resource(definitionResource).Apply(ctx, p.template.GetName(), p.template, metav1.ApplyOptions{FieldManager: atoll.CLIFieldManager, Force: force, DryRun: dryRun})
 	if err != nil {
 		return nil, w.explainWriteError(p, err)
 	}

@@ -8,13 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/preview"
 )
-
-// planPath under which the hub answers.
-const planPath = "/atoll/v1alpha1/plan"
 
 // maxClustersShown are named without a count.
 const maxClustersShown = 5
@@ -38,7 +36,7 @@ func requestReach(ctx context.Context, c *client.Connection, changed []*pulled) 
 		return reach{err: err}
 	}
 	var plan preview.Plan
-	request := c.REST.Post().AbsPath(planPath).SetHeader("Content-Type", "application/json").Body(body)
+	request := c.REST.Post().AbsPath(atoll.PlanPath).SetHeader("Content-Type", "application/json").Body(body)
 	if err := c.DecodeAnswer(request.Do(ctx), "what is no plan", &plan); err != nil {
 		return reach{err: err}
 	}

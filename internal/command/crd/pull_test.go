@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/clienttest"
 	"atoll.dev/atoll/internal/preview"
 )
@@ -44,7 +45,7 @@ func (f *fakeFleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if r.URL.Path == planPath {
+	if r.URL.Path == atoll.PlanPath {
 		f.planned++
 		_ = json.NewEncoder(w).Encode(f.plan) // the client has gone
 		return
@@ -293,7 +294,7 @@ func TestWhatCannotBePulled(t *testing.T) {
 // A plan that the hub does not answer holds up no write.
 func TestPullWithoutAPlan(t *testing.T) {
 	f := newFleet(t, map[string]string{memberPath + "widgets.example.com": installed})
-	f.answers[planPath] = metav1.Status{Code: 413, Reason: metav1.StatusReasonRequestEntityTooLarge, Message: "the plan is too large"}
+	f.answers[atoll.PlanPath] = metav1.Status{Code: 413, Reason: metav1.StatusReasonRequestEntityTooLarge, Message: "the plan is too large"}
 	out, _, err := f.run(t, "tokyo-1", "widgets")
 	if err != nil {
 		t.Fatal(err)

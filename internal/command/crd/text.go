@@ -105,12 +105,7 @@ func changedPaths(before, after *unstructured.Unstructured) (out []string) {
 
 // joinPaths lists the first paths, and how many more there are.
 func joinPaths(paths []string) string {
-	shown := paths[:min(len(paths), maxPathsShown)]
-	text := phrase.EscapeLine(strings.Join(shown, ", "))
-	if more := len(paths) - len(shown); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return phrase.EscapeLine(phrase.JoinFirst(paths, maxPathsShown, len(paths)))
 }
 
 // namePathManagers lists paths with the managers of the fields in the object.

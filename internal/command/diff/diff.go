@@ -25,9 +25,6 @@ import (
 	"atoll.dev/atoll/internal/preview"
 )
 
-// renderPath under which the hub answers.
-const renderPath = "/atoll/v1alpha1/render"
-
 const (
 	// maxParallelMembers are compared at the same time.
 	maxParallelMembers = 16
@@ -108,7 +105,7 @@ func (o *diffOptions) run(ctx context.Context, out io.Writer, argument string) e
 
 // requestContents asks the hub what the clusters get of the object.
 func (o *diffOptions) requestContents(ctx context.Context, c *client.Connection, object client.Object) (*preview.Rendered, error) {
-	request := c.RequestAbout(renderPath, object)
+	request := c.RequestAbout(atoll.RenderPath, object)
 	if o.cluster != "" {
 		request.Param("cluster", o.cluster)
 	}

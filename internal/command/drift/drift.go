@@ -13,13 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
 	"atoll.dev/atoll/internal/preview"
 )
-
-// driftPath under which the hub answers.
-const driftPath = "/atoll/v1alpha1/drift"
 
 // ErrDrift is the error of drift that exists. It is no failure, and has its own exit code.
 var ErrDrift = errors.New("observed objects have drift")
@@ -100,14 +98,14 @@ func checkDrifts(found *preview.Drifts) error {
 }
 
 func (o *driftOptions) requestDrifts(ctx context.Context, c *client.Connection, args []string) (*preview.Drifts, error) {
-	request := c.REST.Get().AbsPath(driftPath)
+	request := c.REST.Get().AbsPath(atoll.DriftPath)
 	switch {
 	case len(args) > 0:
 		object, err := c.ParseObject(ctx, args[0])
 		if err != nil {
 			return nil, err
 		}
-		request = c.RequestAbout(driftPath, object)
+		request = c.RequestAbout(atoll.DriftPath, object)
 	case !o.all:
 		request.Param("namespace", c.Namespace)
 	}

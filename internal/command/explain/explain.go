@@ -18,12 +18,10 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
 )
-
-// explainPath under which the hub answers.
-const explainPath = "/atoll/v1alpha1/explain"
 
 type explainOptions struct {
 	flags   *client.ConnectionFlags
@@ -117,7 +115,7 @@ func (o *explainOptions) requestExplanation(ctx context.Context, c *client.Conne
 	if err != nil {
 		return nil, err
 	}
-	request := c.RequestAbout(explainPath, object)
+	request := c.RequestAbout(atoll.ExplainPath, object)
 	if o.cluster != "" {
 		request.Param("cluster", o.cluster)
 	}

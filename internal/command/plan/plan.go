@@ -25,9 +25,6 @@ import (
 	"atoll.dev/atoll/internal/preview/offline"
 )
 
-// planPath under which the hub answers.
-const planPath = "/atoll/v1alpha1/plan"
-
 // ErrChanges is the error of a plan that changes something, or of which something is
 // refused. It is no failure, and has its own exit code.
 var ErrChanges = errors.New("something would change")
@@ -227,7 +224,7 @@ func (o *planOptions) printHubPlan(ctx context.Context, out io.Writer, c *client
 		return fmt.Errorf("ask for the plan: %w", err)
 	}
 	var p preview.Plan
-	request := c.REST.Post().AbsPath(planPath).SetHeader("Content-Type", "application/json").Body(raw)
+	request := c.REST.Post().AbsPath(atoll.PlanPath).SetHeader("Content-Type", "application/json").Body(raw)
 	if err := c.DecodeAnswer(request.Do(ctx), "what is no plan", &p); err != nil {
 		return err
 	}

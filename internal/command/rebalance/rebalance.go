@@ -27,9 +27,6 @@ import (
 	"atoll.dev/atoll/internal/preview"
 )
 
-// rebalancePath under which the hub answers.
-const rebalancePath = "/atoll/v1alpha1/rebalance"
-
 // ErrChanges is the error of a preview in which something would change, or is refused. It is
 // no failure, and has its own exit code.
 var ErrChanges = errors.New("something would change")
@@ -200,7 +197,7 @@ func (o *rebalanceOptions) requestPreview(ctx context.Context, c *client.Connect
 	if err != nil {
 		return p, fmt.Errorf("ask for the preview: %w", err)
 	}
-	request := c.REST.Post().AbsPath(rebalancePath).SetHeader("Content-Type", "application/json").Body(raw)
+	request := c.REST.Post().AbsPath(atoll.RebalancePath).SetHeader("Content-Type", "application/json").Body(raw)
 	err = c.DecodeAnswer(request.Do(ctx), "what is no preview", &p)
 	return p, err
 }
@@ -268,6 +265,6 @@ func annotateRebalanceRequest(ctx context.Context, c *client.Connection, o clien
 	if err != nil {
 		return err
 	}
-	_, err = c.Dynamic.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
+	_, err = c.Dynamic.Resource(o.Resource).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: atoll.CLIFieldManager})
 	return c.ExplainError(err)
 }

@@ -95,7 +95,7 @@ func acceptRestoreAnswer(cmd *cobra.Command, c *client.Connection, answer string
 	if err != nil {
 		return err
 	}
-	_, err = c.Dynamic.Resource(client.HubStates).Patch(cmd.Context(), hubStateName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll-cli"})
+	_, err = c.Dynamic.Resource(client.HubStates).Patch(cmd.Context(), hubStateName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: atoll.CLIFieldManager})
 	if apierrors.IsConflict(err) {
 		return errors.New("the hub's state has changed since: look again, then repeat the command")
 	}

@@ -4,18 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -25,35 +19,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/quarantine"
 	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/state/statetest"
 )
-
-// apiTables is a state.TableSource that no table of this test reads.
-type apiTables struct{}
-
-func (apiTables) ListerWatcherFor(_ runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher {
-	return api
-}
-
-func (apiTables) RequestBundleProgress(context.Context) bool { return true }
-
-// kindsOfState is an API server that answers which kinds there are.
-type kindsOfState struct{}
-
-func (kindsOfState) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer := map[string]string{
-		"/api":                            `{"kind":"APIVersions"}`,
-		"/apis":                           `{"kind":"APIGroupList","groups":[{"name":"atoll.dev","versions":[{"groupVersion":"atoll.dev/v1alpha1","version":"v1alpha1"}]},{"name":"engine.atoll.dev","versions":[{"groupVersion":"engine.atoll.dev/v1alpha1","version":"v1alpha1"}]}]}`,
-		"/apis/atoll.dev/v1alpha1":        `{"kind":"APIResourceList","groupVersion":"atoll.dev/v1alpha1","resources":[{"name":"clusters","kind":"Cluster"}]}`,
-		"/apis/engine.atoll.dev/v1alpha1": `{"kind":"APIResourceList","groupVersion":"engine.atoll.dev/v1alpha1","resources":[{"name":"revisions","kind":"Revision","namespaced":true}]}`,
-	}[r.URL.Path]
-	w := httptest.NewRecorder()
-	w.Header().Set("Content-Type", "application/json")
-	if answer == "" {
-		w.WriteHeader(http.StatusNotFound)
-	}
-	_, _ = w.WriteString(answer) // it gives no error
-	return w.Result(), nil
-}
 
 // newHubTables returns the tables of a hub whose store has these objects. refuse is the answer to reads of
 // namespace refused.
@@ -66,11 +33,7 @@ func newHubTables(t *testing.T, refuse error, objects ...client.Object) *state.H
 			}
 			return c.Get(ctx, key, o, opts...)
 		}}).Build()
-	st, err := state.New(c, &rest.Config{Transport: kindsOfState{}}, apiTables{}, make([]byte, 32), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return st
+	return statetest.NewTables(t, c)
 }
 
 // A namespace is deleted where the store says so. One that only the table lacks is not.

@@ -1,19 +1,12 @@
 package tables
 
 import (
-	"context"
-	"log/slog"
 	"maps"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
@@ -22,6 +15,7 @@ import (
 	"atoll.dev/atoll/internal/binder"
 	"atoll.dev/atoll/internal/policymatch"
 	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/state/statetest"
 )
 
 // fakeBinder knows only the items of Bundles in a namespace.
@@ -62,41 +56,10 @@ func TestStatedNeedsTheBundles(t *testing.T) {
 	}
 }
 
-// apiTables is a state.TableSource that no table of this test reads.
-type apiTables struct{}
-
-func (apiTables) ListerWatcherFor(_ runtime.Object, api cache.ListerWatcher) cache.ListerWatcher {
-	return api
-}
-
-func (apiTables) RequestBundleProgress(context.Context) bool { return true }
-
-// kindsOfState is an API server that answers which kinds there are.
-type kindsOfState struct{}
-
-func (kindsOfState) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer := map[string]string{
-		"/api":                            `{"kind":"APIVersions"}`,
-		"/apis":                           `{"kind":"APIGroupList","groups":[{"name":"atoll.dev","versions":[{"groupVersion":"atoll.dev/v1alpha1","version":"v1alpha1"}]},{"name":"engine.atoll.dev","versions":[{"groupVersion":"engine.atoll.dev/v1alpha1","version":"v1alpha1"}]}]}`,
-		"/apis/atoll.dev/v1alpha1":        `{"kind":"APIResourceList","groupVersion":"atoll.dev/v1alpha1","resources":[{"name":"clusters","kind":"Cluster"}]}`,
-		"/apis/engine.atoll.dev/v1alpha1": `{"kind":"APIResourceList","groupVersion":"engine.atoll.dev/v1alpha1","resources":[{"name":"revisions","kind":"Revision","namespaced":true}]}`,
-	}[r.URL.Path]
-	w := httptest.NewRecorder()
-	w.Header().Set("Content-Type", "application/json")
-	if answer == "" {
-		w.WriteHeader(http.StatusNotFound)
-	}
-	_, _ = w.WriteString(answer) // it gives no error
-	return w.Result(), nil
-}
-
 // The rows of Bundles with a fitting template say where a pod of a name is likely.
 func TestLikelyHolders(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(state.NewScheme()).WithStatusSubresource(&enginev1.TargetSlice{}).Build()
-	st, err := state.New(c, &rest.Config{Transport: kindsOfState{}}, apiTables{}, make([]byte, 32), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := statetest.NewTables(t, c)
 	named := func(name string) atoll.ItemKey {
 		return atoll.ItemKey{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: name}
 	}

@@ -8,14 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
-	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -24,56 +21,22 @@ import (
 // the file. kind is the kind of a health script that stands alone, and must be nil for other
 // files.
 func ConvertFile(name string, text []byte, kind *schema.GroupVersionKind) ([]*v1alpha1.ResourceInterpreter, error) {
-	if _, err := CompileFile(name, text); err != nil {
-		return nil, err
-	}
 	docs, isYAML := splitDocuments(name, text)
-	switch {
-	case !isYAML && kind == nil:
-		return nil, fmt.Errorf("%s: say which kind the script is about", name)
-	case !isYAML:
+	if !isYAML {
+		if _, err := newLuaRule(name, qHealth, string(text)); err != nil {
+			return nil, err
+		}
+		if kind == nil {
+			return nil, fmt.Errorf("%s: say which kind the script is about", name)
+		}
 		target := v1alpha1.InterpreterTarget{APIVersion: kind.GroupVersion().String(), Kinds: []string{kind.Kind}}
 		return []*v1alpha1.ResourceInterpreter{newHealthInterpreter(target, string(text))}, nil
-	case kind != nil:
+	}
+	_, converted, err := readDocuments(name, docs)
+	if err == nil && kind != nil {
 		return nil, fmt.Errorf("%s: the file states the kinds itself, so --kind does not apply", name)
 	}
-	var out []*v1alpha1.ResourceInterpreter
-	for _, doc := range docs {
-		list, err := convertDocument(name, doc)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, list...)
-	}
-	return out, nil
-}
-
-func convertDocument(name string, doc []byte) ([]*v1alpha1.ResourceInterpreter, error) {
-	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(doc, &u.Object); err != nil {
-		return nil, &Error{Script: name, Why: err.Error()}
-	}
-	switch u.GetKind() {
-	case "ConfigMap":
-		var in corev1.ConfigMap
-		if err := decodeStrict(name, doc, &in); err != nil {
-			return nil, err
-		}
-		return convertArgo(in.Data)
-	case karmada.CustomizationKind:
-		var in karmada.ResourceInterpreterCustomization
-		if err := decodeStrict(name, doc, &in); err != nil {
-			return nil, err
-		}
-		out := newInterpreterObject(in.Name, v1alpha1.InterpreterTarget{})
-		out.Labels, out.Annotations, out.Spec = in.Labels, in.Annotations, specFromKarmada(&in.Spec)
-		return []*v1alpha1.ResourceInterpreter{out}, nil
-	}
-	var in v1alpha1.ResourceInterpreter
-	if err := decodeStrict(name, doc, &in); err != nil {
-		return nil, err
-	}
-	return []*v1alpha1.ResourceInterpreter{&in}, nil
+	return converted, err
 }
 
 func newInterpreterObject(name string, target v1alpha1.InterpreterTarget) *v1alpha1.ResourceInterpreter {
@@ -81,14 +44,6 @@ func newInterpreterObject(name string, target v1alpha1.InterpreterTarget) *v1alp
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: Kind},
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ResourceInterpreterSpec{Target: target},
 	}
-}
-
-// convertArgo converts each health script of Argo CD's settings.
-func convertArgo(data map[string]string) (out []*v1alpha1.ResourceInterpreter, err error) {
-	err = forEachArgoScript(data, func(_, group, kind, source string) {
-		out = append(out, newHealthInterpreter(v1alpha1.InterpreterTarget{Group: group, Kinds: []string{kind}}, source))
-	})
-	return out, err
 }
 
 func newHealthInterpreter(target v1alpha1.InterpreterTarget, source string) *v1alpha1.ResourceInterpreter {

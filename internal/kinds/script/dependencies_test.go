@@ -73,13 +73,13 @@ func TestWhatDependenciesComeTo(t *testing.T) {
 		{luaRule(`function GetDependencies(obj) end`), `{"pods":null}`},
 		{celRule(`null`), `{"pods":null}`},
 	} {
-		told, err := dependencyLibrary(tc.rule).Interpreters.InterpretTemplate(newTrainer(nil))
+		answers, err := dependencyLibrary(tc.rule).Interpreters.InterpretTemplate(newTrainer(nil))
 		if err != nil {
 			t.Errorf("%+v: %v", *tc.rule, err)
 			continue
 		}
-		told.AnsweredBy = ""
-		if got, err := json.Marshal(told); err != nil || string(got) != tc.want {
+		answers.AnsweredBy = ""
+		if got, err := json.Marshal(answers); err != nil || string(got) != tc.want {
 			t.Errorf("%+v: %v\n got %s\nwant %s", *tc.rule, err, got, tc.want)
 		}
 	}

@@ -140,8 +140,8 @@ func TestTheGenerationThatAJoinedStatusTellsOf(t *testing.T) {
 		}
 		return reported
 	}
-	ready := func(told json.RawMessage) kinds.RowItem {
-		return kinds.RowItem{Cluster: "a", Health: atoll.Healthy, Reflected: told}
+	ready := func(reflected json.RawMessage) kinds.RowItem {
+		return kinds.RowItem{Cluster: "a", Health: atoll.Healthy, Reflected: reflected}
 	}
 	silent := kinds.RowItem{Cluster: "b", Health: atoll.Progressing}
 	exists := kinds.RowItem{Cluster: "b", Health: atoll.Healthy}
@@ -203,7 +203,7 @@ func TestDependenciesOfWhatIsInNoNamespace(t *testing.T) {
 		"[{'apiVersion': 'scheduling.k8s.io/v1', 'kind': 'PriorityClass', 'name': 'training'}]": true,
 	} {
 		l := script.NewLibrary([]*v1alpha1.ResourceInterpreter{newTestInterpreter("a", trainers, v1alpha1.ResourceInterpreterSpec{Dependencies: celRule(answer)})})
-		if told, err := l.Interpreters.InterpretTemplate(o); (err == nil) != ok || ok && len(told.Dependencies) != 1 {
+		if answers, err := l.Interpreters.InterpretTemplate(o); (err == nil) != ok || ok && len(answers.Dependencies) != 1 {
 			t.Errorf("%s: %v", answer, err)
 		}
 	}
@@ -213,11 +213,11 @@ func TestCheckNamesFieldLineAndColumn(t *testing.T) {
 	errs := script.CheckSpec(v1alpha1.ResourceInterpreterSpec{
 		Target: trainers, Health: &v1alpha1.InterpreterRule{Lua: "if obj then\nreturn {"}, Revise: celRule("replicas +"),
 	})
-	var told []string
+	var messages []string
 	for _, e := range errs {
-		told = append(told, e.Error())
+		messages = append(messages, e.Error())
 	}
-	all := strings.Join(told, "\n")
+	all := strings.Join(messages, "\n")
 	for _, want := range []string{"spec.health.lua, line 2, column", "spec.revise.cel"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("it does not say %q:\n%s", want, all)
@@ -366,8 +366,8 @@ func TestAnswersAreBounded(t *testing.T) {
 		{Dependencies: celRule("object.spec.names.map(n, {'apiVersion': 'v1', 'kind': 'ConfigMap', 'namespace': 'shop', 'name': n})")},
 	} {
 		x := script.NewLibrary([]*v1alpha1.ResourceInterpreter{newTestInterpreter("x", trainers, spec)})
-		if told, err := x.Interpreters.InterpretTemplate(o); err == nil || !strings.Contains(err.Error(), "131072") {
-			t.Errorf("%d components and %d dependencies, and the error %v", len(told.Pods), len(told.Dependencies), err)
+		if answers, err := x.Interpreters.InterpretTemplate(o); err == nil || !strings.Contains(err.Error(), "131072") {
+			t.Errorf("%d components and %d dependencies, and the error %v", len(answers.Pods), len(answers.Dependencies), err)
 		}
 	}
 }

@@ -81,11 +81,11 @@ func TestCustomizationsThatAreRefused(t *testing.T) {
 		"{" + thing + ", customizations: {statusReflection: {luaScript: return 1}}}":                                                         "it makes no function ReflectStatus(object)",
 		"{" + thing + ", customizations: {dependencyInterpretation: {luaScript: 'function('}, componentResource: {luaScript: 'function('}}}": "spec.customizations.dependencyInterpretation.luaScript, line 1",
 	} {
-		var told []string
+		var messages []string
 		for _, e := range script.CheckKarmada(parseCustomization(t, spec).Spec) {
-			told = append(told, e.Error())
+			messages = append(messages, e.Error())
 		}
-		if all := strings.Join(told, "\n"); !strings.Contains(all, want) {
+		if all := strings.Join(messages, "\n"); !strings.Contains(all, want) {
 			t.Errorf("%s: %q, want %q", spec, all, want)
 		}
 	}

@@ -34,27 +34,29 @@ func CompileFile(name string, text []byte) ([]*Customization, error) {
 		}
 		return []*Customization{{name: name, rules: map[question]*rule{qHealth: r}}}, nil
 	}
-	var out []*Customization
-	var bad []error
-	for i, doc := range docs {
-		place := name
-		if len(docs) > 1 {
-			place = fmt.Sprintf("%s, document %d", name, i+1)
-		}
-		list, err := readDocument(place, doc)
-		if err != nil {
-			bad = append(bad, err)
-		}
-		out = append(out, list...)
+	compiled, _, err := readDocuments(name, docs)
+	return compiled, err
+}
+
+// document is a YAML document that is parsed.
+type document struct {
+	value  any
+	json   []byte
+	broken error // the text is no YAML
+	strict error // the text has a key twice; without it, json is set
+}
+
+func parseDocument(text []byte) (d document) {
+	if d.json, d.strict = yaml.YAMLToJSONStrict(text); d.strict == nil {
+		d.broken = json.UnmarshalCaseSensitivePreserveInts(d.json, &d.value)
+	} else {
+		d.broken = yaml.Unmarshal(text, &d.value)
 	}
-	if len(bad) > 0 {
-		return nil, errors.Join(bad...)
-	}
-	return out, nil
+	return d
 }
 
 // splitDocuments returns the YAML documents of a file; false where the file is a script in Lua.
-func splitDocuments(name string, text []byte) (docs [][]byte, ok bool) {
+func splitDocuments(name string, text []byte) (docs []document, ok bool) {
 	if strings.HasSuffix(name, ".lua") {
 		return nil, false
 	}
@@ -64,76 +66,100 @@ func splitDocuments(name string, text []byte) (docs [][]byte, ok bool) {
 		if errors.Is(err, io.EOF) {
 			return docs, len(docs) > 0
 		}
-		var v any
 		if err != nil {
 			return nil, false
 		}
-		if err := yaml.Unmarshal(doc, &v); err != nil {
+		d := parseDocument(doc)
+		if d.broken != nil {
 			// Broken YAML is an error where it looks like an object.
 			if bytes.Contains(doc, []byte("apiVersion:")) && bytes.Contains(doc, []byte("kind:")) {
-				return [][]byte{doc}, true
+				return []document{d}, true
 			}
 			return nil, false
 		}
-		switch v := v.(type) {
+		switch v := d.value.(type) {
 		case nil:
 		case map[string]any:
 			if v["kind"] == nil && v["apiVersion"] == nil {
 				return nil, false
 			}
-			docs = append(docs, doc)
+			docs = append(docs, d)
 		default:
 			return nil, false
 		}
 	}
 }
 
-func readDocument(place string, doc []byte) ([]*Customization, error) {
-	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(doc, &u.Object); err != nil {
-		return nil, &Error{Script: place, Why: strings.ReplaceAll(err.Error(), "\n", " ")}
+// readDocuments reads the documents of a file. The error joins those of all documents.
+func readDocuments(name string, docs []document) (compiled []*Customization, converted []*v1alpha1.ResourceInterpreter, err error) {
+	var bad []error
+	for i, d := range docs {
+		place := name
+		if len(docs) > 1 {
+			place = fmt.Sprintf("%s, document %d", name, i+1)
+		}
+		c, r, err := readDocument(place, d)
+		if err != nil {
+			bad = append(bad, err)
+		}
+		compiled, converted = append(compiled, c...), append(converted, r...)
 	}
+	if len(bad) > 0 {
+		return nil, nil, errors.Join(bad...)
+	}
+	return compiled, converted, nil
+}
+
+// readDocument returns the interpreters of a document, compiled and, in the same order, as ResourceInterpreters.
+func readDocument(place string, d document) ([]*Customization, []*v1alpha1.ResourceInterpreter, error) {
+	if d.broken != nil {
+		return nil, nil, &Error{Script: place, Why: strings.ReplaceAll(d.broken.Error(), "\n", " ")}
+	}
+	u := &unstructured.Unstructured{}
+	u.Object, _ = d.value.(map[string]any)
 	gvk := u.GroupVersionKind()
 	if u.GetName() != "" {
 		place += ": " + u.GetName()
 	}
 	var c *Customization
+	var r *v1alpha1.ResourceInterpreter
 	var err error
 	switch gvk.GroupKind() {
 	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: Kind}:
-		var in v1alpha1.ResourceInterpreter
-		if err = decodeStrict(place, doc, &in); err == nil {
-			c, err = CompileSpec(place, in.Spec)
+		r = &v1alpha1.ResourceInterpreter{}
+		if err = decodeStrict(place, d, r); err == nil {
+			c, err = CompileSpec(place, r.Spec)
 		}
 	case customizationGVK.GroupKind():
 		var in karmada.ResourceInterpreterCustomization
-		if err = decodeStrict(place, doc, &in); err == nil {
+		if err = decodeStrict(place, d, &in); err == nil {
 			c, err = compileKarmada(place, &in.Spec)
 		}
+		r = newInterpreterObject(in.Name, v1alpha1.InterpreterTarget{})
+		r.Labels, r.Annotations, r.Spec = in.Labels, in.Annotations, specFromKarmada(&in.Spec)
 	case schema.GroupKind{Kind: "ConfigMap"}:
 		var in corev1.ConfigMap
-		if err = decodeStrict(place, doc, &in); err == nil {
+		if err = decodeStrict(place, d, &in); err == nil {
 			return parseArgoHealthScripts(place, in.Data)
 		}
 	default:
 		err = &Error{Script: place, Why: fmt.Sprintf("a %s of %s is no interpreter: give a ResourceInterpreter, a ResourceInterpreterCustomization of Karmada, a ConfigMap of Argo CD, or a health.lua", gvk.Kind, u.GetAPIVersion())}
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if u.GetName() != "" {
 		c.name = u.GetName()
 	}
-	return []*Customization{c}, nil
+	return []*Customization{c}, []*v1alpha1.ResourceInterpreter{r}, nil
 }
 
 // decodeStrict refuses unknown fields.
-func decodeStrict(place string, doc []byte, into any) error {
-	raw, err := yaml.YAMLToJSONStrict(doc)
-	if err != nil {
-		return &Error{Script: place, Why: strings.ReplaceAll(err.Error(), "\n", " ")}
+func decodeStrict(place string, d document, into any) error {
+	if d.strict != nil {
+		return &Error{Script: place, Why: strings.ReplaceAll(d.strict.Error(), "\n", " ")}
 	}
-	strict, err := json.UnmarshalStrict(raw, into)
+	strict, err := json.UnmarshalStrict(d.json, into)
 	if err = errors.Join(append(strict, err)...); err != nil {
 		return &Error{Script: place, Why: strings.ReplaceAll(err.Error(), "\n", "; ")}
 	}
@@ -213,8 +239,7 @@ const (
 
 // parseArgoHealthScripts reads health scripts by GROUP_KIND in keys, and by GROUP/KIND, with wildcards, in one
 // key. It ignores other keys.
-func parseArgoHealthScripts(place string, data map[string]string) ([]*Customization, error) {
-	var out []*Customization
+func parseArgoHealthScripts(place string, data map[string]string) (compiled []*Customization, converted []*v1alpha1.ResourceInterpreter, err error) {
 	var bad []error
 	add := func(key, group, kind, source string) {
 		r, err := newLuaRule(place+": "+key, qHealth, source)
@@ -222,16 +247,18 @@ func parseArgoHealthScripts(place string, data map[string]string) ([]*Customizat
 			bad = append(bad, err)
 			return
 		}
-		out = append(out, &Customization{name: healthInterpreterName(kind, group), target: v1alpha1.InterpreterTarget{Group: group, Kinds: []string{kind}}, rules: map[question]*rule{qHealth: r}})
+		out := newHealthInterpreter(v1alpha1.InterpreterTarget{Group: group, Kinds: []string{kind}}, source)
+		compiled = append(compiled, &Customization{name: out.Name, target: out.Spec.Target, rules: map[question]*rule{qHealth: r}})
+		converted = append(converted, out)
 	}
 	if err := forEachArgoScript(data, add); err != nil {
-		return nil, &Error{Script: place, Why: err.Error()}
+		return nil, nil, &Error{Script: place, Why: err.Error()}
 	}
 	if len(bad) > 0 {
-		return nil, errors.Join(bad...)
+		return nil, nil, errors.Join(bad...)
 	}
-	if len(out) == 0 {
-		return nil, &Error{Script: place, Why: "it has no health scripts under " + argoAllKey}
+	if len(compiled) == 0 {
+		return nil, nil, &Error{Script: place, Why: "it has no health scripts under " + argoAllKey}
 	}
-	return out, nil
+	return compiled, converted, nil
 }

@@ -18,7 +18,6 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -142,19 +141,11 @@ func (c *ConvertedTree) addDocument(place string, doc []byte) error {
 	if !slices.ContainsFunc(interpreterMarks, func(mark []byte) bool { return bytes.Contains(doc, mark) }) {
 		return nil
 	}
-	var v any
-	if err := yaml.Unmarshal(doc, &v); err != nil {
-		return &Error{Script: place, Why: strings.ReplaceAll(err.Error(), "\n", " ")}
-	}
-	fields, ok := v.(map[string]any)
-	if !ok || !isInterpreterObject(fields) {
+	d := parseDocument(doc)
+	if fields, ok := d.value.(map[string]any); d.broken == nil && (!ok || !isInterpreterObject(fields)) {
 		return nil
 	}
-	compiled, err := readDocument(place, doc)
-	if err != nil {
-		return err
-	}
-	converted, err := convertDocument(place, doc)
+	compiled, converted, err := readDocument(place, d)
 	if err != nil {
 		return err
 	}

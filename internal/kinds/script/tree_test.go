@@ -111,7 +111,7 @@ func TestConvertTree(t *testing.T) {
 				"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\ndata: {resource.customizations.ignoreDifferences.all: x}\n---\n" +
 				"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\ndata:\n  resource.customizations.health.g.example_Widget: " + phaseLua + "---\n" +
 				"apiVersion: atoll.dev/v1alpha1\nkind: ResourceInterpreter\nmetadata: {name: mine}\nspec: {target: {group: g.example, kinds: [Gadget]}, health: {cel: 'true'}}\n",
-			"broken.yaml": "a: [", "list.yaml": "[ResourceInterpreter]",
+			"broken.yaml": "a: [", "list.yaml": "[ResourceInterpreter]", "twice.yaml": "kind: Service\na: ResourceInterpreter\na: b\n",
 		}, want: "health-widget.g.example g.example Widget\nmine g.example Gadget"},
 		"all that is not valid, with its place": {files: map[string]string{
 			"a.example/A/health.lua": "local x = 1\nreturn {{{\n",
@@ -120,12 +120,14 @@ func TestConvertTree(t *testing.T) {
 			"Secret/health.lua":      phaseLua,
 			"k.yaml":                 customizationYAML("one", "g/v1", "One", "true") + "---\n" + customizationYAML("two", "g/v1", "Two", "load('x')"),
 			"r.yaml":                 "kind: ResourceInterpreter\n  bad: [\n",
+			"s.yaml":                 "apiVersion: atoll.dev/v1alpha1\nkind: ResourceInterpreter\nmetadata: {name: twice}\nspec: {}\nspec: {}\n",
 		}, want: "health-c.a.example a.example C\none g/v1 One" +
 			"\ninvalid: lib/Secret/health.lua: spec.target.kinds: scripts see no Secrets: people without the right to read Secrets see the answers of scripts" +
 			"\ninvalid: lib/a.example/A/health.lua, line 2, column 11: syntax error: the script ends too soon" +
 			"\ninvalid: lib/a.example/B/health.lua, line 3, column 8: load is not here: a script makes no further code" +
 			"\ninvalid: lib/k.yaml, document 2: two: spec.customizations.healthInterpretation.luaScript, line 2, column 10: load is not here: a script makes no further code" +
-			"\ninvalid: lib/r.yaml: error converting YAML to JSON: yaml: line 2: mapping values are not allowed in this context"},
+			"\ninvalid: lib/r.yaml: error converting YAML to JSON: yaml: line 2: mapping values are not allowed in this context" +
+			"\ninvalid: lib/s.yaml: twice: yaml: unmarshal errors:   line 5: key \"spec\" already set in map"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := hashSuffix.ReplaceAllString(convertFiles(tc.location, tc.files), "-HASH")

@@ -250,10 +250,10 @@ func (e Explanation) noClusterSentence(t rowTally, leaves string) string {
 
 func clusterCount(n int) string { return phrase.CountNoun(n, "cluster") }
 
-// abbreviateNames returns some of the names, and how many more there are.
+// abbreviateNames returns n of the names, and how many more there are; the name of a single other is given.
 func abbreviateNames(names []string, n int) string {
-	if len(names) <= n+1 {
-		return strings.Join(names, ", ")
+	if len(names) == n+1 {
+		n++
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:n], ", "), len(names)-n)
+	return phrase.JoinFirst(names, n, len(names))
 }

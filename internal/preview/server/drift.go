@@ -21,11 +21,6 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// DriftPath answers GET with the objects that clusters only observe and that have drift, as JSON. The
-// parameters group, kind, namespace and name narrow the answer to one object, namespace alone to a
-// namespace, and cluster to a cluster.
-const DriftPath = "/atoll/v1alpha1/drift"
-
 const (
 	// maxDriftedObjects are answered at once.
 	maxDriftedObjects = 2000

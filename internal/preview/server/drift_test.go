@@ -111,7 +111,7 @@ func TestListsOfDriftReserveMemory(t *testing.T) {
 		method, query string
 		code          int
 	}{{http.MethodGet, "", http.StatusServiceUnavailable}, {http.MethodPost, "", http.StatusMethodNotAllowed}, {http.MethodGet, "?colour=blue", http.StatusBadRequest}} {
-		r := httptest.NewRequest(c.method, DriftPath+c.query, nil)
+		r := httptest.NewRequest(c.method, atoll.DriftPath+c.query, nil)
 		r = r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: "ann"}))
 		w := httptest.NewRecorder()
 		if s.ServeDrift(w, r); w.Code != c.code {

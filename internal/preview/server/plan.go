@@ -28,12 +28,6 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// PlanPath answers POST with what would change if objects were written, as JSON, or with
-// output=text as text for people; all=true leaves nothing of a fleet only counted. The body is a
-// planRequest. Nothing is written, and rights to write are not checked: a dry run of each write
-// does that, and returns the objects as they would be stored.
-const PlanPath = "/atoll/v1alpha1/plan"
-
 // planRequest is the objects as they would be, with all that the API server would fill
 // in, and those that would be deleted, of which only their names count.
 type planRequest struct {

@@ -22,12 +22,6 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// RebalancePath answers POST with what would change if Bundles, or what Placements
-// publish, were placed from scratch, as JSON, or with output=text as text for people;
-// all=true leaves nothing of a fleet to a count. The body is a rebalanceRequest. Nothing
-// is written: that is done by annotating what would change with the time that is answered.
-const RebalancePath = "/atoll/v1alpha1/rebalance"
-
 // rebalanceRequest names Bundles, or policies and Placements whose Bundles are meant, or
 // asks about all Bundles of a namespace or of the hub.
 type rebalanceRequest struct {

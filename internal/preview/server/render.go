@@ -17,10 +17,6 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// RenderPath answers GET with what clusters get of an object, as JSON. Which object, the parameters
-// group, kind, namespace and name say; cluster narrows the answer to one cluster.
-const RenderPath = "/atoll/v1alpha1/render"
-
 const (
 	// maxRenderedClusters are answered at once.
 	maxRenderedClusters = 1000

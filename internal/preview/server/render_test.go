@@ -62,13 +62,13 @@ func TestRenderingsReserveMemory(t *testing.T) {
 			return func() { released++ }, nil
 		},
 	}
-	r := httptest.NewRequest(http.MethodGet, RenderPath+"?kind=ConfigMap&name=a", nil)
+	r := httptest.NewRequest(http.MethodGet, atoll.RenderPath+"?kind=ConfigMap&name=a", nil)
 	r = r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: "ann"}))
 	w := httptest.NewRecorder()
 	if s.ServeRender(w, r); w.Code != http.StatusServiceUnavailable || reserved != renderedMemory || released != 1 {
 		t.Errorf("status %d, %d bytes reserved, %d times released", w.Code, reserved, released)
 	}
-	for _, bad := range []*http.Request{httptest.NewRequest(http.MethodPost, RenderPath, nil), httptest.NewRequest(http.MethodGet, RenderPath+"?colour=blue", nil)} {
+	for _, bad := range []*http.Request{httptest.NewRequest(http.MethodPost, atoll.RenderPath, nil), httptest.NewRequest(http.MethodGet, atoll.RenderPath+"?colour=blue", nil)} {
 		w := httptest.NewRecorder()
 		if s.ServeRender(w, bad); w.Code < 400 || w.Code >= 500 {
 			t.Errorf("%s %s: status %d", bad.Method, bad.URL, w.Code)

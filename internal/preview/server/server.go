@@ -26,13 +26,6 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// ExplainPath answers GET with why an object is where it is, as JSON, or with
-// output=text as text for people. Which object, the parameters group, kind,
-// namespace and name say; cluster narrows the answer to one cluster, all=true leaves
-// nothing of a fleet to a count. The API's own timeout parameter is honoured by the
-// API server around it.
-const ExplainPath = "/atoll/v1alpha1/explain"
-
 // userQuery answers one request.
 type userQuery struct {
 	sources Sources

@@ -41,22 +41,22 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		code        int
 		message     string
 	}{
-		"explain by POST":                 {s.ServeExplain, "POST", ExplainPath, "", alice, http.StatusMethodNotAllowed, "not supported"},
-		"explain with another parameter":  {s.ServeExplain, "GET", ExplainPath + "?fields=x", "", alice, http.StatusBadRequest, `explain has no parameter "fields"; it has group, kind, namespace, name, cluster, output and all`},
-		"explain without a user":          {s.ServeExplain, "GET", ExplainPath, "", nil, http.StatusUnauthorized, "the request has no user"},
-		"explain of a hub that starts":    {s.ServeExplain, "GET", ExplainPath + "?timeout=3s", "", alice, http.StatusServiceUnavailable, "the hub is starting up"},
-		"a plan by GET":                   {s.ServePlan, "GET", PlanPath, "", alice, http.StatusMethodNotAllowed, "not supported"},
-		"a plan with another parameter":   {s.ServePlan, "POST", PlanPath + "?cluster=a", "{}", alice, http.StatusBadRequest, `plan has no parameter "cluster"; it has output and all`},
-		"a plan of an unknown field":      {s.ServePlan, "POST", PlanPath, `{"things":[]}`, alice, http.StatusBadRequest, `unknown field "things"`},
-		"a plan without a user":           {s.ServePlan, "POST", PlanPath, "{}", nil, http.StatusUnauthorized, "the request has no user"},
-		"a plan that is too large":        {s.ServePlan, "POST", PlanPath, `{"things":"` + strings.Repeat("x", maxPlanBytes) + `"}`, alice, http.StatusRequestEntityTooLarge, "at most 4194304 are planned at once"},
-		"a plan of too many objects":      {s.ServePlan, "POST", PlanPath, `{"deleted":[` + strings.Repeat("null,", maxPlannedObjects) + `null]}`, alice, http.StatusRequestEntityTooLarge, "5001 objects"},
-		"a plan without memory for it":    {crowded.ServePlan, "POST", PlanPath, "{}", alice, http.StatusTooManyRequests, "the plan for alice takes 80 bytes"},
-		"a plan of a hub that starts":     {s.ServePlan, "POST", PlanPath, "{}", alice, http.StatusServiceUnavailable, "the hub is starting up"},
-		"a rebalance by GET":              {s.ServeRebalance, "GET", RebalancePath, "", alice, http.StatusMethodNotAllowed, "not supported"},
-		"a rebalance of an unknown field": {s.ServeRebalance, "POST", RebalancePath, `{"everything":true}`, alice, http.StatusBadRequest, `unknown field "everything"`},
-		"a rebalance without a user":      {s.ServeRebalance, "POST", RebalancePath, "{}", nil, http.StatusUnauthorized, "the request has no user"},
-		"a rebalance that is too large":   {s.ServeRebalance, "POST", RebalancePath, `{"namespace":"` + strings.Repeat("x", maxRebalanceBytes) + `"}`, alice, http.StatusBadRequest, "too large"},
+		"explain by POST":                 {s.ServeExplain, "POST", atoll.ExplainPath, "", alice, http.StatusMethodNotAllowed, "not supported"},
+		"explain with another parameter":  {s.ServeExplain, "GET", atoll.ExplainPath + "?fields=x", "", alice, http.StatusBadRequest, `explain has no parameter "fields"; it has group, kind, namespace, name, cluster, output and all`},
+		"explain without a user":          {s.ServeExplain, "GET", atoll.ExplainPath, "", nil, http.StatusUnauthorized, "the request has no user"},
+		"explain of a hub that starts":    {s.ServeExplain, "GET", atoll.ExplainPath + "?timeout=3s", "", alice, http.StatusServiceUnavailable, "the hub is starting up"},
+		"a plan by GET":                   {s.ServePlan, "GET", atoll.PlanPath, "", alice, http.StatusMethodNotAllowed, "not supported"},
+		"a plan with another parameter":   {s.ServePlan, "POST", atoll.PlanPath + "?cluster=a", "{}", alice, http.StatusBadRequest, `plan has no parameter "cluster"; it has output and all`},
+		"a plan of an unknown field":      {s.ServePlan, "POST", atoll.PlanPath, `{"things":[]}`, alice, http.StatusBadRequest, `unknown field "things"`},
+		"a plan without a user":           {s.ServePlan, "POST", atoll.PlanPath, "{}", nil, http.StatusUnauthorized, "the request has no user"},
+		"a plan that is too large":        {s.ServePlan, "POST", atoll.PlanPath, `{"things":"` + strings.Repeat("x", maxPlanBytes) + `"}`, alice, http.StatusRequestEntityTooLarge, "at most 4194304 are planned at once"},
+		"a plan of too many objects":      {s.ServePlan, "POST", atoll.PlanPath, `{"deleted":[` + strings.Repeat("null,", maxPlannedObjects) + `null]}`, alice, http.StatusRequestEntityTooLarge, "5001 objects"},
+		"a plan without memory for it":    {crowded.ServePlan, "POST", atoll.PlanPath, "{}", alice, http.StatusTooManyRequests, "the plan for alice takes 80 bytes"},
+		"a plan of a hub that starts":     {s.ServePlan, "POST", atoll.PlanPath, "{}", alice, http.StatusServiceUnavailable, "the hub is starting up"},
+		"a rebalance by GET":              {s.ServeRebalance, "GET", atoll.RebalancePath, "", alice, http.StatusMethodNotAllowed, "not supported"},
+		"a rebalance of an unknown field": {s.ServeRebalance, "POST", atoll.RebalancePath, `{"everything":true}`, alice, http.StatusBadRequest, `unknown field "everything"`},
+		"a rebalance without a user":      {s.ServeRebalance, "POST", atoll.RebalancePath, "{}", nil, http.StatusUnauthorized, "the request has no user"},
+		"a rebalance that is too large":   {s.ServeRebalance, "POST", atoll.RebalancePath, `{"namespace":"` + strings.Repeat("x", maxRebalanceBytes) + `"}`, alice, http.StatusBadRequest, "too large"},
 	} {
 		r := httptest.NewRequest(tc.method, tc.url, strings.NewReader(tc.body))
 		if tc.user != nil {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -17,11 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -33,41 +28,8 @@ import (
 	"atoll.dev/atoll/internal/restore"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/state/statetest"
 )
-
-// apiTables is a state.TableSource: all tables come from the API server.
-type apiTables struct{}
-
-func (apiTables) ListerWatcherFor(_ runtime.Object, api toolscache.ListerWatcher) toolscache.ListerWatcher {
-	return api
-}
-func (apiTables) RequestBundleProgress(context.Context) bool { return true }
-
-// discovery is a transport that answers which kinds there are.
-type discovery struct{}
-
-func (discovery) RoundTrip(r *http.Request) (*http.Response, error) {
-	group := func(name string) metav1.APIGroup {
-		v := metav1.GroupVersionForDiscovery{GroupVersion: name + "/v1alpha1", Version: "v1alpha1"}
-		return metav1.APIGroup{Name: name, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v}
-	}
-	answers := map[string]any{
-		"/api":                            metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}},
-		"/apis":                           metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{group("atoll.dev"), group("engine.atoll.dev")}},
-		"/apis/atoll.dev/v1alpha1":        metav1.APIResourceList{GroupVersion: "atoll.dev/v1alpha1", APIResources: []metav1.APIResource{{Name: "clusters", Kind: "Cluster"}}},
-		"/apis/engine.atoll.dev/v1alpha1": metav1.APIResourceList{GroupVersion: "engine.atoll.dev/v1alpha1", APIResources: []metav1.APIResource{{Name: "revisions", Kind: "Revision", Namespaced: true}}},
-	}
-	out := httptest.NewRecorder()
-	if answer, ok := answers[r.URL.Path]; ok {
-		out.Header().Set("Content-Type", "application/json")
-		if err := json.NewEncoder(out).Encode(answer); err != nil {
-			return nil, err
-		}
-	} else {
-		http.NotFound(out, r)
-	}
-	return out.Result(), nil
-}
 
 // fakeAgents is the gateway's sessions, with the reasons of their ends.
 type fakeAgents struct {
@@ -122,10 +84,7 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 				return c.Patch(ctx, o, p, opts...)
 			},
 		}).Build()
-	st, err := state.New(c, &rest.Config{Transport: discovery{}}, apiTables{}, make([]byte, 32), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := statetest.NewTables(t, c)
 	h.RestoreController = New(st, c, func() bool { return h.leads }, slog.New(slog.DiscardHandler))
 	h.SetAgents(h.agents)
 	return h

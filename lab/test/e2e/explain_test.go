@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/testwait"
 	"atoll.dev/atoll/lab"
 )
@@ -174,7 +175,7 @@ func asUser(t *testing.T, user string) func(ctx context.Context, query string) (
 	}
 	return func(ctx context.Context, query string) (int, string) {
 		code := 0
-		result := kube.CoreV1().RESTClient().Get().RequestURI("/atoll/v1alpha1/explain?" + query).Do(ctx).StatusCode(&code)
+		result := kube.CoreV1().RESTClient().Get().RequestURI(atoll.ExplainPath + "?" + query).Do(ctx).StatusCode(&code)
 		raw, err := result.Raw()
 		if len(raw) == 0 && err != nil {
 			return code, err.Error()

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/preview"
 	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/testwait"
@@ -41,7 +42,7 @@ func previewAs(t *testing.T, user string, deleted bool, list ...*unstructured.Un
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := kube.CoreV1().RESTClient().Post().AbsPath("/atoll/v1alpha1/plan").SetHeader("Content-Type", "application/json").Body(body).DoRaw(t.Context())
+	raw, err := kube.CoreV1().RESTClient().Post().AbsPath(atoll.PlanPath).SetHeader("Content-Type", "application/json").Body(body).DoRaw(t.Context())
 	if err != nil {
 		return preview.Plan{Refused: []preview.Refusal{{Why: err.Error()}}}, string(raw)
 	}

@@ -1,0 +1,23 @@
+package atoll
+
+// Paths of the hub's API that are no resources. Answers are JSON, or with output=text text for people;
+// all=true lists what is otherwise a count.
+const (
+	// PlanPath answers POST with what would change if objects were written. The body is the objects.
+	// Nothing is written, and rights to write are not checked: a dry run of each write does both checks,
+	// and returns the objects as they would be stored.
+	PlanPath = "/atoll/v1alpha1/plan"
+	// RebalancePath answers POST with what would change if Bundles, or the Bundles of Placements, were placed
+	// from scratch. The body names them. Nothing is written: an annotation with the answered time starts
+	// the change.
+	RebalancePath = "/atoll/v1alpha1/rebalance"
+	// ExplainPath answers GET with the reasons for the place of an object. The parameters group, kind,
+	// namespace and name identify the object; cluster narrows the answer to one cluster.
+	ExplainPath = "/atoll/v1alpha1/explain"
+	// RenderPath answers GET with what clusters get of an object, as JSON only. The parameters are those of
+	// ExplainPath.
+	RenderPath = "/atoll/v1alpha1/render"
+	// DriftPath answers GET with the objects that clusters only observe and that have drift, as JSON only.
+	// The parameters are those of ExplainPath; namespace alone narrows the answer to a namespace.
+	DriftPath = "/atoll/v1alpha1/drift"
+)
