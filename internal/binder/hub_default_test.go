@@ -174,18 +174,18 @@ func TestWhichUnplacedObjectsGetAnEvent(t *testing.T) {
 	for what, tc := range map[string]struct {
 		age    time.Duration
 		before func(b *Binder)
-		after  func(b *Binder, o *unstructured.Unstructured)
+		after  func(h *fakeHub, o *unstructured.Unstructured)
 		want   int
 	}{
 		"a new object":                {0, nil, nil, 1},
 		"an object of a minute":       {time.Minute, nil, nil, 1},
 		"an older one":                {time.Minute + time.Second, nil, nil, 0},
 		"on a hub that does not lead": {0, func(b *Binder) { b.ReadOnly = true }, nil, 0},
-		"it is gone by then": {0, nil, func(b *Binder, o *unstructured.Unstructured) {
-			delete(b.Templates.(*fakeHub).templates, policymatch.ItemKeyOf(o))
+		"it is gone by then": {0, nil, func(h *fakeHub, o *unstructured.Unstructured) {
+			delete(h.templates, policymatch.ItemKeyOf(o))
 		}, 0},
-		"another has its name by then": {0, nil, func(_ *Binder, o *unstructured.Unstructured) { o.SetUID("another") }, 0},
-		"it is placed by then": {0, nil, func(_ *Binder, o *unstructured.Unstructured) {
+		"another has its name by then": {0, nil, func(_ *fakeHub, o *unstructured.Unstructured) { o.SetUID("another") }, 0},
+		"it is placed by then": {0, nil, func(_ *fakeHub, o *unstructured.Unstructured) {
 			o.SetAnnotations(map[string]string{atoll.AnnotationClusters: "a"})
 		}, 0},
 		"it stays on the hub": {0, func(b *Binder) {
@@ -202,9 +202,14 @@ func TestWhichUnplacedObjectsGetAnEvent(t *testing.T) {
 			if b.Settings = nil; tc.before != nil {
 				tc.before(b)
 			}
+			hub := b.Templates.(*fakeHub)
+			guarded := &guardedTemplates{Templates: hub}
+			b.Templates = guarded
 			b.recordUnplacedEvent(o, policymatch.SubjectFromObject(o))
 			if tc.after != nil {
-				tc.after(b, o)
+				guarded.mu.Lock()
+				tc.after(hub, o)
+				guarded.mu.Unlock()
 			}
 			time.Sleep(reportWaitAfter)
 			synctest.Wait()
@@ -215,6 +220,19 @@ func TestWhichUnplacedObjectsGetAnEvent(t *testing.T) {
 	}
 	b := newDefaultBinder(nil, nil)
 	b.recordUnplacedEvent(newUnplacedTemplate("Deployment", "web", time.Now()), policymatch.Subject{Key: newDeploymentKey("web")})
+}
+
+// guardedTemplates give copies, so that a test may edit the originals.
+type guardedTemplates struct {
+	Templates
+	mu sync.Mutex
+}
+
+func (g *guardedTemplates) Get(key atoll.ItemKey) (*unstructured.Unstructured, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t, ok := g.Templates.Get(key)
+	return t.DeepCopy(), ok
 }
 
 func newDeploymentKey(name string) atoll.ItemKey {

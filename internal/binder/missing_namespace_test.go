@@ -3,6 +3,7 @@ package binder
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,10 +21,15 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// recordedRefusals that people read of templates.
+// recordedRefusals that people read of templates. Read them after synctest.Wait.
 type recordedRefusals map[atoll.ItemKey][]string
 
+// refusalsMu guards writes of several timers.
+var refusalsMu sync.Mutex
+
 func (e recordedRefusals) RecordRefusal(key atoll.ItemKey, reason atoll.Reason, message string) {
+	refusalsMu.Lock()
+	defer refusalsMu.Unlock()
 	e[key] = append(e[key], string(reason)+": "+message)
 }
 

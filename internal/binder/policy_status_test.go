@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,7 +137,7 @@ func TestTheStatusOfAPolicyIsWrittenWhenItChanges(t *testing.T) {
 func TestTheStatusOfAPolicyLagsBehind(t *testing.T) {
 	for what, tc := range map[string]struct {
 		answers []error
-		tries   int
+		tries   int64
 	}{
 		"it is written":     {nil, 1},
 		"it is gone":        {[]error{apierrors.NewNotFound(schema.GroupResource{}, "web")}, 1},
@@ -146,11 +147,11 @@ func TestTheStatusOfAPolicyLagsBehind(t *testing.T) {
 			p := newPolicy("web", "")
 			b, _, table := newTestBinder(t)
 			table.policies = []*v1alpha1.PropagationPolicy{p}
-			tries := 0
+			var tries atomic.Int64
 			b.Client = fake.NewClientBuilder().WithScheme(b.Client.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
 				SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-					if tries++; tries <= len(tc.answers) {
-						return tc.answers[tries-1]
+					if n := int(tries.Add(1)); n <= len(tc.answers) {
+						return tc.answers[n-1]
 					}
 					return nil
 				},
@@ -163,13 +164,13 @@ func TestTheStatusOfAPolicyLagsBehind(t *testing.T) {
 			time.Sleep(statusDelay - 1)
 			b.policyStatus.enqueuePolicy(key)
 			synctest.Wait()
-			if tries > 0 {
+			if tries.Load() > 0 {
 				t.Errorf("%s: written before 10 s", what)
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if tries != tc.tries {
-				t.Errorf("%s: tried %d times, want %d", what, tries, tc.tries)
+			if tries.Load() != tc.tries {
+				t.Errorf("%s: tried %d times, want %d", what, tries.Load(), tc.tries)
 			}
 		})
 	}
