@@ -66,15 +66,21 @@ func checkManifestForm(m *atoll.Manifest) error {
 		if it.APIVersion != "" && !it.Key.IsInGroupOf(it.APIVersion) {
 			return fmt.Errorf("item %d: its key and its apiVersion are of different groups", i)
 		}
+		if it.ServiceAccount != "" && !atoll.IsQualifiedServiceAccount(it.ServiceAccount) {
+			return fmt.Errorf("item %d: it names no ServiceAccount", i)
+		}
 	}
 	for i := range m.Tombstones {
 		if err := checkKeyForm(m.Tombstones[i].Key); err != nil {
 			return fmt.Errorf("tombstone %d: %w", i, err)
 		}
 	}
-	for namespace := range m.Namespaces {
+	for namespace, meta := range m.Namespaces {
 		if !isPathSegment(namespace) {
 			return errors.New("a namespace with labels has a name that no namespace has")
+		}
+		if meta.ServiceAccount != "" && !atoll.IsQualifiedServiceAccount(meta.ServiceAccount) {
+			return errors.New("a namespace names no ServiceAccount")
 		}
 	}
 	for _, namespace := range m.DeletedNamespaces {

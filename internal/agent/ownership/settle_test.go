@@ -202,7 +202,7 @@ func TestAHoldingWithoutItsObservations(t *testing.T) {
 	} {
 		h := BundleHolding{Manifest: manifestOf("b1", 1, podKey, shopItem)}
 		h.Manifest.Items[1].Error, h.Manifest.Items[1].Observe = c.err, c.observe
-		if got := h.HasLostObserveModes(); got != c.want {
+		if got := h.HasLostFields(); got != c.want {
 			t.Errorf("%s: lost are %t", name, got)
 		}
 	}

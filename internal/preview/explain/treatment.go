@@ -43,6 +43,9 @@ func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	if t.ConflictResolution != "" {
 		fmt.Fprintf(b, "  An object of this name that is not Atoll's is %s (conflictResolution: %s).\n", conflictTexts[t.ConflictResolution], t.ConflictResolution)
 	}
+	if t.ServiceAccount != "" {
+		fmt.Fprintf(b, "  Clusters write only what their ServiceAccount %s has the right to as well (serviceAccount).\n", t.ServiceAccount)
+	}
 	switch t.Removal {
 	case v1alpha1.RemoveOrphan:
 		b.WriteString("  It stays in clusters that it is taken out of (removal: Orphan).\n")
