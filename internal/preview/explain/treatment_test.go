@@ -32,6 +32,9 @@ func TestHowMembersTreatAnObject(t *testing.T) {
 		"a resolution of conflicts": {&atoll.Treatment{ConflictResolution: v1alpha1.ConflictOverwrite}, []string{
 			"An object of this name that is not Atoll's is adopted and overwritten (conflictResolution: Overwrite).",
 		}},
+		"a ServiceAccount": {&atoll.Treatment{ServiceAccount: "shop/deployer"}, []string{
+			"Clusters write only what their ServiceAccount shop/deployer has the right to as well (serviceAccount).",
+		}},
 		"fields": {&atoll.Treatment{IgnoreFields: []string{"/data/a", "/data/b"}, Removal: v1alpha1.RemoveOrphan}, []string{
 			"Each cluster keeps its own values of /data/a, /data/b (ignoreFields).",
 			"It stays in clusters that it is taken out of (removal: Orphan).",
