@@ -48,7 +48,7 @@ func TestItemsWithAServiceAccount(t *testing.T) {
 	}
 }
 
-// What cannot be rendered fails, also with a ServiceAccount.
+// An item that cannot be rendered fails, also with a ServiceAccount.
 func TestAFailedItemHasNoServiceAccount(t *testing.T) {
 	rule := newRule("OverridePolicy/shop/o", plaintextOverriders("replace", "/spec/none/of/this", `1`), webKey)
 	for _, atomic := range []bool{false, true} {

@@ -44,11 +44,7 @@ func (r ItemRules) TreatmentOf(s Subject) (*atoll.Treatment, error) {
 	}
 	for i := range r {
 		if rule := &r[i]; rule.selectsSubject(s) {
-			t.Update, t.Drift, t.Removal = cmp.Or(t.Update, rule.Update), cmp.Or(t.Drift, rule.Drift), cmp.Or(t.Removal, rule.Removal)
-			t.ConflictResolution, t.ServiceAccount = cmp.Or(t.ConflictResolution, rule.ConflictResolution), cmp.Or(t.ServiceAccount, rule.ServiceAccount)
-			if t.IgnoreFields == nil {
-				t.IgnoreFields = slices.Sorted(slices.Values(rule.IgnoreFields))
-			}
+			rule.addTo(&t)
 		}
 	}
 	if t.Update == v1alpha1.UpdateApply {
@@ -61,6 +57,15 @@ func (r ItemRules) TreatmentOf(s Subject) (*atoll.Treatment, error) {
 		return nil, nil
 	}
 	return &t, nil
+}
+
+// addTo adds to a treatment what the rule states and the treatment lacks.
+func (r *itemRule) addTo(t *atoll.Treatment) {
+	t.Update, t.Drift, t.Removal = cmp.Or(t.Update, r.Update), cmp.Or(t.Drift, r.Drift), cmp.Or(t.Removal, r.Removal)
+	t.ConflictResolution, t.ServiceAccount = cmp.Or(t.ConflictResolution, r.ConflictResolution), cmp.Or(t.ServiceAccount, r.ServiceAccount)
+	if t.IgnoreFields == nil {
+		t.IgnoreFields = slices.Sorted(slices.Values(r.IgnoreFields))
+	}
 }
 
 func (r *itemRule) selectsSubject(s Subject) bool {

@@ -160,7 +160,7 @@ func TestWithoutAServiceAccountNothingIsAsked(t *testing.T) {
 	}
 }
 
-// Where the member cannot be asked, nothing is written.
+// Nothing is written while the member cannot be asked.
 func TestAMemberThatDoesNotAnswerAboutRights(t *testing.T) {
 	for code, want := range map[int]*Failure{
 		404: {Reason: atoll.ReasonForbidden, Message: "the member does not serve subjectaccessreviews, so the rights of ServiceAccount shop/deployer cannot be checked"},
@@ -299,7 +299,7 @@ func TestGrantsNeedTheRightToGrant(t *testing.T) {
 	}
 }
 
-// Whatever the names, the refusal fits into a report, with the right that is missing.
+// With names of any length, the refusal fits into a report, with the right that is missing.
 func TestARefusalFitsIntoAReport(t *testing.T) {
 	long := strings.Repeat("n", 63)
 	f := missingAccessFailure(member.Access{Account: long + "/" + strings.Repeat("a", 253), Verb: "create", Group: "x.example.io", Resource: "widgets", Namespace: long, Name: strings.Repeat("o", 253)})

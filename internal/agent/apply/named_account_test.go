@@ -12,8 +12,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// named returns the item as a hub sends it that names a ServiceAccount of the test's namespace.
-func (w *world) named(it atoll.RenderedItem) atoll.RenderedItem {
+// withAccount returns the item as a hub sends it that names a ServiceAccount of the test's namespace.
+func (w *world) withAccount(it atoll.RenderedItem) atoll.RenderedItem {
 	it.ServiceAccount, it.Error = w.ns+"/deployer", atoll.UnknownServiceAccount
 	return it
 }
@@ -27,8 +27,8 @@ func (w *world) expectMissingRight(key atoll.ItemKey, words string) {
 	})
 }
 
-// grant gives the ServiceAccount of the test's namespace a rule there.
-func (w *world) grant(name, rule string) {
+// grantRule gives the ServiceAccount of the test's namespace a rule there.
+func (w *world) grantRule(name, rule string) {
 	w.t.Helper()
 	const group = "apiVersion: rbac.authorization.k8s.io/v1\n"
 	w.createObject(group + "kind: Role\nmetadata: {name: " + name + "}\nrules:\n- " + rule)
@@ -42,13 +42,13 @@ func TestTheRightsOfTheServiceAccountThatTheHubNames(t *testing.T) {
 	w := newWorld(t)
 	w.access.age = 50 * time.Millisecond
 	w.makeNamespace()
-	a := w.named(w.configMap("a", "x"))
+	a := w.withAccount(w.configMap("a", "x"))
 	w.storeManifest(newManifest("b1", 1, a))
 	w.expectMissingRight(a.Key, "ServiceAccount "+w.ns+"/deployer may not get configmaps a in namespace "+w.ns)
 	if w.get(a.Key) != nil {
 		t.Error("the object was created without the right")
 	}
-	w.grant("first", `{apiGroups: [""], resources: [configmaps], verbs: [get, create, patch]}`)
+	w.grantRule("first", `{apiGroups: [""], resources: [configmaps], verbs: [get, create, patch]}`)
 	w.waitForReady("b1", 1)
 	w.patchObject(a.Key, `{"data":{"a":"y"}}`)
 	w.waitUntil("the object is corrected", func() (bool, string) {
@@ -66,7 +66,7 @@ func TestTheRightsOfTheServiceAccountThatTheHubNames(t *testing.T) {
 	if w.get(a.Key) == nil {
 		t.Error("the object was deleted without the right")
 	}
-	w.grant("second", `{apiGroups: [""], resources: [configmaps], resourceNames: [a], verbs: [delete]}`)
+	w.grantRule("second", `{apiGroups: [""], resources: [configmaps], resourceNames: [a], verbs: [delete]}`)
 	w.expectAbsent(a.Key)
 }
 
@@ -75,15 +75,15 @@ func TestAServiceAccountGrantsNoMoreThanItMay(t *testing.T) {
 	w := newWorld(t) // whose agent is the administrator of the member
 	w.access.age = 50 * time.Millisecond
 	w.makeNamespace()
-	binding := w.named(w.newItem("u1", "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: escape}\n"+
+	binding := w.withAccount(w.newItem("u1", "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: escape}\n"+
 		"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}\nsubjects:\n- {kind: ServiceAccount, name: deployer, namespace: "+w.ns+"}"))
-	w.grant("writes", "{apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings], verbs: ['*']}")
+	w.grantRule("writes", "{apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings], verbs: ['*']}")
 	w.storeManifest(newManifest("b1", 1, binding))
 	w.expectMissingRight(binding.Key, "may not bind clusterroles.rbac.authorization.k8s.io cluster-admin in namespace "+w.ns)
 	if w.get(binding.Key) != nil {
 		t.Error("the binding was created")
 	}
-	w.grant("binds", "{apiGroups: [rbac.authorization.k8s.io], resources: [clusterroles], resourceNames: [cluster-admin], verbs: [bind]}")
+	w.grantRule("binds", "{apiGroups: [rbac.authorization.k8s.io], resources: [clusterroles], resourceNames: [cluster-admin], verbs: [bind]}")
 	w.expectExists(binding.Key)
 }
 
@@ -118,16 +118,16 @@ func TestTheAgentPolicyRequiresAServiceAccount(t *testing.T) {
 	w := newWorld(t)
 	w.access.age = 50 * time.Millisecond
 	w.makeNamespace()
-	w.grant("writes", `{apiGroups: [""], resources: [configmaps], verbs: [get, create, patch]}`)
+	w.grantRule("writes", `{apiGroups: [""], resources: [configmaps], verbs: [get, create, patch]}`)
 	w.limitAgent("{namedServiceAccount: Required}")
 	a := w.configMap("a", "x")
 	w.storeManifest(newManifest("b1", 1, a))
 	w.expectDenied("b1", a.Key, "AgentPolicy agent (generation 1) requires a ServiceAccount for each object (spec.namedServiceAccount)")
-	elsewhere := w.named(a)
+	elsewhere := w.withAccount(a)
 	elsewhere.ServiceAccount = "kube-system/deployer"
 	w.limitAgent("{namedServiceAccount: OwnNamespace}")
 	w.storeManifest(newManifest("b1", 2, elsewhere))
 	w.expectDenied("b1", a.Key, "requires a ServiceAccount of the object's own namespace (spec.namedServiceAccount)")
-	w.storeManifest(newManifest("b1", 3, w.named(a)))
+	w.storeManifest(newManifest("b1", 3, w.withAccount(a)))
 	w.waitForReady("b1", 3)
 }

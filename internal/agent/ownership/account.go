@@ -7,9 +7,9 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// account returns the ServiceAccount that must have the right to the next step: that of the owner's claim, or else of
+// accountOfStep returns the ServiceAccount that must have the right to the next step: that of the owner's claim, or else of
 // the first claim. A namespace without claims has the one of its creation.
-func (r *Record) account() string {
+func (r *Record) accountOfStep() string {
 	if c, claimed := r.Claims[r.Owner]; claimed {
 		return c.Account
 	}
@@ -36,7 +36,7 @@ func (b *OwnershipRecords) NamespaceAccounts(namespace string) []string {
 	}
 	named := map[string]bool{}
 	for _, key := range inside {
-		account := b.records[key].account()
+		account := b.records[key].accountOfStep()
 		if account == "" {
 			return nil
 		}

@@ -51,7 +51,7 @@ func (b *OwnershipRecords) Next(key atoll.ItemKey) Step {
 	if r == nil {
 		return Step{Verb: Nothing, Key: key}
 	}
-	s := Step{Verb: Nothing, Key: key, Owner: r.Owner, Record: r.clone(), Account: r.account()}
+	s := Step{Verb: Nothing, Key: key, Owner: r.Owner, Record: r.clone(), Account: r.accountOfStep()}
 	leaving, parked := false, false
 	for _, c := range r.Claims {
 		parked = parked || c.State == Parked

@@ -27,16 +27,7 @@ func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	if t == nil {
 		return
 	}
-	switch {
-	case t.Observation() == atoll.ObserveDrift:
-		b.WriteString("  Clusters write nothing of it, and report where it differs (drift: Report): atoll drift lists the differences.\n")
-	case t.Observation() == atoll.ObserveHealth:
-		b.WriteString("  Clusters write nothing of it, and report its health (update: ReadOnly).\n")
-	case t.IsCreateOnly():
-		b.WriteString("  Clusters create it and own it from then on (update: CreateOnly): no edit or override reaches it there.\n")
-	case t.IsRecreated():
-		b.WriteString("  Clusters delete it and create it again where they refuse an edit (update: Recreate).\n")
-	}
+	writeUpdateMode(b, t)
 	if len(t.IgnoreFields) > 0 && t.Update != v1alpha1.UpdateReadOnly && t.Update != v1alpha1.UpdateCreateOnly {
 		fmt.Fprintf(b, "  Each cluster keeps its own values of %s (ignoreFields).\n", strings.Join(t.IgnoreFields, ", "))
 	}
@@ -51,5 +42,19 @@ func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 		b.WriteString("  It stays in clusters that it is taken out of (removal: Orphan).\n")
 	case v1alpha1.RemoveDelete:
 		b.WriteString("  It is deleted in clusters that it is taken out of (removal: Delete).\n")
+	}
+}
+
+// writeUpdateMode writes how clusters write the object, where that is not how they write all others.
+func writeUpdateMode(b *strings.Builder, t *atoll.Treatment) {
+	switch {
+	case t.Observation() == atoll.ObserveDrift:
+		b.WriteString("  Clusters write nothing of it, and report where it differs (drift: Report): atoll drift lists the differences.\n")
+	case t.Observation() == atoll.ObserveHealth:
+		b.WriteString("  Clusters write nothing of it, and report its health (update: ReadOnly).\n")
+	case t.IsCreateOnly():
+		b.WriteString("  Clusters create it and own it from then on (update: CreateOnly): no edit or override reaches it there.\n")
+	case t.IsRecreated():
+		b.WriteString("  Clusters delete it and create it again where they refuse an edit (update: Recreate).\n")
 	}
 }
