@@ -160,6 +160,37 @@ func TestWithoutAServiceAccountNothingIsAsked(t *testing.T) {
 	}
 }
 
+// A thousand objects cost three questions each. A refusal that is tried again within the age of the answers costs none.
+func TestTheQuestionsOfManyObjects(t *testing.T) {
+	const objects = 1000
+	var items []atoll.RenderedItem
+	a := &authorizer{Handler: newMemoryMember(t)}
+	for i := range objects {
+		it := namedItem(confItem("x"))
+		it.Key.Name = fmt.Sprint("conf", i)
+		items = append(items, it)
+		for _, verb := range []string{"get", "create", "patch"} {
+			a.allowed = append(a.allowed, verb+" configmaps shop/"+it.Key.Name)
+		}
+	}
+	denied := namedItem(confItem("x"))
+	e := newStubEngine(t, a, []ownership.Record{shopNamespace}, newManifest("b1", 1, append(items, denied)...))
+	for i := range items {
+		expectFailure(t, settleKey(t, e.MemberApplier, items[i].Key), nil)
+	}
+	if len(a.asked) != 3*objects {
+		t.Errorf("%d questions for %d objects", len(a.asked), objects)
+	}
+	for range 20 {
+		if f := settleKey(t, e.MemberApplier, denied.Key); f == nil || f.Reason != atoll.ReasonServiceAccountForbidden || f.First != 0 || f.Most != 0 {
+			t.Fatalf("%+v: it is not tried again at the pace of other failures", f)
+		}
+	}
+	if len(a.asked) != 3*objects+1 {
+		t.Errorf("%d questions after 20 tries of one that is denied", len(a.asked)-3*objects)
+	}
+}
+
 // Nothing is written while the member cannot be asked.
 func TestAMemberThatDoesNotAnswerAboutRights(t *testing.T) {
 	for code, want := range map[int]*Failure{
