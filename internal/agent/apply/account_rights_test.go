@@ -160,9 +160,9 @@ func TestWithoutAServiceAccountNothingIsAsked(t *testing.T) {
 	}
 }
 
-// A thousand objects cost three questions each. A refusal that is tried again within the age of the answers costs none.
+// Three hundred objects cost three questions each. A refusal that is tried again within the age of the answers costs none.
 func TestTheQuestionsOfManyObjects(t *testing.T) {
-	const objects = 1000
+	const objects = 300
 	var items []atoll.RenderedItem
 	a := &authorizer{Handler: newMemoryMember(t)}
 	for i := range objects {
