@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -55,6 +57,12 @@ func TestMembersDecideByAServiceAccount(t *testing.T) {
 	expectOutput(t, "create the namespace", kubectlAt(t, direct, "", "create namespace "+ns), "created")
 	testwait.UntilNil(t, "the missing right is explained", explanationMatches("cm/conf -n "+ns,
 		`ServiceAccountForbidden: .*ServiceAccount `+ns+`/deployer may not get configmaps conf in namespace `+ns+`: grant it .*to act: the member's administrator`))
+	testwait.UntilNil(t, "an Event and the Bundle have the reason", allChecks(eventOf(ns, "ConfigMap", "conf", "ServiceAccountForbidden"), func(context.Context) error {
+		if out := mustKubectl(t, "", "get bundles -o yaml -n "+ns); !strings.Contains(out, "ServiceAccountForbidden") {
+			return errors.New(out)
+		}
+		return nil
+	}))
 	grantInMember(t, "member1", ns, "edits", "get,create,patch")
 	testwait.UntilNil(t, "the object is there", inCluster("member1", "v1", "ConfigMap", ns, "conf", true))
 	if err := inCluster("member2", "v1", "ConfigMap", ns, "conf", false)(t.Context()); err != nil {
