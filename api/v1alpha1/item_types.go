@@ -2,7 +2,7 @@ package v1alpha1
 
 // ItemRule says how members treat objects that a policy places.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.drift) || has(self.conflictResolution) || has(self.removal)",message="a rule says something of update, ignoreFields, drift, conflictResolution or removal"
+// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.drift) || has(self.conflictResolution) || has(self.removal) || has(self.serviceAccount)",message="a rule says something of update, ignoreFields, drift, conflictResolution, removal or serviceAccount"
 type ItemRule struct {
 	// ResourceSelectors select objects among those that the policy places, with their dependencies.
 	// Empty: all of them.
@@ -46,6 +46,14 @@ type ItemRule struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Delete;Orphan;Confirm
 	Removal RemovalMode `json:"removal,omitempty"`
+	// ServiceAccount of the member that must have the right to each write of the object there: NAME, in the
+	// namespace of the object, or NAMESPACE/NAME. The agent asks the member's API before each write, and writes
+	// only what both the ServiceAccount and the agent may write. The annotation atoll.dev/service-account of the
+	// object's Namespace comes first. Without either, the rights of the agent suffice.
+	// +optional
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/)?[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	ServiceAccount string `json:"serviceAccount,omitempty"`
 }
 
 // UpdateMode is what members do with an object that they created.

@@ -178,11 +178,18 @@ func validateAtollKeys(a admission.Attributes) error {
 	if err != nil {
 		return nil // not an object that is stored
 	}
-	err = policymatch.CheckAtollKeys(now.GetLabels(), now.GetAnnotations())
-	if err == nil || before != nil && policymatch.CheckAtollKeys(before.GetLabels(), before.GetAnnotations()) != nil {
+	isNamespace := a.GetKind().Group == "" && a.GetKind().Kind == "Namespace"
+	if err = checkAtollKeysOf(isNamespace, now); err == nil || before != nil && checkAtollKeysOf(isNamespace, before) != nil {
 		return nil // what was stored before is no new statement
 	}
 	return refuseRequest(a, atoll.ReasonInvalidField, err)
+}
+
+func checkAtollKeysOf(isNamespace bool, o metav1.Object) error {
+	if err := policymatch.CheckAtollKeys(o.GetLabels(), o.GetAnnotations()); err != nil {
+		return err
+	}
+	return policymatch.CheckServiceAccountAnnotation(isNamespace, o.GetAnnotations())
 }
 
 // checkClustersAnnotationRights reports whether the writer may read what the annotation places, and the

@@ -200,6 +200,22 @@ func TestOtherValuesOfHubOnlyAreRefused(t *testing.T) {
 	}
 }
 
+// A ServiceAccount is named on a Namespace alone, and a former value is no new statement.
+func TestAnnotationsThatNameAServiceAccount(t *testing.T) {
+	named := func(value string) *unstructured.Unstructured {
+		o := newThing("shop", nil)
+		o.SetAnnotations(map[string]string{atoll.AnnotationServiceAccount: value})
+		return o
+	}
+	err := validateAtollKeys(thingAttributes("ann", named("deployer"), nil))
+	if err == nil || !strings.Contains(err.Error(), "counts on a Namespace alone") {
+		t.Errorf("a new one: %v", err)
+	}
+	if err := validateAtollKeys(thingAttributes("ann", named("deployer"), named("deployer"))); err != nil {
+		t.Errorf("it was there: %v", err)
+	}
+}
+
 // The annotation of a system namespace is not ignored in silence. The warning names what places objects there.
 func TestTheAnnotationOfASystemNamespaceIsAnsweredWithAWarning(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -278,8 +278,8 @@ type RenderedItem struct {
 	// initialise a new object, and are not applied to an existing one.
 	MemberOwned []string `json:"leave,omitempty"`
 	// Error is why the item could not be rendered: the member keeps its last good content and
-	// reports the error. An observed item has UnknownObservation here, by which agents that do not
-	// know Observe do not apply it either.
+	// reports the error. An observed item has UnknownObservation here, and an item with a ServiceAccount has
+	// UnknownServiceAccount. By these, agents that do not know the field do not apply the item either.
 	Error string `json:"error,omitempty"`
 	// Observe is what the member reports of the object instead of writing it; empty: it writes it.
 	Observe Observation `json:"observe,omitempty"`
@@ -288,12 +288,25 @@ type RenderedItem struct {
 	Recreate bool `json:"recreate,omitempty"`
 	// ConflictResolution for the object; empty: that of the content, and in a manifest that of the manifest.
 	ConflictResolution v1alpha1.ConflictResolution `json:"conflict,omitempty"`
+	// ServiceAccount of the member, as NAMESPACE/NAME, that must have the right to each write of the object;
+	// empty: the agent's own rights suffice.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// ErrorReason is the enumerated reason of Error, for previews. A member reports RenderFailed.
 	ErrorReason Reason `json:"-"`
 }
 
 // Failed reports whether the item could not be rendered.
-func (it *RenderedItem) Failed() bool { return it.Error != "" && it.Observe == "" }
+func (it *RenderedItem) Failed() bool {
+	return it.Error != "" && it.Observe == "" && it.ServiceAccount == ""
+}
+
+// IsWritten reports whether a member writes the item's content: it could be rendered, and is not only observed.
+func (it *RenderedItem) IsWritten() bool { return it.Observe == "" && !it.Failed() }
+
+// HasLostField reports whether an agent stored the item that did not know a field of it, and dropped the field.
+func (it *RenderedItem) HasLostField() bool {
+	return it.Error == UnknownObservation && it.Observe == "" || it.Error == UnknownServiceAccount && it.ServiceAccount == ""
+}
 
 // Observation is what a member reports of an object that it does not write.
 type Observation string
@@ -309,6 +322,10 @@ const (
 // UnknownObservation is the error of an observed item, which agents report that do not know Observe. It
 // must never change: newer agents find by it what older ones stored.
 const UnknownObservation = "the agent is older than update: ReadOnly and drift: Report, and keeps the content that it had: upgrade the agent"
+
+// UnknownServiceAccount is the error of an item with a ServiceAccount, which agents report that do not know the
+// field. It must never change: newer agents find by it what older ones stored.
+const UnknownServiceAccount = "the agent is older than serviceAccount, and keeps the content that it had: upgrade the agent"
 
 // Manifest is all that one member is to hold of one Bundle.
 type Manifest struct {
@@ -346,6 +363,9 @@ type Manifest struct {
 type NamespaceMeta struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
+	// ServiceAccount of the member that must have the right to each write in the namespace, as the hub's
+	// Namespace names it; in a content and a manifest as NAMESPACE/NAME. Empty: none is named.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
 }
 
 // Compare orders keys by their parts.

@@ -59,6 +59,10 @@ const (
 	AnnotationConflict     = "atoll.dev/conflict-resolution"
 	AnnotationRemoval      = "atoll.dev/removal"
 
+	// AnnotationServiceAccount, on a Namespace, is the ServiceAccount of members that must have the right to
+	// each write of the namespace's objects: NAME, in the namespace, or NAMESPACE/NAME. Policies do not replace it.
+	AnnotationServiceAccount = "atoll.dev/service-account"
+
 	// LabelHub makes an object that is otherwise inert act on the hub: "true".
 	LabelHub = "atoll.dev/hub"
 	// KeyHubOnly, as an annotation or a label with the value "true", keeps an object on the hub. On

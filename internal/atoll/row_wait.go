@@ -17,21 +17,22 @@ func (s *RowStatus) WaitReason() Reason {
 		return ReasonProgressing
 	case s.State == RowDegraded:
 		return ReasonDegraded
-	case s.State == RowFailed && s.isDeniedByPolicy():
+	case s.State == RowFailed && s.isRefusedWith(ReasonDeniedByPolicy):
 		return ReasonDeniedByPolicy
+	case s.State == RowFailed && s.isRefusedWith(ReasonServiceAccountForbidden):
+		return ReasonServiceAccountForbidden
 	case s.State == RowFailed:
 		return ReasonFailed
 	}
 	return ""
 }
 
-// isDeniedByPolicy reports whether the member's administrator does not allow the agent to
-// apply the items.
-func (s *RowStatus) isDeniedByPolicy() bool {
+// isRefusedWith reports whether the member's administrator does not allow the items, by the reason.
+func (s *RowStatus) isRefusedWith(reason Reason) bool {
 	if s.Reason != "" {
-		return s.Reason == ReasonDeniedByPolicy
+		return s.Reason == reason
 	}
-	return slices.ContainsFunc(s.Items, func(it ItemStatus) bool { return it.Health != Healthy && it.Reason == ReasonDeniedByPolicy })
+	return slices.ContainsFunc(s.Items, func(it ItemStatus) bool { return it.Health != Healthy && it.Reason == reason })
 }
 
 // hasInterpreterFailure reports whether a failing script blocks the row.

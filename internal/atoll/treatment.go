@@ -19,6 +19,9 @@ type Treatment struct {
 	ConflictResolution v1alpha1.ConflictResolution `json:"conflictResolution,omitempty"`
 	// Removal of the item; empty: that of its content.
 	Removal v1alpha1.RemovalMode `json:"removal,omitempty"`
+	// ServiceAccount of the member, as NAMESPACE/NAME, that must have the right to each write of the object;
+	// empty: the agent's own rights suffice.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
 }
 
 // IsCreateOnly reports whether members own the item's object as soon as they created it.
@@ -55,6 +58,14 @@ func (t *Treatment) OwnRemoval() v1alpha1.RemovalMode {
 		return ""
 	}
 	return t.Removal
+}
+
+// WritingServiceAccount returns the ServiceAccount of the member that must have the right to each write; empty: none.
+func (t *Treatment) WritingServiceAccount() string {
+	if t == nil {
+		return ""
+	}
+	return t.ServiceAccount
 }
 
 // IgnoredFields returns the fields that belong to the member. Read-only.

@@ -112,7 +112,7 @@ func (b *Binder) templateStateOf(t *unstructured.Unstructured) templateState {
 	annotations := t.GetAnnotations()
 	clusters, annotated := policymatch.ClustersAnnotation(annotations)
 	return templateState{
-		content: fmt.Sprint(t.GetUID(), b.Fingerprints.FingerprintOf(t), annotated, clusters, annotations[atoll.AnnotationRecalled],
+		content: fmt.Sprint(t.GetUID(), b.Fingerprints.FingerprintOf(t), annotated, clusters, annotations[atoll.AnnotationRecalled], annotations[atoll.AnnotationServiceAccount],
 			policymatch.TreatmentAnnotations(annotations), t.GetDeletionTimestamp() != nil),
 		isHubOnly:    policymatch.IsHubOnly(t.GetLabels(), t.GetAnnotations()),
 		parentUID:    policymatch.SubjectFromObject(t).Parent.UID,

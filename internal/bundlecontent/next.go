@@ -171,12 +171,15 @@ type contentBuilder struct {
 
 	labelCache labelCache
 	itemRules  policymatch.ItemRules
+	// malformedAccount is why the ServiceAccount that the namespace names has no meaning; nil: it has one.
+	malformedAccount error
 }
 
 func (p *contentBuilder) loadPrevious() {
 	p.dropped = map[atoll.ItemKey]bool{}
 	c := &p.out.Content
-	c.ConflictResolution, c.Removal, c.Namespace = v1alpha1.ConflictAbort, v1alpha1.RemoveDelete, p.in.Namespace
+	c.ConflictResolution, c.Removal = v1alpha1.ConflictAbort, v1alpha1.RemoveDelete
+	c.Namespace, p.malformedAccount = qualifyNamespaceAccount(p.in.Namespace, p.in.OwnNamespace.Name)
 	if prev := p.in.Previous; prev != nil {
 		c.ConflictResolution, c.Removal = prev.ConflictResolution, prev.Removal
 		if c.Namespace == nil {
@@ -296,7 +299,7 @@ func (p *contentBuilder) addItem(key atoll.ItemKey, t *unstructured.Unstructured
 	}
 	err := p.fillItem(&item, t, unedited)
 	if err == nil {
-		item.Treatment, err = p.itemRules.TreatmentOf(policymatch.SubjectFromObject(t))
+		item.Treatment, err = p.treatmentOf(key, t)
 	}
 	if err != nil {
 		p.reportProblem(key, err)

@@ -160,7 +160,9 @@ func neededNamespaces(in ManifestInput) map[string]atoll.NamespaceMeta {
 	out := map[string]atoll.NamespaceMeta{}
 	add := func(ns string) {
 		if meta, ok := in.Namespaces[ns]; ok && ns != "" {
-			out[ns] = UserNamespaceMeta(meta.Labels, meta.Annotations)
+			user := UserNamespaceMeta(meta.Labels, meta.Annotations)
+			user.ServiceAccount = meta.ServiceAccount
+			out[ns] = user
 		}
 	}
 	for _, item := range in.Items {
@@ -177,7 +179,8 @@ func neededNamespaces(in ManifestInput) map[string]atoll.NamespaceMeta {
 	return out
 }
 
-// UserNamespaceMeta returns a hub namespace's labels and annotations without the hub's own.
+// UserNamespaceMeta returns a hub namespace's labels and annotations without the hub's own, and the ServiceAccount that
+// its annotation names, as it stands there.
 func UserNamespaceMeta(labels, annotations map[string]string) atoll.NamespaceMeta {
 	bare := func(m map[string]string) map[string]string {
 		m = maps.Clone(m)
@@ -187,7 +190,7 @@ func UserNamespaceMeta(labels, annotations map[string]string) atoll.NamespaceMet
 		}
 		return m
 	}
-	return atoll.NamespaceMeta{Labels: bare(labels), Annotations: bare(annotations)}
+	return atoll.NamespaceMeta{Labels: bare(labels), Annotations: bare(annotations), ServiceAccount: annotations[atoll.AnnotationServiceAccount]}
 }
 
 // hashManifest hashes the manifest without its generation; its parts count by their hashes.

@@ -211,12 +211,12 @@ func TestBuildManifest(t *testing.T) {
 	if m.Bundle != "b0" || m.Generation != 7 || len(m.Items) != 4 || fmt.Sprint(m.Tombstones[0].MovedTo) != "[b2]" {
 		t.Errorf("manifest %+v", m)
 	}
-	if fmt.Sprint(m.Namespaces) != "map[shop:{map[team:a] map[]}]" {
+	if fmt.Sprint(m.Namespaces) != "map[shop:{map[team:a] map[] }]" {
 		t.Errorf("namespaces %v", m.Namespaces)
 	}
 	alone := in
 	alone.Items, alone.Content = nil, &atoll.Content{NamespaceAlone: true}
-	if next := manifest.BuildManifest(alone); fmt.Sprint(next.Namespaces) != "map[shop:{map[team:a] map[]}]" {
+	if next := manifest.BuildManifest(alone); fmt.Sprint(next.Namespaces) != "map[shop:{map[team:a] map[] }]" {
 		t.Errorf("a content that is its namespace has the namespaces %v", next.Namespaces)
 	}
 	if alone.Content = (&atoll.Content{}); manifest.BuildManifest(alone).Namespaces != nil {

@@ -315,8 +315,13 @@ func (it *sharedItem) finishRendering(o *overrides.ObjectPatcher, b *sharedResul
 	if err != nil {
 		r.Object, r.MemberOwned, r.Error = nil, nil, err.Error()
 		r.ErrorReason = refusal.ReasonOf(err, atoll.ReasonRuleNotApplicable)
-	} else if r.Observe = it.item.Treatment.Observation(); r.Observe != "" {
+		return withHash(r)
+	}
+	if r.Observe = it.item.Treatment.Observation(); r.Observe != "" {
 		r.Error = atoll.UnknownObservation
+	}
+	if r.ServiceAccount = it.item.Treatment.WritingServiceAccount(); r.ServiceAccount != "" {
+		r.Error = atoll.UnknownServiceAccount
 	}
 	return withHash(r)
 }

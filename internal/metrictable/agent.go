@@ -2,13 +2,14 @@ package metrictable
 
 // The agent's work in its member.
 var (
-	AgentApplies      = agent.addCounter("atoll_agent_applies_total", "Server-side applies sent to the member, by outcome.", "outcome")
-	AgentWriteSeconds = agent.addHistogram("atoll_agent_write_seconds", "Duration of the agent's writes in the member, by verb: apply or delete.", secondsOfWork, "verb")
-	AgentWrites       = agent.addCounter("atoll_agent_writes_total", "Writes of the agent in the member that were answered, by verb and by outcome: ok or error.", "verb", "outcome")
-	AgentCorrections  = agent.addCounter("atoll_agent_drift_corrections_total", "Objects that were applied again because their fields were changed in the member.")
-	AgentDrifted      = agent.addGauge("atoll_agent_drifted_objects", "Observed objects that differ from their templates, or that are missing.")
-	AgentFailures     = agent.addCounter("atoll_agent_failures_total", "Times that an object began to fail or to wait, by reason.", "reason")
-	AgentQueueDepth   = agent.addGauge("atoll_agent_queue_depth", "Objects that were due, under way, failing or corrected lately at the last pass of the agent.")
+	AgentApplies       = agent.addCounter("atoll_agent_applies_total", "Server-side applies sent to the member, by outcome.", "outcome")
+	AgentWriteSeconds  = agent.addHistogram("atoll_agent_write_seconds", "Duration of the agent's writes in the member, by verb: apply or delete.", secondsOfWork, "verb")
+	AgentWrites        = agent.addCounter("atoll_agent_writes_total", "Writes of the agent in the member that were answered, by verb and by outcome: ok or error.", "verb", "outcome")
+	AgentCorrections   = agent.addCounter("atoll_agent_drift_corrections_total", "Objects that were applied again because their fields were changed in the member.")
+	AgentDrifted       = agent.addGauge("atoll_agent_drifted_objects", "Observed objects that differ from their templates, or that are missing.")
+	AgentAccessReviews = agent.addCounter("atoll_agent_access_reviews_total", "Questions for rights of ServiceAccounts that the hub names, by answer: allowed, denied, error, or cached from the last 10 s.", "answer")
+	AgentFailures      = agent.addCounter("atoll_agent_failures_total", "Times that an object began to fail or to wait, by reason.", "reason")
+	AgentQueueDepth    = agent.addGauge("atoll_agent_queue_depth", "Objects that were due, under way, failing or corrected lately at the last pass of the agent.")
 )
 
 // The agent's link to its hub.

@@ -36,7 +36,7 @@ func CompileItemRules(rules []v1alpha1.ItemRule) ItemRules {
 }
 
 // TreatmentOf returns how members treat the object: by its annotations, then by the first rule that
-// states a field. Nil: as all others. The error describes an annotation without a meaning.
+// states a field. The ServiceAccount is as the rule has it. Nil: as all others. The error describes an annotation without a meaning.
 func (r ItemRules) TreatmentOf(s Subject) (*atoll.Treatment, error) {
 	t, err := annotatedTreatment(s.Annotations)
 	if err != nil {
@@ -44,11 +44,7 @@ func (r ItemRules) TreatmentOf(s Subject) (*atoll.Treatment, error) {
 	}
 	for i := range r {
 		if rule := &r[i]; rule.selectsSubject(s) {
-			t.Update, t.Drift, t.Removal = cmp.Or(t.Update, rule.Update), cmp.Or(t.Drift, rule.Drift), cmp.Or(t.Removal, rule.Removal)
-			t.ConflictResolution = cmp.Or(t.ConflictResolution, rule.ConflictResolution)
-			if t.IgnoreFields == nil {
-				t.IgnoreFields = slices.Sorted(slices.Values(rule.IgnoreFields))
-			}
+			rule.addTo(&t)
 		}
 	}
 	if t.Update == v1alpha1.UpdateApply {
@@ -57,10 +53,19 @@ func (r ItemRules) TreatmentOf(s Subject) (*atoll.Treatment, error) {
 	if t.Drift == v1alpha1.DriftCorrect {
 		t.Drift = ""
 	}
-	if len(t.IgnoreFields) == 0 && t.Update == "" && t.Drift == "" && t.ConflictResolution == "" && t.Removal == "" {
+	if len(t.IgnoreFields) == 0 && t.Update == "" && t.Drift == "" && t.ConflictResolution == "" && t.Removal == "" && t.ServiceAccount == "" {
 		return nil, nil
 	}
 	return &t, nil
+}
+
+// addTo adds to a treatment what the rule states and the treatment lacks.
+func (r *itemRule) addTo(t *atoll.Treatment) {
+	t.Update, t.Drift, t.Removal = cmp.Or(t.Update, r.Update), cmp.Or(t.Drift, r.Drift), cmp.Or(t.Removal, r.Removal)
+	t.ConflictResolution, t.ServiceAccount = cmp.Or(t.ConflictResolution, r.ConflictResolution), cmp.Or(t.ServiceAccount, r.ServiceAccount)
+	if t.IgnoreFields == nil {
+		t.IgnoreFields = slices.Sorted(slices.Values(r.IgnoreFields))
+	}
 }
 
 func (r *itemRule) selectsSubject(s Subject) bool {
@@ -160,6 +165,42 @@ func CheckIgnoredField(path string) error {
 		return fmt.Errorf("%q cannot belong to a member: name a field below spec or data, a label or an annotation", path)
 	case parts[0] == "status":
 		return fmt.Errorf("%q belongs to the member without a rule", path)
+	}
+	return nil
+}
+
+// WithServiceAccount returns a treatment of the object of the key with its ServiceAccount as NAMESPACE/NAME. The one
+// that the Namespace names, if any, replaces that of rules. A plain name is in the object's namespace, or in that of
+// the Bundle for a cluster-scoped object. t is not changed.
+func WithServiceAccount(t *atoll.Treatment, ofNamespace string, key atoll.ItemKey, bundleNamespace string) (*atoll.Treatment, error) {
+	account := cmp.Or(ofNamespace, t.WritingServiceAccount())
+	if account == "" {
+		return t, nil
+	}
+	account, err := atoll.QualifyServiceAccount(account, cmp.Or(key.TargetNamespace(), bundleNamespace))
+	if err != nil {
+		return nil, fmt.Errorf("serviceAccount: %w", err)
+	}
+	out := atoll.Treatment{}
+	if t != nil {
+		out = *t
+	}
+	out.ServiceAccount = account
+	return &out, nil
+}
+
+// CheckServiceAccountAnnotation returns an error for the annotation that names a ServiceAccount, where it is malformed
+// or on another object than a Namespace.
+func CheckServiceAccountAnnotation(isNamespace bool, annotations map[string]string) error {
+	value, stated := annotations[atoll.AnnotationServiceAccount]
+	if !stated {
+		return nil
+	}
+	if !isNamespace {
+		return fmt.Errorf("annotation %s counts on a Namespace alone: for single objects, set serviceAccount in itemRules of their policy", atoll.AnnotationServiceAccount)
+	}
+	if err := atoll.CheckServiceAccount(value); err != nil {
+		return fmt.Errorf("annotation %s: %w", atoll.AnnotationServiceAccount, err)
 	}
 	return nil
 }

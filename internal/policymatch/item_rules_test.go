@@ -64,6 +64,13 @@ func TestTreatmentOfAnObject(t *testing.T) {
 			rules: []v1alpha1.ItemRule{{ConflictResolution: "Overwrite"}}, annotations: map[string]string{"atoll.dev/conflict-resolution": "Abort"},
 			want: &atoll.Treatment{ConflictResolution: "Abort"},
 		},
+		"the first ServiceAccount": {
+			rules: []v1alpha1.ItemRule{{ServiceAccount: "deployer"}, {ServiceAccount: "shop/other"}}, want: &atoll.Treatment{ServiceAccount: "deployer"},
+		},
+		"no annotation of an object names a ServiceAccount": {
+			rules: []v1alpha1.ItemRule{{ServiceAccount: "deployer"}}, annotations: map[string]string{"atoll.dev/service-account": "other"},
+			want: &atoll.Treatment{ServiceAccount: "deployer"},
+		},
 		"drift is reported": {
 			rules: []v1alpha1.ItemRule{{Drift: "Report"}, {Drift: "Correct"}}, want: &atoll.Treatment{Drift: "Report"},
 		},

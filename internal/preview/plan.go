@@ -227,6 +227,10 @@ type ItemChange struct {
 	// of the policy.
 	ConflictBefore v1alpha1.ConflictResolution `json:"conflictBefore,omitempty"`
 	ConflictAfter  v1alpha1.ConflictResolution `json:"conflictAfter,omitempty"`
+	// ServiceAccountBefore and ServiceAccountAfter are the ServiceAccounts of the member whose rights count for the
+	// object, where they differ, and After also for a new object; empty: the agent's rights alone.
+	ServiceAccountBefore string `json:"serviceAccountBefore,omitempty"`
+	ServiceAccountAfter  string `json:"serviceAccountAfter,omitempty"`
 	// Recreate: a cluster that refuses the edit deletes the object and creates it again.
 	Recreate bool `json:"recreate,omitempty"`
 	// Error is why it could not be rendered: the cluster would keep what it has.
@@ -543,7 +547,7 @@ func (c *bundleComparison) renderRow(row *atoll.RowSpec, view atoll.ClusterView)
 func changeOfItem(was, now *atoll.RenderedItem) ItemChange {
 	out := ItemChange{Key: now.Key, Change: ChangeChanged, Observe: now.Observe}
 	if was == nil {
-		out.Change = ChangeAdded
+		out.Change, out.ServiceAccountAfter = ChangeAdded, now.ServiceAccount
 	}
 	switch {
 	case now.Failed():
@@ -551,6 +555,9 @@ func changeOfItem(was, now *atoll.RenderedItem) ItemChange {
 	case was != nil:
 		if was.ConflictResolution != now.ConflictResolution {
 			out.ConflictBefore, out.ConflictAfter = was.ConflictResolution, now.ConflictResolution
+		}
+		if was.ServiceAccount != now.ServiceAccount {
+			out.ServiceAccountBefore, out.ServiceAccountAfter = was.ServiceAccount, now.ServiceAccount
 		}
 		out.Recreate = now.Recreate && was.Hash != now.Hash
 		out.Fields, out.Written = changedFields(was, now), was.Observe != "" && now.Observe == ""

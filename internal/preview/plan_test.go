@@ -122,6 +122,20 @@ func TestText(t *testing.T) {
           objects that are not Atoll's: as the policy says -> Overwrite
 1 Bundle: 0 added, 0 removed, 2 changed.
 `},
+		"a ServiceAccount is named": {func(c *BundleChange, _ *Input) {
+			web := c.Content.Items[1]
+			web.Treatment = &atoll.Treatment{ServiceAccount: "shop/deployer"}
+			conf := testItem(atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "c"}, `{}`)
+			conf.Treatment = web.Treatment
+			*c = withRevision(*c, testContent(c.Content.Items[0], web, conf))
+		}, `Bundle shop/web (PropagationPolicy web)
+  ~ oslo, tokyo
+      + ConfigMap/c
+          needs rights of ServiceAccount: shop/deployer
+      ~ Deployment/web
+          needs rights of ServiceAccount: the agent's alone -> shop/deployer
+1 Bundle: 0 added, 0 removed, 2 changed.
+`},
 		"drift is only reported": {func(c *BundleChange, _ *Input) {
 			web := c.Content.Items[1]
 			web.Treatment = &atoll.Treatment{Drift: v1alpha1.DriftReport}

@@ -278,6 +278,7 @@ func (i ItemChange) writeText(b *strings.Builder, all bool) {
 	if i.ConflictBefore != i.ConflictAfter {
 		fmt.Fprintf(b, "          objects that are not Atoll's: %s -> %s\n", cmp.Or(string(i.ConflictBefore), "as the policy says"), cmp.Or(string(i.ConflictAfter), "as the policy says"))
 	}
+	i.writeServiceAccount(b)
 	if len(i.Released) > 0 {
 		fmt.Fprintf(b, "          left to the member: %s\n", abbreviateNames(i.Released, all))
 	}
@@ -290,6 +291,18 @@ func (i ItemChange) writeText(b *strings.Builder, all bool) {
 			break
 		}
 		fmt.Fprintf(b, "          %s: %s\n", f.Path, f.valuesText(all))
+	}
+}
+
+// writeServiceAccount writes whose rights in the cluster count for the object, where that would change.
+func (i ItemChange) writeServiceAccount(b *strings.Builder) {
+	const agent = "the agent's alone"
+	switch before, after := cmp.Or(i.ServiceAccountBefore, agent), cmp.Or(i.ServiceAccountAfter, agent); {
+	case before == after:
+	case i.Change == ChangeAdded:
+		fmt.Fprintf(b, "          needs rights of ServiceAccount: %s\n", after)
+	default:
+		fmt.Fprintf(b, "          needs rights of ServiceAccount: %s -> %s\n", before, after)
 	}
 }
 

@@ -159,12 +159,13 @@ func WaitOfActiveRow(row Row) RowWait {
 
 // statusWaits words the waits that a status shows, where the agent reports no words of its own.
 var statusWaits = map[atoll.Reason]string{
-	atoll.ReasonInterpreterFailed: "a ResourceInterpreter to answer",
-	atoll.ReasonMissing:           "objects that the member does not have",
-	atoll.ReasonProgressing:       "items to become healthy",
-	atoll.ReasonDegraded:          "items that are not healthy",
-	atoll.ReasonDeniedByPolicy:    "the member's administrator",
-	atoll.ReasonFailed:            "items that could not be applied",
+	atoll.ReasonInterpreterFailed:       "a ResourceInterpreter to answer",
+	atoll.ReasonMissing:                 "objects that the member does not have",
+	atoll.ReasonProgressing:             "items to become healthy",
+	atoll.ReasonDegraded:                "items that are not healthy",
+	atoll.ReasonDeniedByPolicy:          "the member's administrator",
+	atoll.ReasonServiceAccountForbidden: "a right of a ServiceAccount in the member",
+	atoll.ReasonFailed:                  "items that could not be applied",
 }
 
 // findStatusWait returns the wait that a status of the row's generation shows.

@@ -59,12 +59,8 @@ func checkManifestForm(m *atoll.Manifest) error {
 		return errors.New("the UID of the bundle has a form that no UID has")
 	}
 	for i := range m.Items {
-		it := &m.Items[i]
-		if err := checkKeyForm(it.Key); err != nil {
+		if err := checkItemForm(&m.Items[i]); err != nil {
 			return fmt.Errorf("item %d: %w", i, err)
-		}
-		if it.APIVersion != "" && !it.Key.IsInGroupOf(it.APIVersion) {
-			return fmt.Errorf("item %d: its key and its apiVersion are of different groups", i)
 		}
 	}
 	for i := range m.Tombstones {
@@ -72,9 +68,31 @@ func checkManifestForm(m *atoll.Manifest) error {
 			return fmt.Errorf("tombstone %d: %w", i, err)
 		}
 	}
-	for namespace := range m.Namespaces {
+	return checkNamespaceForms(m)
+}
+
+// checkItemForm returns an error for an item that no hub sends.
+func checkItemForm(it *atoll.RenderedItem) error {
+	if err := checkKeyForm(it.Key); err != nil {
+		return err
+	}
+	if it.APIVersion != "" && !it.Key.IsInGroupOf(it.APIVersion) {
+		return errors.New("its key and its apiVersion are of different groups")
+	}
+	if it.ServiceAccount != "" && !atoll.IsQualifiedServiceAccount(it.ServiceAccount) {
+		return errors.New("it names no ServiceAccount")
+	}
+	return nil
+}
+
+// checkNamespaceForms returns an error for a namespace that no hub sends.
+func checkNamespaceForms(m *atoll.Manifest) error {
+	for namespace, meta := range m.Namespaces {
 		if !isPathSegment(namespace) {
 			return errors.New("a namespace with labels has a name that no namespace has")
+		}
+		if meta.ServiceAccount != "" && !atoll.IsQualifiedServiceAccount(meta.ServiceAccount) {
+			return errors.New("a namespace names no ServiceAccount")
 		}
 	}
 	for _, namespace := range m.DeletedNamespaces {

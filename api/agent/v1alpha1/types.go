@@ -77,6 +77,13 @@ type AgentPolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	ServiceAccounts []ServiceAccount `json:"serviceAccounts,omitempty"`
+	// NamedServiceAccount limits the ServiceAccounts that the hub names for objects. The agent writes such an object
+	// only if the ServiceAccount has the right to it as well. Optional permits objects with any ServiceAccount, and
+	// without one. Required denies objects without one. OwnNamespace also denies each ServiceAccount outside of the
+	// object's namespace, so that objects outside of namespaces are denied, except Namespaces. Default Optional.
+	// +optional
+	// +kubebuilder:default=Optional
+	NamedServiceAccount NamedServiceAccount `json:"namedServiceAccount,omitempty"`
 	// Reach limits the users that reach this cluster through the hub, and their requests.
 	// Default: all users that the agent may impersonate, with all requests that RBAC allows
 	// them.
@@ -105,6 +112,18 @@ type Removal string
 const (
 	RemovalAllow Removal = "Allow"
 	RemovalDeny  Removal = "Deny"
+)
+
+// NamedServiceAccount says which ServiceAccounts the hub names for objects.
+//
+// +kubebuilder:validation:Enum=Optional;Required;OwnNamespace
+type NamedServiceAccount string
+
+// The values of NamedServiceAccount.
+const (
+	NamedServiceAccountOptional     NamedServiceAccount = "Optional"
+	NamedServiceAccountRequired     NamedServiceAccount = "Required"
+	NamedServiceAccountOwnNamespace NamedServiceAccount = "OwnNamespace"
 )
 
 // Namespaces selects namespaces by names or labels: the allowed or selected ones, without the

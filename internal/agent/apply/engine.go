@@ -85,6 +85,7 @@ type MemberApplier struct {
 	observeInterval time.Duration
 	// foreign are namespaces that exist and are not ours.
 	foreign map[string]bool
+	access  *accessCache
 	// forbidden says of objects that are applied why they may not be any more.
 	forbidden  map[atoll.ItemKey]string
 	discovered time.Time
@@ -118,7 +119,7 @@ func New(o Options, stored store.StoredContents) *MemberApplier {
 		book: ownership.NewOwnershipRecords(), views: map[atoll.ItemKey]view{}, tasks: map[atoll.ItemKey]*task{},
 		scaled: map[string]map[atoll.ItemKey]bool{}, interpreters: map[string]script.Interpreters{},
 		observed: map[atoll.ItemKey]*observation{}, observeInterval: observeInterval,
-		foreign: map[string]bool{}, forbidden: map[atoll.ItemKey]string{},
+		foreign: map[string]bool{}, forbidden: map[atoll.ItemKey]string{}, access: newAccessCache(o.Client, o.Metrics),
 	}
 	for _, r := range stored.Records {
 		e.book.RestoreRecord(r)
@@ -277,7 +278,7 @@ func (e *MemberApplier) ReceivedManifests() []ReceivedManifest {
 	for _, uid := range e.book.BundleUIDs() {
 		h := e.book.HoldingOf(uid)
 		held := ReceivedManifest{Bundle: uid, Generation: h.Manifest.Generation, Content: h.Manifest.Content}
-		if h.HasLostObserveModes() {
+		if h.HasLostFields() {
 			held.Content = incompleteContent
 		}
 		out = append(out, held)

@@ -206,7 +206,7 @@ func (e *MemberApplier) removeOrReleaseNamespace(ctx context.Context, ns string,
 }
 
 // keepsNamespace are the reasons for which a namespace stays until a person acts.
-var keepsNamespace = []atoll.Reason{atoll.ReasonForeignObjects, atoll.ReasonAPISilent, atoll.ReasonDeniedByPolicy, atoll.ReasonForbidden, atoll.ReasonAdmissionDenied}
+var keepsNamespace = []atoll.Reason{atoll.ReasonForeignObjects, atoll.ReasonAPISilent, atoll.ReasonDeniedByPolicy, atoll.ReasonForbidden, atoll.ReasonServiceAccountForbidden, atoll.ReasonAdmissionDenied}
 
 // waitForNamespaceGone waits until the namespace is gone, or until the reason is known why it stays.
 func (e *MemberApplier) waitForNamespaceGone(ctx context.Context, key atoll.ItemKey, w *blockerReporter) (why string, err error) {

@@ -17,6 +17,7 @@ type Metrics struct {
 	failures     *prometheus.CounterVec
 	queueDepth   prometheus.Gauge
 	drifted      prometheus.Gauge
+	reviews      *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
@@ -24,9 +25,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		applies: metrictable.AgentApplies.NewCounterVec(), writes: metrictable.AgentWrites.NewCounterVec(), writeSeconds: metrictable.AgentWriteSeconds.NewHistogramVec(),
 		corrections: metrictable.AgentCorrections.NewCounter(), failures: metrictable.AgentFailures.NewCounterVec(),
-		queueDepth: metrictable.AgentQueueDepth.NewGauge(), drifted: metrictable.AgentDrifted.NewGauge(),
+		queueDepth: metrictable.AgentQueueDepth.NewGauge(), drifted: metrictable.AgentDrifted.NewGauge(), reviews: metrictable.AgentAccessReviews.NewCounterVec(),
 	}
-	r.MustRegister(m.applies, m.writes, m.writeSeconds, m.corrections, m.failures, m.queueDepth, m.drifted)
+	r.MustRegister(m.applies, m.writes, m.writeSeconds, m.corrections, m.failures, m.queueDepth, m.drifted, m.reviews)
 	return m
 }
 
@@ -50,5 +51,8 @@ func (m *Metrics) countWrite(verb string, start time.Time, err error) {
 }
 
 func (m *Metrics) countCorrection() { m.corrections.Inc() }
+
+// countAccessReview counts a question for a right of a ServiceAccount by its answer.
+func (m *Metrics) countAccessReview(answer string) { m.reviews.WithLabelValues(answer).Inc() }
 
 func (m *Metrics) countFailure(f *Failure) { m.failures.WithLabelValues(string(f.Reason)).Inc() }

@@ -75,7 +75,8 @@ func (e *MemberApplier) ensureNamespace(ctx context.Context, ns string) *Failure
 	} else {
 		owner = r.Label
 	}
-	if failure := e.mayApply(ctx, key); failure != nil {
+	account, failure := e.namespaceAccount(ctx, ns, r.UID != "")
+	if failure != nil {
 		return failure
 	}
 	body, err := json.Marshal(namespaceBody(ns, r.UID, owner, meta))
@@ -91,7 +92,7 @@ func (e *MemberApplier) ensureNamespace(ctx context.Context, ns string) *Failure
 	}
 	v := e.observeObject(obj)
 	e.mu.Lock()
-	e.book.RecordMadeNamespace(ns, ownership.Fact{UID: v.UID, Label: owner, Hash: metaHash(meta), Owned: v.Owned})
+	e.book.RecordMadeNamespace(ns, ownership.Fact{UID: v.UID, Label: owner, Hash: metaHash(meta), Owned: v.Owned, Account: account})
 	e.recordAppliedView(v)
 	e.mu.Unlock()
 	e.o.Watch.Start(namespaces)

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -60,19 +61,22 @@ func (e *MemberApplier) reevaluatePermission(key atoll.ItemKey) {
 func (e *MemberApplier) checkPermitted(ctx context.Context, p pendingWork) *Failure {
 	switch p.Verb {
 	case ownership.Apply, ownership.Replace, observeItem: // Replace makes again what it deletes
-		return e.mayApply(ctx, p.Key)
+		return e.mayApply(ctx, p.Key, p.Account)
 	case ownership.Delete, ownership.DeleteNamespace, ownership.Release:
 		return e.evaluateAgentPolicy(ctx, p.Key, (*policy.Policy).RemovalRefusal)
 	case ownership.Nothing:
 		if p.correct {
-			return e.mayApply(ctx, p.Key)
+			return e.mayApply(ctx, p.Key, p.Account)
 		}
 	}
 	return nil // it only looks, or asks itself
 }
 
-func (e *MemberApplier) mayApply(ctx context.Context, key atoll.ItemKey) *Failure {
-	return e.evaluateAgentPolicy(ctx, key, (*policy.Policy).ApplyRefusal)
+// mayApply returns why the policy forbids to apply the object. account is the ServiceAccount that the hub names for it.
+func (e *MemberApplier) mayApply(ctx context.Context, key atoll.ItemKey, account string) *Failure {
+	return e.evaluateAgentPolicy(ctx, key, func(p *policy.Policy, key atoll.ItemKey, ns policy.Namespace) string {
+		return cmp.Or(p.ApplyRefusal(key, ns), p.NamedAccountRefusal(key, account))
+	})
 }
 
 // evaluateAgentPolicy returns the policy's decision.
@@ -122,7 +126,7 @@ func (e *MemberApplier) recheckApplyPermission(ctx context.Context, p pendingWor
 	e.mu.Lock()
 	e.ensureTask(p.Key).weigh = false
 	e.mu.Unlock()
-	failure := e.mayApply(ctx, p.Key)
+	failure := e.mayApply(ctx, p.Key, p.Account)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -141,7 +145,7 @@ func (e *MemberApplier) recheckApplyPermission(ctx context.Context, p pendingWor
 // needed; nil where that is not the administrator's doing. The caller holds mu.
 func (e *MemberApplier) deniedNamespaceFailure(ns string) *Failure {
 	t := e.tasks[atoll.NamespaceKey(ns)]
-	if t == nil || t.failure == nil || t.failure.Reason != atoll.ReasonDeniedByPolicy {
+	if t == nil || t.failure == nil || t.failure.Reason != atoll.ReasonDeniedByPolicy && t.failure.Reason != atoll.ReasonServiceAccountForbidden {
 		return nil
 	}
 	f := *t.failure

@@ -139,7 +139,7 @@ func TestTheNamespaceOfAPolicyIsRead(t *testing.T) {
 				t.Errorf("the namespace is %+v, want %+v", got, c.want)
 			}
 			if c.fails != nil {
-				expectFailure(t, e.mayApply(t.Context(), c.key), c.fails)
+				expectFailure(t, e.mayApply(t.Context(), c.key, ""), c.fails)
 			}
 		})
 	}

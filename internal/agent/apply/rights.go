@@ -31,7 +31,7 @@ func missingRightAdvice(message string) string {
 		group = `""`
 	}
 	verbs := "get, list, watch, create, update, patch, delete"
-	if verb == "impersonate" {
+	if verb == "impersonate" || resource == "subjectaccessreviews" {
 		verbs = verb
 	}
 	rule := fmt.Sprintf("{apiGroups: [%s], resources: [%s], verbs: [%s]}", group, resource, verbs)

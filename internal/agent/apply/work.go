@@ -138,7 +138,11 @@ func (e *MemberApplier) runStep(ctx context.Context, p pendingWork) (failure *Fa
 	if p.check || p.judge {
 		return e.checkRecorded(ctx, p), true
 	}
-	if failure := e.checkPermitted(ctx, p); failure != nil {
+	failure = e.checkPermitted(ctx, p)
+	if failure == nil {
+		failure = e.checkAccountRights(ctx, p)
+	}
+	if failure != nil {
 		e.keepCorrectionPending(p)
 		return failure, false
 	}

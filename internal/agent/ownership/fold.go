@@ -107,7 +107,7 @@ func indexHolding(h BundleHolding) *indexedHolding {
 	for i := range m.Items {
 		it := &m.Items[i]
 		nb.listed[it.Key] = it
-		if it.Error == "" {
+		if it.IsWritten() {
 			nb.content[it.Key] = it
 		}
 	}
@@ -129,7 +129,10 @@ func (b *OwnershipRecords) addClaim(nb *indexedHolding, key atoll.ItemKey, state
 	r, uid := b.ensureRecord(key), nb.holding.Manifest.Bundle
 	b.endUnknownOtherTemplateClaims(r, it.UID)
 	old, had := r.Claims[uid]
-	now := Claim{State: state, Template: it.UID, Dependency: it.Dependency}
+	now := Claim{State: state, Template: it.UID, Dependency: it.Dependency, Account: it.ServiceAccount}
+	if kept := nb.content[key]; it.Failed() && kept != nil { // the last good content stays, as its ServiceAccount does
+		now.Account = kept.ServiceAccount
+	}
 	b.updateHasDirectClaim(r, uid, !now.Dependency, had && !old.Dependency)
 	if !had || !sameClaim(old, now) {
 		b.setClaim(r, uid, &now)
@@ -220,6 +223,6 @@ func (nb *indexedHolding) tombstoneFor(key atoll.ItemKey, template string) (atol
 }
 
 func sameClaim(x, y Claim) bool {
-	return x.State == y.State && x.Template == y.Template && x.Dependency == y.Dependency &&
+	return x.State == y.State && x.Template == y.Template && x.Dependency == y.Dependency && x.Account == y.Account &&
 		x.Orphan == y.Orphan && x.Noted == y.Noted && slices.Equal(x.MovedTo, y.MovedTo)
 }

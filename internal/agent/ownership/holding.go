@@ -43,19 +43,17 @@ func Merge(prev *BundleHolding, m atoll.Manifest) BundleHolding {
 	return next
 }
 
-// HasLostObserveModes reports whether an agent stored the holding that did not know observed items, and dropped
-// which items are.
-func (h *BundleHolding) HasLostObserveModes() bool {
-	return slices.ContainsFunc(h.Manifest.Items, func(it atoll.RenderedItem) bool {
-		return it.Error == atoll.UnknownObservation && it.Observe == ""
-	})
+// HasLostFields reports whether an agent stored the holding that did not know a field of its items, and dropped
+// the field.
+func (h *BundleHolding) HasLostFields() bool {
+	return slices.ContainsFunc(h.Manifest.Items, func(it atoll.RenderedItem) bool { return it.HasLostField() })
 }
 
 // renderedAndKeptItems lists every item that has content: the manifest's, and what is kept.
 func (h *BundleHolding) renderedAndKeptItems() []atoll.RenderedItem {
 	out := make([]atoll.RenderedItem, 0, len(h.Manifest.Items)+len(h.Kept))
 	for _, it := range h.Manifest.Items {
-		if it.Error == "" {
+		if it.IsWritten() {
 			out = append(out, it)
 		}
 	}

@@ -39,6 +39,8 @@ type Step struct {
 	Observed *atoll.RenderedItem
 	// ReleasedFinalizers, for Delete: they were removed from the template while it is being deleted.
 	ReleasedFinalizers []string
+	// Account is the ServiceAccount, as NAMESPACE/NAME, that must have the right to the step; empty: none.
+	Account string
 	// Record as it was when the step was decided. A copy.
 	Record Record
 }
@@ -49,7 +51,7 @@ func (b *OwnershipRecords) Next(key atoll.ItemKey) Step {
 	if r == nil {
 		return Step{Verb: Nothing, Key: key}
 	}
-	s := Step{Verb: Nothing, Key: key, Owner: r.Owner, Record: r.clone()}
+	s := Step{Verb: Nothing, Key: key, Owner: r.Owner, Record: r.clone(), Account: r.accountOfStep()}
 	leaving, parked := false, false
 	for _, c := range r.Claims {
 		parked = parked || c.State == Parked
@@ -172,6 +174,8 @@ type Fact struct {
 	Left                      []string
 	// Adopted: the object was there before, and not ours.
 	Adopted bool
+	// Account, of a namespace that the agent made, as in Record.
+	Account string
 	// Endless: the object states that it never runs to completion, although others of its
 	// kind do, so that it is made again whenever it is gone.
 	Endless bool
@@ -225,7 +229,7 @@ func (b *OwnershipRecords) IntendNamespace(name string) {
 // metadata that it was given.
 func (b *OwnershipRecords) RecordMadeNamespace(name string, f Fact) {
 	r := b.ensureRecord(atoll.NamespaceKey(name))
-	r.UID, r.Label, r.Applied, r.Owned, r.Implicit = f.UID, f.Label, f.Hash, f.Owned, true
+	r.UID, r.Label, r.Applied, r.Owned, r.Implicit, r.Account = f.UID, f.Label, f.Hash, f.Owned, true, f.Account
 	b.markDirty(r.Key)
 }
 

@@ -39,6 +39,9 @@ type Claim struct {
 	Orphan bool `json:"o,omitempty"`
 	// Noted, with Orphan: the object is to be known when it comes back.
 	Noted bool `json:"b,omitempty"`
+	// Account is the ServiceAccount, as NAMESPACE/NAME, that the Bundle's last item names for writes and removals of
+	// the object; empty: none.
+	Account string `json:"sa,omitempty"`
 }
 
 func (c Claim) isLive() bool { return c.State == Wanted || c.State == Kept }
@@ -78,6 +81,8 @@ type Record struct {
 	// Doomed: its namespace on the hub was deleted.
 	Implicit bool `json:"n,omitempty"`
 	Doomed   bool `json:"x,omitempty"`
+	// Account, with Implicit, is the ServiceAccount that had the right to create the namespace; empty: none was named.
+	Account string `json:"sa,omitempty"`
 	// SetClaims, with Doomed, are the UIDs of volume claims in the namespace that StatefulSets made which were deleted
 	// with the namespace. They go along with it.
 	SetClaims []string `json:"sc,omitempty"`

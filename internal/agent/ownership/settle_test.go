@@ -190,19 +190,22 @@ func TestContentIsKeptWithoutATombstone(t *testing.T) {
 	}
 }
 
-// A holding that an older agent stored lacks which items are observed.
+// A holding that an older agent stored lacks which items are observed, or their ServiceAccounts.
 func TestAHoldingWithoutItsObservations(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     string
 		observe atoll.Observation
+		account string
 		want    bool
 	}{
-		"observed": {atoll.UnknownObservation, atoll.ObserveDrift, false}, "lost": {atoll.UnknownObservation, "", true},
-		"failed": {"it cannot be rendered", "", false}, "fine": {"", "", false},
+		"observed": {atoll.UnknownObservation, atoll.ObserveDrift, "", false}, "lost": {atoll.UnknownObservation, "", "", true},
+		"failed": {"it cannot be rendered", "", "", false}, "fine": {"", "", "", false},
+		"by an account": {atoll.UnknownServiceAccount, "", "shop/a", false}, "lost account": {atoll.UnknownServiceAccount, "", "", true},
 	} {
 		h := BundleHolding{Manifest: manifestOf("b1", 1, podKey, shopItem)}
 		h.Manifest.Items[1].Error, h.Manifest.Items[1].Observe = c.err, c.observe
-		if got := h.HasLostObserveModes(); got != c.want {
+		h.Manifest.Items[1].ServiceAccount = c.account
+		if got := h.HasLostFields(); got != c.want {
 			t.Errorf("%s: lost are %t", name, got)
 		}
 	}

@@ -29,7 +29,7 @@ func (p *Policy) NeedsNamespaceLabels(key atoll.ItemKey) bool {
 	if !p.SelectsByNamespaceLabels() {
 		return false
 	}
-	ns := namespaceOf(key)
+	ns := key.TargetNamespace()
 	return ns != "" && !matchAny(p.spec.Namespaces.Allowed, ns) && !matchAny(p.spec.Namespaces.Denied, ns)
 }
 
@@ -48,6 +48,27 @@ func (p *Policy) ApplyRefusal(key atoll.ItemKey, ns Namespace) string {
 	for _, why := range []string{p.scopeRefusal(key), p.namespaceRefusal(key, ns), p.kindRefusal(key)} {
 		if why != "" {
 			return why
+		}
+	}
+	return ""
+}
+
+// NamedAccountRefusal returns why the object must not be applied with the ServiceAccount that the hub names for it, as
+// NAMESPACE/NAME; account is empty where it names none. Empty: it may be.
+func (p *Policy) NamedAccountRefusal(key atoll.ItemKey, account string) string {
+	if p == nil || p.closed != "" {
+		return ""
+	}
+	const at = " (spec.namedServiceAccount): name one on the hub, by serviceAccount in itemRules or the annotation " + atoll.AnnotationServiceAccount
+	namespace, _, _ := strings.Cut(account, "/")
+	switch p.spec.NamedServiceAccount {
+	case v1alpha1.NamedServiceAccountRequired:
+		if account == "" {
+			return p.name + " requires a ServiceAccount for each object" + at
+		}
+	case v1alpha1.NamedServiceAccountOwnNamespace:
+		if account == "" || namespace != key.TargetNamespace() {
+			return p.name + " requires a ServiceAccount of the object's own namespace" + at
 		}
 	}
 	return ""
@@ -78,18 +99,10 @@ func neverAppliedReason(key atoll.ItemKey) string {
 	case key.Group == group, key.Kind == "CustomResourceDefinition" && key.Name == v1alpha1.AgentPolicyResource+"."+group,
 		key.Kind == "APIService" && strings.HasSuffix(key.Name, "."+group): // by which another server would answer that there is none
 		return "what limits the agent is this cluster's administrator's alone: no hub applies it"
-	case namespaceOf(key) == atoll.SystemNamespace:
+	case key.TargetNamespace() == atoll.SystemNamespace:
 		return "namespace " + atoll.SystemNamespace + " is the agent's own in this cluster: no hub applies anything there"
 	}
 	return ""
-}
-
-// namespaceOf returns the namespace of the object: that in which it is, or that which it is.
-func namespaceOf(key atoll.ItemKey) string {
-	if key.IsNamespace() {
-		return key.Name
-	}
-	return key.Namespace
 }
 
 // refusalText returns the refusal in words.
@@ -113,7 +126,7 @@ func (p *Policy) scopeRefusal(key atoll.ItemKey) string {
 }
 
 func (p *Policy) namespaceRefusal(key atoll.ItemKey, at Namespace) string {
-	ns, s := namespaceOf(key), p.spec.Namespaces
+	ns, s := key.TargetNamespace(), p.spec.Namespaces
 	switch {
 	case ns == "" || s == nil:
 		return ""

@@ -85,6 +85,8 @@ func compilePolicy(o *v1alpha1.AgentPolicy) (*Policy, error) {
 		return nil, fmt.Errorf("spec.clusterScoped: %q has no meaning", s.ClusterScoped)
 	case !slices.Contains([]v1alpha1.Removal{"", v1alpha1.RemovalAllow, v1alpha1.RemovalDeny}, s.Removal):
 		return nil, fmt.Errorf("spec.removal: %q has no meaning", s.Removal)
+	case !slices.Contains([]v1alpha1.NamedServiceAccount{"", v1alpha1.NamedServiceAccountOptional, v1alpha1.NamedServiceAccountRequired, v1alpha1.NamedServiceAccountOwnNamespace}, s.NamedServiceAccount):
+		return nil, fmt.Errorf("spec.namedServiceAccount: %q has no meaning", s.NamedServiceAccount)
 	}
 	if s.Namespaces != nil && s.Namespaces.Selector != nil {
 		var err error

@@ -34,6 +34,23 @@ func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	if t == nil {
 		return
 	}
+	writeUpdateMode(b, t)
+	if len(t.IgnoreFields) > 0 && t.Update != v1alpha1.UpdateReadOnly && t.Update != v1alpha1.UpdateCreateOnly {
+		fmt.Fprintf(b, "  Each cluster keeps its own values of %s (ignoreFields).\n", strings.Join(t.IgnoreFields, ", "))
+	}
+	if t.ConflictResolution != "" {
+		fmt.Fprintf(b, "  An object of this name that is not Atoll's is %s (conflictResolution: %s).\n", conflictTexts[t.ConflictResolution], t.ConflictResolution)
+	}
+	if t.ServiceAccount != "" {
+		fmt.Fprintf(b, "  Clusters write only what their ServiceAccount %s has the right to as well (serviceAccount).\n", t.ServiceAccount)
+	}
+	if t.Removal != "" {
+		fmt.Fprintf(b, "  It %s (removal: %s).\n", removalTexts[t.Removal], t.Removal)
+	}
+}
+
+// writeUpdateMode writes how clusters write the object, where that is not how they write all others.
+func writeUpdateMode(b *strings.Builder, t *atoll.Treatment) {
 	switch {
 	case t.Observation() == atoll.ObserveDrift:
 		b.WriteString("  Clusters write nothing of it, and report where it differs (drift: Report): atoll drift lists the differences.\n")
@@ -43,14 +60,5 @@ func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 		b.WriteString("  Clusters create it and own it from then on (update: CreateOnly): no edit or override reaches it there.\n")
 	case t.IsRecreated():
 		b.WriteString("  Clusters delete it and create it again where they refuse an edit (update: Recreate).\n")
-	}
-	if len(t.IgnoreFields) > 0 && t.Update != v1alpha1.UpdateReadOnly && t.Update != v1alpha1.UpdateCreateOnly {
-		fmt.Fprintf(b, "  Each cluster keeps its own values of %s (ignoreFields).\n", strings.Join(t.IgnoreFields, ", "))
-	}
-	if t.ConflictResolution != "" {
-		fmt.Fprintf(b, "  An object of this name that is not Atoll's is %s (conflictResolution: %s).\n", conflictTexts[t.ConflictResolution], t.ConflictResolution)
-	}
-	if t.Removal != "" {
-		fmt.Fprintf(b, "  It %s (removal: %s).\n", removalTexts[t.Removal], t.Removal)
 	}
 }

@@ -35,6 +35,9 @@ func TestHowMembersTreatAnObject(t *testing.T) {
 		"a removal to confirm": {&atoll.Treatment{Removal: v1alpha1.RemoveConfirm}, []string{
 			"It stays in clusters that it is taken out of until a person confirms it with `atoll confirm` (removal: Confirm).",
 		}},
+		"a ServiceAccount": {&atoll.Treatment{ServiceAccount: "shop/deployer"}, []string{
+			"Clusters write only what their ServiceAccount shop/deployer has the right to as well (serviceAccount).",
+		}},
 		"fields": {&atoll.Treatment{IgnoreFields: []string{"/data/a", "/data/b"}, Removal: v1alpha1.RemoveOrphan}, []string{
 			"Each cluster keeps its own values of /data/a, /data/b (ignoreFields).",
 			"It stays in clusters that it is taken out of (removal: Orphan).",

@@ -154,6 +154,9 @@ func (w *World) addTemplate(key atoll.ItemKey, u *unstructured.Unstructured) err
 	if err := policymatch.CheckAtollKeys(u.GetLabels(), u.GetAnnotations()); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
+	if err := policymatch.CheckServiceAccountAnnotation(key.IsNamespace(), u.GetAnnotations()); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
 	w.templates[key] = u
 	return nil
 }

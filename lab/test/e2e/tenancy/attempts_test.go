@@ -278,6 +278,7 @@ var harmlessFields = map[string]string{
 	"PropagationPolicy.spec.itemRules[].ignoreFields":                   "members do less with what the policy places",
 	"PropagationPolicy.spec.itemRules[].drift":                          "reports fields that its own template states, of its own namespace",
 	"PropagationPolicy.spec.itemRules[].removal":                        "of what the policy placed",
+	"PropagationPolicy.spec.itemRules[].serviceAccount":                 "members do less with what the policy places, and the Namespace's own account comes first",
 	"PropagationPolicy.spec.whenUnfit":                                  "of what the policy placed",
 	"PropagationPolicy.spec.moveOrder":                                  "of what the policy placed",
 	"PropagationPolicy.spec.placement.clusterAffinity.exclude":          "narrows",

@@ -1,0 +1,124 @@
+package ownership
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// withAccount returns a manifest of b1 whose items name a ServiceAccount, as a hub sends it.
+func withAccount(generation int64, account string, keys ...atoll.ItemKey) BundleHolding {
+	m := manifestOf("b1", generation, keys...)
+	for i := range m.Items {
+		if m.Items[i].ServiceAccount = account; account != "" {
+			m.Items[i].Error = atoll.UnknownServiceAccount
+		}
+	}
+	return BundleHolding{Manifest: m}
+}
+
+// The ServiceAccount of an item's last manifest counts for its writes, and for its removal after the item is gone. It
+// survives a restart.
+func TestTheServiceAccountOfAStep(t *testing.T) {
+	b := NewOwnershipRecords()
+	expect := func(what string, verb Verb, account string) {
+		t.Helper()
+		if s := b.Next(shopItem); s.Verb != verb || s.Account != account {
+			t.Errorf("%s: %s by %q, want %s by %q", what, s.Verb, s.Account, verb, account)
+		}
+	}
+	b.FoldHolding(withAccount(1, "shop/a", shopItem))
+	expect("a new object", Apply, "shop/a")
+	b.RecordApplied(shopItem, Fact{UID: "u", Template: "t", Hash: "h", Label: "b1"})
+	expect("nothing to do", Nothing, "shop/a")
+	b.FoldHolding(withAccount(2, "shop/b", shopItem))
+	expect("another account", Nothing, "shop/b")
+	failing := withAccount(3, "", shopItem)
+	failing.Manifest.Items[0].Error = "it cannot be rendered"
+	failing = Merge(&BundleHolding{Manifest: withAccount(2, "shop/b", shopItem).Manifest}, failing.Manifest)
+	b.FoldHolding(failing)
+	expect("it fails, and keeps its content", Nothing, "shop/b")
+	b.FoldHolding(withAccount(4, "shop/c", shopItem))
+	gone := manifestOf("b1", 5)
+	gone.Tombstones = []atoll.Tombstone{{Key: shopItem, UID: "t"}}
+	b.FoldHolding(BundleHolding{Manifest: gone})
+	expect("a removal", Delete, "shop/c")
+
+	record, _ := b.Record(shopItem)
+	text, err := json.Marshal(record)
+	var stored Record
+	if err != nil || json.Unmarshal(text, &stored) != nil {
+		t.Fatal(err)
+	}
+	b = NewOwnershipRecords()
+	b.RestoreRecord(stored)
+	expect("a removal after a restart", Delete, "shop/c")
+}
+
+// A record without a ServiceAccount has no byte of one.
+func TestARecordWithoutAServiceAccount(t *testing.T) {
+	b := bookWithNamespace()
+	b.FoldHolding(withAccount(1, "", shopItem))
+	for _, key := range []atoll.ItemKey{shopItem, shop} {
+		r, _ := b.Record(key)
+		if text, err := json.Marshal(r); err != nil || strings.Contains(string(text), `"sa"`) {
+			t.Errorf("%s, %v", text, err)
+		}
+	}
+}
+
+// A namespace needs the right of one of the accounts of its objects, unless one of them names none.
+func TestTheServiceAccountsOfANamespace(t *testing.T) {
+	other := shopItem
+	other.Name = "other"
+	for name, c := range map[string]struct {
+		fold func(*OwnershipRecords)
+		want []string
+	}{
+		"nothing":       {func(*OwnershipRecords) {}, nil},
+		"one object":    {func(b *OwnershipRecords) { b.FoldHolding(withAccount(1, "shop/a", shopItem, other)) }, []string{"shop/a"}},
+		"one without":   {func(b *OwnershipRecords) { b.FoldHolding(withAccount(1, "", shopItem, other)) }, nil},
+		"two different": {func(b *OwnershipRecords) { b.FoldHolding(withTwoAccounts("shop/z", "shop/a", shopItem, other)) }, []string{"shop/a", "shop/z"}},
+		"one of two":    {func(b *OwnershipRecords) { b.FoldHolding(withTwoAccounts("shop/z", "", shopItem, other)) }, nil},
+		"an observed one does not count": {func(b *OwnershipRecords) {
+			h := withTwoAccounts("shop/z", "", shopItem, other)
+			h.Manifest.Items[1].Observe = atoll.ObserveDrift
+			b.FoldHolding(h)
+		}, []string{"shop/z"}},
+		"alone": {func(b *OwnershipRecords) {
+			m := manifestOf("b1", 1)
+			m.Namespaces = map[string]atoll.NamespaceMeta{"shop": {ServiceAccount: "shop/a"}}
+			b.FoldHolding(BundleHolding{Manifest: m})
+		}, []string{"shop/a"}},
+	} {
+		b := NewOwnershipRecords()
+		c.fold(b)
+		if got := b.NamespaceAccounts("shop"); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func withTwoAccounts(first, second string, keys ...atoll.ItemKey) BundleHolding {
+	h := withAccount(1, first, keys...)
+	if h.Manifest.Items[1].ServiceAccount = second; second == "" {
+		h.Manifest.Items[1].Error = ""
+	}
+	return h
+}
+
+// The namespace that the agent made is removed by the account that had the right to create it.
+func TestANamespaceIsRemovedByTheAccountOfItsCreation(t *testing.T) {
+	b := NewOwnershipRecords()
+	b.IntendNamespace("shop")
+	b.RecordMadeNamespace("shop", Fact{UID: "n1", Hash: "h", Label: "b1", Account: "shop/a"})
+	m := manifestOf("b1", 1)
+	m.Remove, m.DeletedNamespaces = true, []string{"shop"}
+	b.FoldHolding(BundleHolding{Manifest: m})
+	if s := b.Next(shop); s.Verb != DeleteNamespace || s.Account != "shop/a" {
+		t.Errorf("%s by %q", s.Verb, s.Account)
+	}
+}
