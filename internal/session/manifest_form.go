@@ -66,6 +66,9 @@ func checkManifestForm(m *atoll.Manifest) error {
 		if it.APIVersion != "" && !it.Key.IsInGroupOf(it.APIVersion) {
 			return fmt.Errorf("item %d: its key and its apiVersion are of different groups", i)
 		}
+		if it.Approval != "" && !atoll.IsDriftID(it.Approval) {
+			return fmt.Errorf("item %d: its approval has a form that no approval has", i)
+		}
 	}
 	for i := range m.Tombstones {
 		if err := checkKeyForm(m.Tombstones[i].Key); err != nil {

@@ -402,6 +402,9 @@ func (e Explanation) rowNotes(x BundleExplanation, c ClusterExplanation) (out []
 	if r.Problem != "" && !strings.Contains(r.WaitsFor, cmp.Or(message, r.Problem)) {
 		out = append(out, "this: "+r.Problem)
 	}
+	if a := r.Approval; a != nil {
+		out = append(out, fmt.Sprintf("%s approved %s ago that the cluster corrects what it reported", phrase.EscapeLine(cmp.Or(a.By, "a user")), e.formatAge(a.At)))
+	}
 	if r.OverridesWait {
 		out = append(out, "keeps its overrides until the next change: those that are newer are of a policy with apply: WithNextChange")
 	}

@@ -30,6 +30,8 @@ func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	switch {
 	case t.Observation() == atoll.ObserveDrift:
 		b.WriteString("  Clusters write nothing of it, and report where it differs (drift: Report): atoll drift lists the differences.\n")
+	case t.Observation() == atoll.ObserveForApproval:
+		b.WriteString("  Clusters write nothing of it before a person approves what they report (drift: Approve): atoll drift lists the differences, and atoll drift correct approves them.\n")
 	case t.Observation() == atoll.ObserveHealth:
 		b.WriteString("  Clusters write nothing of it, and report its health (update: ReadOnly).\n")
 	case t.IsCreateOnly():
