@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"atoll.dev/atoll/internal/phrase"
 )
 
 // The bounds of approvals.
@@ -55,10 +53,15 @@ func FormatDriftOrders(orders []DriftOrder) string {
 		if left -= len(ids); len(ids) == 0 {
 			continue
 		}
-		by := phrase.TruncateText(strings.Join(strings.Fields(o.By), " "), maxApproverName)
+		by := cutApproverName(strings.Join(strings.Fields(o.By), " "))
 		lines = append(lines, strings.TrimSuffix(strings.Join(ids, ",")+" "+by, " "))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// cutApproverName returns the first bytes of a user's name.
+func cutApproverName(name string) string {
+	return strings.ToValidUTF8(name[:min(len(name), maxApproverName)], "")
 }
 
 // ParseDriftOrders reads a value of AnnotationCorrectDrift. It fails for an ID without the form of one, and
@@ -71,7 +74,7 @@ func ParseDriftOrders(value string) ([]DriftOrder, error) {
 	total := 0
 	for line := range strings.SplitSeq(value, "\n") {
 		ids, by, _ := strings.Cut(line, " ")
-		o := DriftOrder{IDs: strings.Split(ids, ","), By: phrase.TruncateText(by, maxApproverName)}
+		o := DriftOrder{IDs: strings.Split(ids, ","), By: cutApproverName(by)}
 		for _, id := range o.IDs {
 			if !IsDriftID(id) {
 				return nil, fmt.Errorf("%.40q is no ID of drift, which has %d hexadecimal digits: `atoll drift` lists the IDs", id, driftIDLength)

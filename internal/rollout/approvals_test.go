@@ -24,18 +24,18 @@ func approvalStage(t *testing.T, items ...atoll.ItemStatus) *scriptStage {
 	s.runCommand("cluster", []string{"a"})
 	s.runCommand("step", nil)
 	s.runCommand("settle", nil)
-	s.report(items...)
+	s.reportItems(items...)
 	return s
 }
 
-// report lets the member of row a report the items of its latest spec.
-func (s *scriptStage) report(items ...atoll.ItemStatus) {
+// reportItems lets the member of row a report the items of its latest spec.
+func (s *scriptStage) reportItems(items ...atoll.ItemStatus) {
 	row := s.rows["a"]
 	row.Status = &atoll.RowStatus{UID: row.Spec.UID, Generation: row.Spec.Generation, State: atoll.RowReady, Applied: true, Items: items, Drifted: int32(len(items))}
 	s.rows["a"] = row
 }
 
-func (s *scriptStage) order(ids ...string) {
+func (s *scriptStage) orderCorrection(ids ...string) {
 	s.baseInput.DriftOrders = []atoll.DriftOrder{{IDs: ids, By: "alice"}}
 	s.runCommand("step", nil)
 }
@@ -45,24 +45,24 @@ func (s *scriptStage) order(ids ...string) {
 func TestAnOrderApprovesReportedDrift(t *testing.T) {
 	s := approvalStage(t, driftedItem("a", driftID), driftedItem("b", newDriftID), driftedItem("c", ""))
 	before := s.rows["a"].Spec
-	s.order(driftID)
+	s.orderCorrection(driftID)
 	spec := s.rows["a"].Spec
 	want := []atoll.DriftApproval{{Item: "/ConfigMap/shop/a", ID: driftID, By: "alice", At: s.now.Unix()}}
 	if !reflect.DeepEqual(spec.Approvals, want) || spec.Generation != before.Generation+1 {
 		t.Fatalf("the row is %+v", spec)
 	}
 	s.runCommand("step", nil)
-	s.report(driftedItem("a", driftID))
+	s.reportItems(driftedItem("a", driftID))
 	s.runCommand("step", nil)
 	if got := s.rows["a"].Spec; !got.Equal(spec) {
 		t.Errorf("the same order again: %+v", got)
 	}
-	s.report()
+	s.reportItems()
 	s.runCommand("step", nil)
 	if got := s.rows["a"].Spec; len(got.Approvals) != 0 || got.Generation != spec.Generation {
 		t.Errorf("after the correction: %+v", got)
 	}
-	s.report(driftedItem("a", newDriftID)) // of the same fields: its ID is another
+	s.reportItems(driftedItem("a", newDriftID)) // of the same fields: its ID is another
 	s.runCommand("step", nil)
 	if got := s.rows["a"].Spec; len(got.Approvals) != 0 || got.Generation != spec.Generation {
 		t.Errorf("later drift: %+v", got)
@@ -72,13 +72,13 @@ func TestAnOrderApprovesReportedDrift(t *testing.T) {
 func TestAnOrderForOtherDrift(t *testing.T) {
 	s := approvalStage(t, driftedItem("a", driftID))
 	before := s.rows["a"].Spec
-	s.order(newDriftID)
+	s.orderCorrection(newDriftID)
 	if got := s.rows["a"].Spec; !got.Equal(before) {
 		t.Errorf("an order for drift that is not reported: %+v", got)
 	}
-	s.order(driftID)
-	s.report(driftedItem("a", newDriftID))
-	s.order(newDriftID)
+	s.orderCorrection(driftID)
+	s.reportItems(driftedItem("a", newDriftID))
+	s.orderCorrection(newDriftID)
 	if got := s.rows["a"].Spec; len(got.Approvals) != 1 || got.Approvals[0].ID != newDriftID || got.Generation != before.Generation+2 {
 		t.Errorf("an order for the later drift: %+v", got)
 	}
@@ -88,7 +88,7 @@ func TestAnOrderForOtherDrift(t *testing.T) {
 func TestAnApprovalOfADisconnectedMember(t *testing.T) {
 	s := approvalStage(t, driftedItem("a", driftID))
 	s.runCommand("away", []string{"a"})
-	s.order(driftID)
+	s.orderCorrection(driftID)
 	s.baseInput.DriftOrders = nil
 	s.runCommand("revision", []string{"r2"})
 	s.runCommand("step", nil)
@@ -110,7 +110,7 @@ func TestARowHasFewApprovals(t *testing.T) {
 		items = append(items, driftedItem(fmt.Sprint("a", i), ids[i]))
 	}
 	s := approvalStage(t, items...)
-	s.order(ids...)
+	s.orderCorrection(ids...)
 	if got := len(s.rows["a"].Spec.Approvals); got != atoll.MaxRowApprovals {
 		t.Errorf("%d approvals", got)
 	}

@@ -59,15 +59,8 @@ func checkManifestForm(m *atoll.Manifest) error {
 		return errors.New("the UID of the bundle has a form that no UID has")
 	}
 	for i := range m.Items {
-		it := &m.Items[i]
-		if err := checkKeyForm(it.Key); err != nil {
+		if err := checkItemForm(&m.Items[i]); err != nil {
 			return fmt.Errorf("item %d: %w", i, err)
-		}
-		if it.APIVersion != "" && !it.Key.IsInGroupOf(it.APIVersion) {
-			return fmt.Errorf("item %d: its key and its apiVersion are of different groups", i)
-		}
-		if it.Approval != "" && !atoll.IsDriftID(it.Approval) {
-			return fmt.Errorf("item %d: its approval has a form that no approval has", i)
 		}
 	}
 	for i := range m.Tombstones {
@@ -84,6 +77,20 @@ func checkManifestForm(m *atoll.Manifest) error {
 		if !isPathSegment(namespace) {
 			return errors.New("a deleted namespace has a name that no namespace has")
 		}
+	}
+	return nil
+}
+
+// checkItemForm returns the first part of an item that no hub sends.
+func checkItemForm(it *atoll.RenderedItem) error {
+	if err := checkKeyForm(it.Key); err != nil {
+		return err
+	}
+	if it.APIVersion != "" && !it.Key.IsInGroupOf(it.APIVersion) {
+		return errors.New("its key and its apiVersion are of different groups")
+	}
+	if it.Approval != "" && !atoll.IsDriftID(it.Approval) {
+		return errors.New("its approval has a form that no approval has")
 	}
 	return nil
 }

@@ -29,8 +29,8 @@ func isApproved(it *atoll.RenderedItem, id string) bool {
 	return id != "" && it.Observe == atoll.ObserveForApproval && it.Approval == id
 }
 
-// id returns the ID of the drift; empty without one.
-func (o *observation) id() string {
+// driftID returns the ID of the drift; empty without one.
+func (o *observation) driftID() string {
 	if o == nil || o.drift == nil {
 		return ""
 	}
@@ -85,20 +85,8 @@ func missingText(d *atoll.Drift) string {
 // result is not.
 func (e *MemberApplier) correctApproved(ctx context.Context, p pendingWork, res member.Resource) *Failure {
 	id := p.Observed.Approval
-	e.mu.Lock()
-	kept, spent := e.book.IsKeptForOther(p.Key), false
-	if _, item := e.book.ObservedItem(p.Key); !kept && item != nil && item.Hash == p.Observed.Hash && isApproved(item, id) {
-		spent = e.book.SpendApproval(p.Key, id)
-	}
-	if o := e.observed[p.Key]; o != nil && o.view.UID == "" {
-		p.wasMissing = true
-	}
-	e.mu.Unlock()
-	switch {
-	case kept:
-		return &Failure{Reason: atoll.ReasonWaitsForObjects, Waits: true, Message: "another bundle takes over the object that is there: the correction waits for it"}
-	case !spent:
-		return nil // it is compared again
+	if spent, failure := e.takeApproval(&p); !spent {
+		return failure
 	}
 	failure := &Failure{}
 	if err := e.storeChangedRecords(ctx); err != nil {
@@ -118,6 +106,24 @@ func (e *MemberApplier) correctApproved(ctx context.Context, p pendingWork, res 
 		o.stale = true
 	}
 	return failure
+}
+
+// takeApproval records the use of the approval of the plan's item, and whether the object is missing. It returns false
+// when the item, its approval or its drift changed since the comparison, so that the object is compared again, or
+// with the reason of a wait.
+func (e *MemberApplier) takeApproval(p *pendingWork) (spent bool, wait *Failure) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.book.IsKeptForOther(p.Key) {
+		return false, &Failure{Reason: atoll.ReasonWaitsForObjects, Waits: true, Message: "another bundle takes over the object that is there: the correction waits for it"}
+	}
+	o := e.observed[p.Key]
+	p.wasMissing = o != nil && o.view.UID == ""
+	_, item := e.book.ObservedItem(p.Key)
+	if item == nil || item.Hash != p.Observed.Hash || !isApproved(item, p.Observed.Approval) {
+		return false, nil
+	}
+	return e.book.SpendApproval(p.Key, p.Observed.Approval), nil
 }
 
 // applyApproved applies the item. An object that is created, or found after an interrupted apply, takes a second

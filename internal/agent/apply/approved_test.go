@@ -15,8 +15,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// approve returns the item with the approval of a drift.
-func approve(item atoll.RenderedItem, id string) atoll.RenderedItem {
+// withApproval returns the item with the approval of a drift.
+func withApproval(item atoll.RenderedItem, id string) atoll.RenderedItem {
 	item.Approval = id
 	return item
 }
@@ -71,7 +71,7 @@ func TestAnApprovalIsUsedOnce(t *testing.T) {
 	}
 	send(1, item)
 	first := w.waitForID(key, isDriftAt("/data/a", `"live"`, `"x"`))
-	send(2, approve(item, "0123456789abcdef"))
+	send(2, withApproval(item, "0123456789abcdef"))
 	w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.Generation == 2 && s.Drifted == 1 })
 	if live := w.get(key); live.GetResourceVersion() != made.GetResourceVersion() {
 		t.Fatalf("an approval of other drift wrote the object: %v", live)
@@ -79,13 +79,13 @@ func TestAnApprovalIsUsedOnce(t *testing.T) {
 
 	w.patchObject(key, `{"data":{"a":"changed"}}`)
 	second := w.waitForID(key, isDriftAt("/data/a", `"changed"`, `"x"`), first)
-	send(3, approve(item, first))
+	send(3, withApproval(item, first))
 	w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.Generation == 3 && s.Drifted == 1 })
 	w.expectData(key, "changed")
 
 	w.stop()
 	w.start()
-	send(4, approve(item, second)) // IDs survive a restart
+	send(4, withApproval(item, second)) // IDs survive a restart
 	w.waitForCorrection(key, 4)
 	w.expectData(key, "x")
 	if data := w.get(key).Object["data"].(map[string]any); data["more"] != "stays" {
@@ -103,7 +103,7 @@ func TestAnApprovalIsUsedOnce(t *testing.T) {
 	edited := observeAs(w.configMap("a", "second"), atoll.ObserveForApproval)
 	send(5, edited)
 	fourth := w.waitForID(key, isDriftAt("/data/a", `"changed"`, `"second"`), third)
-	send(6, approve(edited, fourth))
+	send(6, withApproval(edited, fourth))
 	w.waitForCorrection(key, 6)
 	w.expectData(key, "second")
 }
@@ -118,7 +118,7 @@ func TestAnApprovalCreatesAMissingObject(t *testing.T) {
 		t.Errorf("the message is %q", s.Items[0].Message)
 	}
 	w.expectAbsent(atoll.NamespaceKey(w.ns))
-	m := newManifest("b1", 2, approve(item, id))
+	m := newManifest("b1", 2, withApproval(item, id))
 	m.Namespaces = map[string]atoll.NamespaceMeta{w.ns: {Labels: map[string]string{"team": "blue"}}}
 	w.storeManifest(m)
 	w.waitForCorrection(item.Key, 2)
@@ -137,7 +137,7 @@ func TestAnApprovalCreatesAMissingObject(t *testing.T) {
 	w.storeManifest(newManifest("b1", 3, edited))
 	w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.Generation == 3 && s.Applied })
 	id = w.waitForID(item.Key, isMissing, id)
-	w.storeManifest(newManifest("b1", 4, approve(edited, id)))
+	w.storeManifest(newManifest("b1", 4, withApproval(edited, id)))
 	w.waitForCorrection(item.Key, 4)
 	w.expectData(item.Key, "second")
 	gone := newManifest("b1", 5)
@@ -154,7 +154,7 @@ func TestAnApprovalOfAForeignObject(t *testing.T) {
 	item := observeAs(w.configMap("a", "x"), atoll.ObserveForApproval)
 	w.storeManifest(newManifest("b1", 1, item))
 	id := w.waitForID(item.Key, isDriftAt("/data/a", `"live"`, `"x"`))
-	m := newManifest("b1", 2, approve(item, id))
+	m := newManifest("b1", 2, withApproval(item, id))
 	w.storeManifest(m)
 	w.waitForReason("b1", atoll.ReasonConflict)
 	s, _ := w.lastStatus("b1")
@@ -196,7 +196,7 @@ func TestAnApprovalWhoseApplyFails(t *testing.T) {
 			if !atoll.IsDriftID(id) {
 				t.Fatalf("the ID of the drift is %q", id)
 			}
-			if err := e.UpsertManifest(t.Context(), newManifest("b1", 2, approve(item, id)), store.Position{}); err != nil {
+			if err := e.UpsertManifest(t.Context(), newManifest("b1", 2, withApproval(item, id)), store.Position{}); err != nil {
 				t.Fatal(err)
 			}
 			e.takeCalls()

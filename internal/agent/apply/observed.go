@@ -179,7 +179,7 @@ func (e *MemberApplier) compareObservedObject(ctx context.Context, p pendingWork
 	begun := e.beginObservation(p.Key)
 	e.o.Watch.StartUnfiltered(res)
 	now, failure := e.readAndCompareObserved(ctx, p, res)
-	if failure = e.keepObservation(p, begun, now, failure); failure != nil || !isApproved(p.Observed, now.id()) {
+	if failure = e.keepObservation(p, begun, now, failure); failure != nil || !isApproved(p.Observed, now.driftID()) {
 		return failure
 	}
 	return e.correctApproved(ctx, p, res)

@@ -88,42 +88,61 @@ func (o *correctOptions) run(ctx context.Context, out io.Writer, argument string
 	return err
 }
 
+// driftChoice is what of the reported drift is approved, and what is not.
+type driftChoice struct {
+	chosen []preview.DriftedObject
+	// reportOnly and approved are clusters whose drift has no ID, or was approved before.
+	reportOnly, approved []string
+	// absent and absentIDs are the named clusters and IDs that no drift has.
+	absent, absentIDs []string
+}
+
 // chooseDrifts returns the drift that is approved, and how much of it waits for another run.
 func (o *correctOptions) chooseDrifts(argument string, found *preview.Drifts) (chosen []preview.DriftedObject, left int, err error) {
-	missing := slices.Clone(o.clusters)
-	missingIDs := slices.Clone(o.ids)
-	var reportOnly, approved []string
+	c := driftChoice{absent: slices.Clone(o.clusters), absentIDs: slices.Clone(o.ids)}
 	for _, d := range found.Objects {
-		if !o.all && !slices.Contains(o.clusters, d.Cluster) {
-			continue
-		}
-		missing = slices.DeleteFunc(missing, func(name string) bool { return name == d.Cluster })
-		missingIDs = slices.DeleteFunc(missingIDs, func(id string) bool { return id == d.ID })
-		switch {
-		case d.ID == "":
-			reportOnly = append(reportOnly, d.Cluster)
-		case len(o.ids) > 0 && !slices.Contains(o.ids, d.ID):
-		case d.Approval != nil:
-			approved = append(approved, d.Cluster)
-		default:
-			chosen = append(chosen, d)
+		if o.all || slices.Contains(o.clusters, d.Cluster) {
+			c.addDrift(d, o.ids)
 		}
 	}
+	if err := c.checkChosen(argument); err != nil {
+		return nil, 0, err
+	}
+	n := min(len(c.chosen), atoll.MaxOrderedDrifts)
+	return c.chosen[:n], len(c.chosen) - n + found.More, nil
+}
+
+// addDrift adds drift in a chosen cluster. Without ids all drift counts.
+func (c *driftChoice) addDrift(d preview.DriftedObject, ids []string) {
+	c.absent = slices.DeleteFunc(c.absent, func(name string) bool { return name == d.Cluster })
+	c.absentIDs = slices.DeleteFunc(c.absentIDs, func(id string) bool { return id == d.ID })
 	switch {
-	case len(missingIDs) > 0:
-		return nil, 0, fmt.Errorf("no cluster reports drift of %s under the ID %s now, because it changed or is corrected: `atoll drift %s` lists what is there", argument, strings.Join(missingIDs, ", "), argument)
-	case len(chosen) == 0 && len(approved) > 0:
-		return nil, 0, fmt.Errorf("the correction of %s is approved already in %s", argument, joinNames(approved))
-	case len(reportOnly) > 0 && len(chosen) == 0:
-		return nil, 0, fmt.Errorf("%s in %s is only reported, and nothing is corrected: set drift: Approve, or drift: Correct, in the itemRules of its policy or by its annotation %s, and wait for the next report",
-			argument, joinNames(reportOnly), atoll.AnnotationDrift)
-	case len(missing) > 0:
-		return nil, 0, fmt.Errorf("no drift of %s is reported in %s: `atoll drift %s` lists what is there", argument, joinNames(missing), argument)
-	case len(chosen) == 0:
-		return nil, 0, fmt.Errorf("no cluster reports drift of %s: nothing to correct", argument)
+	case d.ID == "":
+		c.reportOnly = append(c.reportOnly, d.Cluster)
+	case len(ids) > 0 && !slices.Contains(ids, d.ID):
+	case d.Approval != nil:
+		c.approved = append(c.approved, d.Cluster)
+	default:
+		c.chosen = append(c.chosen, d)
 	}
-	n := min(len(chosen), atoll.MaxOrderedDrifts)
-	return chosen[:n], len(chosen) - n + found.More, nil
+}
+
+// checkChosen returns why the choice is not what the user stated.
+func (c *driftChoice) checkChosen(argument string) error {
+	switch {
+	case len(c.absentIDs) > 0:
+		return fmt.Errorf("no cluster reports drift of %s under the ID %s now, because it changed or is corrected: `atoll drift %s` lists what is there", argument, strings.Join(c.absentIDs, ", "), argument)
+	case len(c.absent) > 0:
+		return fmt.Errorf("no drift of %s is reported in %s: `atoll drift %s` lists what is there", argument, joinNames(c.absent), argument)
+	case len(c.chosen) > 0:
+		return nil
+	case len(c.approved) > 0:
+		return fmt.Errorf("the correction of %s is approved already in %s", argument, joinNames(c.approved))
+	case len(c.reportOnly) > 0:
+		return fmt.Errorf("%s in %s is only reported, and nothing is corrected: set drift: Approve, or drift: Correct, in the itemRules of its policy or by its annotation %s, and wait for the next report",
+			argument, joinNames(c.reportOnly), atoll.AnnotationDrift)
+	}
+	return fmt.Errorf("no cluster reports drift of %s: nothing to correct", argument)
 }
 
 // joinNames joins the first names, and counts the others.

@@ -101,7 +101,7 @@ func TestApprovedCorrections(t *testing.T) {
 		t.Errorf("a member made a namespace before an approval: %v", err)
 	}
 
-	// What users do first, wrongly.
+	// Commands with mistakes change nothing.
 	for args, want := range map[string]string{
 		conf:                                           "--all-clusters",
 		"-n " + ns + " --all-clusters":                 "accepts 1 arg",
