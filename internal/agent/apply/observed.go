@@ -19,7 +19,7 @@ import (
 	"atoll.dev/atoll/internal/objectdiff"
 )
 
-// The Engine writes nothing of an object that its Bundle observes. It watches the object without
+// The Engine writes nothing of an object that its Bundle observes, but by an approval (approved.go). It watches the object without
 // Atoll's label, and compares it with the item by an apply that the member's API does not carry out.
 
 // observeItem is the verb for an object that is read and compared.
