@@ -31,9 +31,11 @@ type ItemRule struct {
 	IgnoreFields []string `json:"ignoreFields,omitempty"`
 	// Drift says what members do where an object differs from what Atoll would apply. Correct applies
 	// it. Report writes nothing, neither a new object nor an edit of the template, and reports the
-	// fields that differ and objects that are missing. Without Drift in any rule: Correct.
+	// fields that differ and objects that are missing. Approve is as Report until a person approves what
+	// a member reports, by `atoll drift correct`. The member then applies the object once, if the reported
+	// differences are still the same. Without Drift in any rule: Correct.
 	// +optional
-	// +kubebuilder:validation:Enum=Correct;Report
+	// +kubebuilder:validation:Enum=Correct;Report;Approve
 	Drift DriftMode `json:"drift,omitempty"`
 	// ConflictResolution says what happens in a member where an object of the same name exists that
 	// Atoll did not create. It replaces conflictResolution of the policy.
@@ -74,4 +76,5 @@ type DriftMode string
 const (
 	DriftCorrect DriftMode = "Correct"
 	DriftReport  DriftMode = "Report"
+	DriftApprove DriftMode = "Approve"
 )

@@ -65,11 +65,14 @@ func (p *AdmissionPlugin) validateAnswerToHub(ctx context.Context, a admission.A
 				return true, nil
 			}
 		}
+		if changesOnlyField(a, []string{"metadata", "annotations", atoll.AnnotationCorrectDrift}) {
+			return true, p.validateDriftOrder(a)
+		}
 		if changesOnlyField(a, []string{"metadata", "annotations", atoll.AnnotationRebalance}) {
 			return true, p.validateRebalance(ctx, a)
 		}
-		return true, refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only the annotation %s, %s or %s of a %s may be changed, and one at a time: edit the policy, annotation or object that it comes from",
-			atoll.AnnotationConfirm, atoll.AnnotationKeep, atoll.AnnotationRebalance, kind))
+		return true, refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only the annotation %s, %s, %s or %s of a %s may be changed, and one at a time: edit the policy, annotation or object that it comes from",
+			atoll.AnnotationConfirm, atoll.AnnotationKeep, atoll.AnnotationRebalance, atoll.AnnotationCorrectDrift, kind))
 	case kind == "HubState":
 		if changesOnlyField(a, []string{"rewound", "accepted"}) {
 			return true, nil

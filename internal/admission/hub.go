@@ -22,6 +22,7 @@ type Hub struct {
 	Sets        Sets
 	Properties  Properties
 	Removals    Removals
+	Drift       Drift
 }
 
 // Placed are the objects that the hub places.
@@ -65,6 +66,14 @@ type Removals interface {
 	// HashCleanPlan gives the hash of what a cluster would lose that is cleaned, "" for nothing; an
 	// error where that is not known.
 	HashCleanPlan(ctx context.Context, c *v1alpha1.Cluster) (string, error)
+}
+
+// Drift is what clusters report of objects that they observe.
+type Drift interface {
+	// CheckDriftOrder returns why an order to correct drift of the Bundle's objects does nothing; nil: it does.
+	CheckDriftOrder(bundleUID string, order atoll.DriftOrder) error
+	// PendingDriftOrders returns what of orders of the Bundle the hub has not taken, and clusters still report.
+	PendingDriftOrders(bundleUID string, orders []atoll.DriftOrder) []atoll.DriftOrder
 }
 
 // currentHub returns the rest of the hub; false until it is there.

@@ -87,6 +87,9 @@ func (p *AdmissionPlugin) Admit(ctx context.Context, a admission.Attributes, _ a
 		p.stampRemovalTime(a)
 		return p.stampTaintTimes(a)
 	}
+	if isBundle(a) {
+		p.stampDriftApprover(a)
+	}
 	p.keepOnHub(ctx, a)
 	return p.ensureTemplateFinalizer(a)
 }

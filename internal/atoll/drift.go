@@ -11,6 +11,9 @@ type Drift struct {
 	Fields []DriftField `json:"f,omitempty"`
 	// Since is when the member first reported that the object is missing, in Unix seconds.
 	Since int64 `json:"s,omitempty"`
+	// ID names this drift for an approval, under ObserveForApproval. The member chooses it at random when the
+	// differences change, and after it used an approval, so that an ID never returns.
+	ID string `json:"i,omitempty"`
 }
 
 // DriftField is a field of a member's object with another value than the item's.

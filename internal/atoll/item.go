@@ -283,6 +283,9 @@ type RenderedItem struct {
 	Error string `json:"error,omitempty"`
 	// Observe is what the member reports of the object instead of writing it; empty: it writes it.
 	Observe Observation `json:"observe,omitempty"`
+	// Approval, with ObserveForApproval, is the ID of the drift that a person approved: the member applies the
+	// item once while it reports the drift under this ID. It is no part of Hash.
+	Approval string `json:"approval,omitempty"`
 	// Recreate: where the member refuses an edit that it would accept in a new object, the object is deleted and
 	// created again.
 	Recreate bool `json:"recreate,omitempty"`
@@ -317,7 +320,12 @@ const (
 	ObserveHealth Observation = "Health"
 	// ObserveDrift: also where the object differs from the item.
 	ObserveDrift Observation = "Drift"
+	// ObserveForApproval: as ObserveDrift, with an ID by which a person approves that the member applies the item once.
+	ObserveForApproval Observation = "Approve"
 )
+
+// ReportsDrift reports whether the member reports where the object differs from the item.
+func (o Observation) ReportsDrift() bool { return o == ObserveDrift || o == ObserveForApproval }
 
 // UnknownObservation is the error of an observed item, which agents report that do not know Observe. It
 // must never change: newer agents find by it what older ones stored.

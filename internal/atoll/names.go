@@ -36,6 +36,11 @@ const (
 	// remember it: the same time again does nothing.
 	AnnotationRebalance = "atoll.dev/rebalance"
 
+	// AnnotationCorrectDrift, on a Bundle, holds the IDs of drift that members are to correct once, and after
+	// a space the name of the user, which admission adds; `atoll drift correct` writes it. Further lines are
+	// earlier orders. An ID never comes again, so an old one does nothing.
+	AnnotationCorrectDrift = "atoll.dev/correct-drift"
+
 	// AnnotationRemovalRequested, on a Cluster, holds when its removal from the fleet was asked
 	// for; admission writes it, and keeps it as long as spec.removal keeps its mode. It
 	// distinguishes one removal from the next.

@@ -95,13 +95,16 @@ type RowSpec struct {
 	// Recall, with Removing: the member remembers this removal and the hub, which was
 	// set back, does not. The row stays, although the placement wants it.
 	Recall *RememberedRemoval `json:"b,omitempty"`
+	// Approvals of reported drift that the member has not answered yet, at most MaxRowApprovals, sorted by item.
+	// A new approval moves the generation, and the end of one does not.
+	Approvals []DriftApproval `json:"c,omitempty"`
 }
 
 // Equal reports whether two specs are equal.
 func (r RowSpec) Equal(o RowSpec) bool {
 	return r.hasSameOrder(o) && r.Reason == o.Reason && r.Since == o.Since && r.PlacementFingerprint == o.PlacementFingerprint &&
 		slices.Equal(r.HomeItems, o.HomeItems) && r.GrownAt == o.GrownAt && r.MovingSince == o.MovingSince &&
-		maps.Equal(r.ShrinkTo, o.ShrinkTo) && r.RequestedPods == o.RequestedPods
+		maps.Equal(r.ShrinkTo, o.ShrinkTo) && r.RequestedPods == o.RequestedPods && slices.Equal(r.Approvals, o.Approvals)
 }
 
 // hasSameOrder reports whether both specs order the same of the member.

@@ -13,7 +13,7 @@ type Treatment struct {
 	Update v1alpha1.UpdateMode `json:"update,omitempty"`
 	// IgnoreFields lists JSON Pointers of fields that belong to the member. Sorted.
 	IgnoreFields []string `json:"ignoreFields,omitempty"`
-	// Drift is DriftReport, or empty for DriftCorrect.
+	// Drift is DriftReport or DriftApprove, or empty for DriftCorrect.
 	Drift v1alpha1.DriftMode `json:"drift,omitempty"`
 	// ConflictResolution of the item; empty: that of its content.
 	ConflictResolution v1alpha1.ConflictResolution `json:"conflictResolution,omitempty"`
@@ -37,6 +37,8 @@ func (t *Treatment) Observation() Observation {
 		return ObserveHealth
 	case t.Drift == v1alpha1.DriftReport:
 		return ObserveDrift
+	case t.Drift == v1alpha1.DriftApprove:
+		return ObserveForApproval
 	}
 	return ""
 }

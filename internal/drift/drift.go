@@ -20,6 +20,9 @@ func LimitAndRedact(key atoll.ItemKey, d *atoll.Drift) *atoll.Drift {
 		return nil
 	}
 	out := &atoll.Drift{Missing: d.Missing, Since: clampUnixTime(d.Since)}
+	if atoll.IsDriftID(d.ID) {
+		out.ID = d.ID
+	}
 	for _, f := range d.Fields[:min(len(d.Fields), atoll.MaxDriftFields)] {
 		out.Fields = append(out.Fields, limitField(f, key.IsSecret()))
 	}

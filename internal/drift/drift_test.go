@@ -93,3 +93,14 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 }
+
+// An ID that no agent makes is no ID: nothing can be approved by it.
+func TestTheIDOfAReportedDrift(t *testing.T) {
+	for id, want := range map[string]string{
+		"0123456789abcdef": "0123456789abcdef", "": "", "0123456789ABCDEF": "", "0123456789abcde": "", "0123456789abcdef0": "", "0123456789abcde\n": "", "../../../../a/b/": "",
+	} {
+		if got := LimitAndRedact(atoll.ItemKey{}, &atoll.Drift{Missing: true, ID: id}); got.ID != want {
+			t.Errorf("%q becomes %q", id, got.ID)
+		}
+	}
+}

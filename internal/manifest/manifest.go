@@ -54,6 +54,7 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 			m.ClusterDecommissioned = IsOrphanedByDecommission(in.Row)
 		}
 	} else {
+		in.Items = withApprovals(in.Items, in.Row.Approvals)
 		m.Items, m.ConflictResolution = extractCommonConflictResolution(in)
 		m.Namespaces = neededNamespaces(in)
 		m.Interpreters = script.InterpretersForMember(in.Content.Interpreters)
@@ -78,6 +79,25 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 	}
 	m.Content = hashManifest(in.HashKey, m)
 	return m
+}
+
+// withApprovals returns the items with the approvals of those that wait for one. Items without approvals are the
+// argument itself.
+func withApprovals(items []atoll.RenderedItem, approvals []atoll.DriftApproval) []atoll.RenderedItem {
+	if len(approvals) == 0 {
+		return items
+	}
+	ids := make(map[string]string, len(approvals))
+	for _, a := range approvals {
+		ids[a.Item] = a.ID
+	}
+	items = slices.Clone(items)
+	for i := range items {
+		if items[i].Observe == atoll.ObserveForApproval {
+			items[i].Approval = ids[items[i].Key.String()]
+		}
+	}
+	return items
 }
 
 // conflictOrder has the resolution first that takes over least.
@@ -155,7 +175,7 @@ func tombstonesForExcludedItems(in ManifestInput) (out []atoll.Tombstone) {
 	return out
 }
 
-// neededNamespaces returns the namespaces of the items that are written, and that of a content without items that is its namespace.
+// neededNamespaces returns the namespaces of the items that are written, or may be by an approval, and that of a content without items that is its namespace.
 func neededNamespaces(in ManifestInput) map[string]atoll.NamespaceMeta {
 	out := map[string]atoll.NamespaceMeta{}
 	add := func(ns string) {
@@ -166,7 +186,7 @@ func neededNamespaces(in ManifestInput) map[string]atoll.NamespaceMeta {
 		}
 	}
 	for _, item := range in.Items {
-		if item.Observe == "" {
+		if item.Observe == "" || item.Approval != "" {
 			add(item.Key.Namespace)
 		}
 	}

@@ -83,6 +83,7 @@ func TestObservedItems(t *testing.T) {
 	}{
 		"written":               {&atoll.Treatment{Removal: v1alpha1.RemoveOrphan}, ""},
 		"read only":             {&atoll.Treatment{Update: v1alpha1.UpdateReadOnly}, atoll.ObserveHealth},
+		"drift is approved":     {&atoll.Treatment{Drift: v1alpha1.DriftApprove}, atoll.ObserveForApproval},
 		"drift is reported":     {&atoll.Treatment{Drift: v1alpha1.DriftReport}, atoll.ObserveDrift},
 		"read only comes first": {&atoll.Treatment{Update: v1alpha1.UpdateReadOnly, Drift: v1alpha1.DriftReport}, atoll.ObserveHealth},
 	} {
@@ -112,6 +113,28 @@ func TestTheNamespaceOfObservedItems(t *testing.T) {
 	in.Items = append(in.Items, atoll.RenderedItem{Key: jobKey})
 	if m := manifest.BuildManifest(in); len(m.Namespaces) != 1 {
 		t.Errorf("with an item that is written: namespaces %v", m.Namespaces)
+	}
+}
+
+// An approval reaches its item alone, where it waits for one, with its namespace. The row's items are shared with
+// other rows, and stay as they are.
+func TestApprovalsOfARow(t *testing.T) {
+	const id = "0123456789abcdef"
+	in := manifest.ManifestInput{
+		Row: atoll.RowSpec{Phase: atoll.RowActive}, Content: newContent(),
+		Items: []atoll.RenderedItem{
+			{Key: webKey, Observe: atoll.ObserveForApproval, Hash: "web"}, {Key: jobKey, Observe: atoll.ObserveDrift, Hash: "job"},
+		},
+		Namespaces: map[string]atoll.NamespaceMeta{webKey.Namespace: {}},
+	}
+	without := manifest.BuildManifest(in)
+	in.Row.Approvals = []atoll.DriftApproval{{Item: jobKey.String(), ID: id}, {Item: webKey.String(), ID: id}}
+	m := manifest.BuildManifest(in)
+	if m.Items[0].Approval != id || m.Items[1].Approval != "" || m.Items[0].Hash != "web" || len(m.Namespaces) != 1 {
+		t.Errorf("the manifest is %+v", m)
+	}
+	if in.Items[0].Approval != "" || len(without.Namespaces) != 0 || without.Content == m.Content {
+		t.Errorf("without approvals: %+v", without)
 	}
 }
 

@@ -91,6 +91,7 @@ type placementIntent struct {
 	confirm        string
 	keep           string
 	rebalanceAsked string // value of the annotation that asks to rebalance
+	correctDrift   string // value of the annotation that orders corrections
 	isDeleting     bool
 }
 
@@ -249,7 +250,7 @@ func (x *bundleIndex) clustersNamed(names []string) []schedule.Cluster {
 // recordIntent records the intent of a Bundle, and reports whether it changed.
 func (x *bundleIndex) recordIntent(b state.Bundle) bool {
 	notes := b.Meta.Annotations
-	is := &placementIntent{b.Spec, notes[atoll.AnnotationConfirm], notes[atoll.AnnotationKeep], notes[atoll.AnnotationRebalance], b.Meta.DeletionTimestamp != nil}
+	is := &placementIntent{b.Spec, notes[atoll.AnnotationConfirm], notes[atoll.AnnotationKeep], notes[atoll.AnnotationRebalance], notes[atoll.AnnotationCorrectDrift], b.Meta.DeletionTimestamp != nil}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.ensureEntry(b.Ref.UID)

@@ -134,11 +134,24 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 		Variants: variantsOfAffectedClusters(content, target, stepParts{clusters, specs, d}, v), CurrentVariants: items.variants,
 		RemovalMode: b.Spec.Removal.Mode, RemovalBudget: b.Spec.Removal.Budget, MoveOrder: moveOrderOf(&b.Spec, content),
 		ConfirmedPlan: b.Meta.Annotations[atoll.AnnotationConfirm], KeptPlan: b.Meta.Annotations[atoll.AnnotationKeep],
-		PlacementHash: v.placementHash, Recalled: heldBackDeletions(b.Ref.UID, content), Unconfirmed: unconfirmedRemovals(b.Ref.UID, content), MustConfirmRemovals: content.MustConfirmRemovals(),
+		DriftOrders: driftOrdersOf(b), PlacementHash: v.placementHash, Recalled: heldBackDeletions(b.Ref.UID, content), Unconfirmed: unconfirmedRemovals(b.Ref.UID, content), MustConfirmRemovals: content.MustConfirmRemovals(),
 		Deleting: r.isBundleOrNamespaceDeleting(b), DeletedItems: items.deleted, MovedItems: items.moved, ExcludedItems: items.excluded,
 		PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: now,
 	}
 	return snap, nil
+}
+
+// driftOrdersOf returns the orders of users to correct drift. Admission refuses malformed ones.
+func driftOrdersOf(b state.Bundle) []atoll.DriftOrder {
+	value, ordered := b.Meta.Annotations[atoll.AnnotationCorrectDrift]
+	if !ordered {
+		return nil
+	}
+	orders, err := atoll.ParseDriftOrders(value)
+	if err != nil {
+		return nil
+	}
+	return orders
 }
 
 // moveOrderOf returns the order in which a Bundle moves between clusters.

@@ -90,7 +90,7 @@ func annotatedTreatment(annotations map[string]string) (t atoll.Treatment, err e
 	if t.Update, err = annotatedMode(annotations, atoll.AnnotationUpdate, v1alpha1.UpdateApply, v1alpha1.UpdateCreateOnly, v1alpha1.UpdateReadOnly, v1alpha1.UpdateRecreate); err != nil {
 		return t, err
 	}
-	if t.Drift, err = annotatedMode(annotations, atoll.AnnotationDrift, v1alpha1.DriftCorrect, v1alpha1.DriftReport); err != nil {
+	if t.Drift, err = annotatedMode(annotations, atoll.AnnotationDrift, v1alpha1.DriftCorrect, v1alpha1.DriftReport, v1alpha1.DriftApprove); err != nil {
 		return t, err
 	}
 	if t.Removal, err = annotatedMode(annotations, atoll.AnnotationRemoval, v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan, v1alpha1.RemoveConfirm); err != nil {

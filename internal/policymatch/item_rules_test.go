@@ -76,6 +76,9 @@ func TestTreatmentOfAnObject(t *testing.T) {
 		},
 		"recreated":          {annotations: map[string]string{"atoll.dev/update": "Recreate"}, want: &atoll.Treatment{Update: "Recreate"}},
 		"nothing is written": {rules: []v1alpha1.ItemRule{rule("ReadOnly")}, want: &atoll.Treatment{Update: "ReadOnly"}},
+		"drift waits for an approval": {
+			rules: []v1alpha1.ItemRule{{Drift: "Report"}}, annotations: map[string]string{"atoll.dev/drift": "Approve"}, want: &atoll.Treatment{Drift: "Approve"},
+		},
 		"drift by an annotation": {
 			rules: []v1alpha1.ItemRule{{Drift: "Report"}}, annotations: map[string]string{"atoll.dev/drift": "Correct"},
 		},

@@ -261,6 +261,8 @@ func (i ItemChange) noteText() string {
 		return fmt.Sprintf(" could not be rendered, and would not be sent: %s", i.Error)
 	case i.Error != "":
 		return fmt.Sprintf(" could not be rendered, and stays as it is there: %s", i.Error)
+	case i.Observe == atoll.ObserveForApproval:
+		return " would not be written before a person approves the differences that are reported"
 	case i.Observe == atoll.ObserveDrift:
 		return " would not be written, and differences would be reported"
 	case i.Observe != "":

@@ -188,6 +188,7 @@ func TestTextsOfItemPlans(t *testing.T) {
 		"added":         {ItemChange{Change: ChangeAdded}, "      + Deployment/web\n"},
 		"not rendered":  {ItemChange{Change: ChangeAdded, Error: "no"}, "      + Deployment/web could not be rendered, and would not be sent: no\n"},
 		"as it is":      {ItemChange{Change: ChangeChanged, Error: "no"}, "      ~ Deployment/web could not be rendered, and stays as it is there: no\n"},
+		"approval":      {ItemChange{Change: ChangeChanged, Observe: atoll.ObserveForApproval}, "      ~ Deployment/web would not be written before a person approves the differences that are reported\n"},
 		"drift":         {ItemChange{Change: ChangeChanged, Observe: atoll.ObserveDrift}, "      ~ Deployment/web would not be written, and differences would be reported\n"},
 		"health":        {ItemChange{Change: ChangeChanged, Observe: atoll.ObserveHealth}, "      ~ Deployment/web would not be written, and its health would be reported\n"},
 		"recreated":     {ItemChange{Change: ChangeChanged, Recreate: true, Written: true}, "      ~ Deployment/web (deleted and created again where the cluster refuses the edit)\n"},

@@ -411,7 +411,7 @@ func TestEveryFieldOfARowIsCompared(t *testing.T) {
 		case reflect.Map:
 			v.Set(reflect.ValueOf(map[string]int64{"x": 1}))
 		case reflect.Slice:
-			v.Set(reflect.ValueOf([]string{"x"}))
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		case reflect.Pointer:
 			v.Set(reflect.New(v.Type().Elem()))
 		default:

@@ -70,6 +70,8 @@ type Input struct {
 	RemovalBudget *intstr.IntOrString
 	// ConfirmedPlan is the hash of the removal that an administrator confirmed.
 	ConfirmedPlan string
+	// DriftOrders order members to apply items once, over the drift that they report.
+	DriftOrders []atoll.DriftOrder
 	// KeptPlan is the hash of the removal whose recalled rows an administrator keeps.
 	KeptPlan string
 	// PlacementHash is the hash of the Bundle's placement.
@@ -370,6 +372,7 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 	}
 	s.moveToTargetRevision(c, &spec)
 	s.growShares(c, &spec, share)
+	spec.Approvals = s.approvalsOf(c, &spec)
 	if s.isBlockedByCapacity(c, v) {
 		spec.Reason = atoll.RowReason{Reason: atoll.ReasonNoCapacity, Text: v.CapacityReason}.String()
 		keepItemShares(s.Rows[c].Spec, &spec)
@@ -412,7 +415,7 @@ func (s *rolloutStep) isBlockedByCapacity(c string, v schedule.Verdict) bool {
 // and follows the Bundle's revisions like any other.
 func (s *rolloutStep) setLeavingSpec(c string, hold bool) {
 	spec := s.Rows[c].Spec
-	spec.ShrinkTo = nil
+	spec.ShrinkTo, spec.Approvals = nil, nil
 	phase := atoll.RowLeaving
 	if hold {
 		phase = atoll.RowHeld
@@ -470,14 +473,15 @@ func (s *rolloutStep) assignGenerations() {
 // isSameWork reports whether the agent has nothing to do about the difference.
 func isSameWork(a, b atoll.RowSpec) bool {
 	return a.Revision == b.Revision && a.Variant == b.Variant && a.Phase == b.Phase &&
-		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned) && maps.Equal(a.OrdinalStarts, b.OrdinalStarts) && maps.Equal(a.ExcludedPending, b.ExcludedPending)
+		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned) && maps.Equal(a.OrdinalStarts, b.OrdinalStarts) && maps.Equal(a.ExcludedPending, b.ExcludedPending) &&
+		!slices.ContainsFunc(b.Approvals, func(x atoll.DriftApproval) bool { return !slices.Contains(a.Approvals, x) })
 }
 
 // isSameBookkeeping reports whether rows of the same work also remember the same.
 func isSameBookkeeping(a, b atoll.RowSpec) bool {
 	return a.Reason == b.Reason && a.Since == b.Since && a.PlacementFingerprint == b.PlacementFingerprint &&
 		a.GrownAt == b.GrownAt && a.MovingSince == b.MovingSince && a.RequestedPods == b.RequestedPods && slices.Equal(a.HomeItems, b.HomeItems) && slices.Equal(a.Absent, b.Absent) &&
-		maps.Equal(a.ShrinkTo, b.ShrinkTo) && a.Recall.Equal(b.Recall)
+		maps.Equal(a.ShrinkTo, b.ShrinkTo) && a.Recall.Equal(b.Recall) && slices.Equal(a.Approvals, b.Approvals)
 }
 
 func (s *rolloutStep) buildOutput() Output {

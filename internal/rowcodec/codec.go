@@ -29,7 +29,7 @@ import (
 //   - Phases and states are their capital (A, L, H, R, V; P, R, D, F, X for Removed),
 //     healths theirs (H, P, D, S, U), others text.
 //   - Members of lists have commas between them, fields of what is inside a field
-//     (an item i, a recall b) semicolons; assigned, due, ordinals and notYet are
+//     (an item i, a recall b, an approval c) semicolons; assigned, due, ordinals and notYet are
 //     text=number.
 //   - w in a status: what the content says is not applied.
 //   - u in a status is the end of the UID, which distinguishes a cluster from others of its name.
@@ -92,7 +92,18 @@ func EncodeSpec(r atoll.RowSpec, words *Dictionary) string {
 			l.writeFlag('c', r.Recall.Confirmed)
 		})
 	}
+	for _, a := range r.Approvals {
+		l.writeTag('c')
+		l.writeNested(func() { writeApproval(&l, a) })
+	}
 	return string(l.buf)
+}
+
+func writeApproval(l *lineWriter, a atoll.DriftApproval) {
+	l.writeText('k', a.Item)
+	l.writeLiteral('i', a.ID)
+	l.writeText('b', a.By)
+	l.writeNumber('t', a.At, 0)
 }
 
 // writeCounts writes a field of counts: text=number pairs, sorted by text.
@@ -218,6 +229,8 @@ func readPlacementField(f *lineReader, r *atoll.RowSpec) {
 		r.RequestedPods = f.readNumber()
 	case 'b':
 		r.Recall = f.readRememberedRemoval()
+	case 'c':
+		r.Approvals = append(r.Approvals, f.readApproval())
 	}
 }
 
@@ -389,6 +402,24 @@ func (l *lineReader) readRememberedRemoval() *atoll.RememberedRemoval {
 	}
 	l.err = errors.Join(l.err, f.err)
 	return r
+}
+
+func (l *lineReader) readApproval() (a atoll.DriftApproval) {
+	f := lineReader{rest: l.value, separator: ';', words: l.words}
+	for f.next() {
+		switch f.tag {
+		case 'k':
+			a.Item = f.decodeText(f.value)
+		case 'i':
+			a.ID = f.decodeText(f.value)
+		case 'b':
+			a.By = f.decodeText(f.value)
+		case 't':
+			a.At = f.readNumber()
+		}
+	}
+	l.err = errors.Join(l.err, f.err)
+	return a
 }
 
 func (l *lineReader) readCounts() map[string]int64 {

@@ -82,6 +82,9 @@ func checkItemForm(it *atoll.RenderedItem) error {
 	if it.ServiceAccount != "" && !atoll.IsQualifiedServiceAccount(it.ServiceAccount) {
 		return errors.New("it names no ServiceAccount")
 	}
+	if it.Approval != "" && !atoll.IsDriftID(it.Approval) {
+		return errors.New("its approval has a form that no approval has")
+	}
 	return nil
 }
 

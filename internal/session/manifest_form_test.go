@@ -40,6 +40,8 @@ func TestMalformedManifestsAreRefused(t *testing.T) {
 		"a name of an encoded path":             {uid, item("/ConfigMap/shop/%2e%2e", "v1"), false},
 		"a long name":                           {uid, item("/ConfigMap/shop/"+strings.Repeat("a", 254), "v1"), false},
 		"a group that is a path":                {uid, item("../ConfigMap/shop/a", "../v1"), false},
+		"an approval":                           {uid, `{"items":[{"key":"/ConfigMap/shop/a","hash":"h","object":{"a":1},"observe":"Approve","approval":"0123456789abcdef"}]}`, true},
+		"an approval of another form":           {uid, `{"items":[{"key":"/ConfigMap/shop/a","hash":"h","object":{"a":1},"observe":"Approve","approval":"yes"}]}`, false},
 		"a tombstone of a path":                 {uid, `{"tombstones":[{"key":"/ConfigMap/shop/.."}]}`, false},
 		"labels of a path":                      {uid, `{"namespaces":{"..":{}}}`, false},
 		"a deleted namespace that is a path":    {uid, `{"deletedNamespaces":["a/b"]}`, false},

@@ -90,7 +90,7 @@ func accountVerbs(p pendingWork) []string {
 		}
 		return []string{"delete"}
 	case observeItem:
-		if p.Observed != nil && p.Observed.Observe == atoll.ObserveDrift {
+		if p.Observed != nil && p.Observed.Observe.ReportsDrift() {
 			return []string{"get", "patch"} // for the dry run
 		}
 		return []string{"get"}

@@ -19,7 +19,7 @@ import (
 	"atoll.dev/atoll/internal/objectdiff"
 )
 
-// The Engine writes nothing of an object that its Bundle observes. It watches the object without
+// The Engine writes nothing of an object that its Bundle observes, but by an approval (approved.go). It watches the object without
 // Atoll's label, and compares it with the item by an apply that the member's API does not carry out.
 
 // observeItem is the verb for an object that is read and compared.
@@ -37,6 +37,8 @@ type observation struct {
 	// view of the object; empty where it is missing.
 	view  observe.View
 	drift *atoll.Drift
+	// differences is a hash of the drift that a person may approve; empty: there is none.
+	differences string
 	// ran: the object ran to completion, and is gone.
 	ran bool
 	// stale: the object may have changed since the last comparison began, at the time at.
@@ -47,7 +49,7 @@ type observation struct {
 // needsObservation reports whether the object has to be compared with the plan's item. The caller holds mu.
 func (e *MemberApplier) needsObservation(p *pendingWork) bool {
 	o := e.observed[p.Key]
-	return o == nil || o.stale || o.hash != p.Observed.Hash || !slices.Equal(o.left, p.left)
+	return o == nil || o.stale || o.hash != p.Observed.Hash || !slices.Equal(o.left, p.left) || isApproved(p.Observed, p.Record.DriftID)
 }
 
 // markObservationStale lets the key's object be compared again, if it is observed. The caller holds mu.
@@ -177,6 +179,15 @@ func (e *MemberApplier) compareObservedObject(ctx context.Context, p pendingWork
 	begun := e.beginObservation(p.Key)
 	e.o.Watch.StartUnfiltered(res)
 	now, failure := e.readAndCompareObserved(ctx, p, res)
+	if failure = e.keepObservation(p, begun, now, failure); failure != nil || !isApproved(p.Observed, now.driftID()) {
+		return failure
+	}
+	return e.correctApproved(ctx, p, res)
+}
+
+// keepObservation keeps what a comparison that began with begun found, unless the object is no longer observed, or
+// notes that the comparison failed. It returns the failure.
+func (e *MemberApplier) keepObservation(p pendingWork, begun, now *observation, failure *Failure) *Failure {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -187,6 +198,9 @@ func (e *MemberApplier) compareObservedObject(ctx context.Context, p pendingWork
 	default:
 		now.at, now.stale = begun.at, begun.stale
 		now.view = newerView(begun, now.view)
+		if id := e.book.RecordDrift(p.Key, now.differences, newDriftID()); now.drift != nil {
+			now.drift.ID = id
+		}
 		e.setObservation(p.Key, now)
 		if now.stale {
 			t := e.ensureTask(p.Key)
@@ -221,13 +235,14 @@ func (e *MemberApplier) beginObservation(key atoll.ItemKey) *observation {
 // readAndCompareObserved reads the object and compares it with the plan's observed item.
 func (e *MemberApplier) readAndCompareObserved(ctx context.Context, p pendingWork, res member.Resource) (*observation, *Failure) {
 	o := &observation{hash: p.Observed.Hash, left: p.left}
-	differs := p.Observed.Observe == atoll.ObserveDrift
+	differs := p.Observed.Observe.ReportsDrift()
 	live, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 		o.ran = p.Record.HasRun(p.Observed.UID, "")
 		if differs && !o.ran {
 			o.drift = &atoll.Drift{Missing: true}
+			o.differences = hashDrift(p.Observed, "", nil)
 		}
 		return o, nil
 	case err != nil:
@@ -247,7 +262,9 @@ func (e *MemberApplier) readAndCompareObserved(ctx context.Context, p pendingWor
 		return nil, failure
 	}
 	differences, failure := e.compareWithLive(ctx, p, res, live, p.left)
-	o.drift = driftOf(p.Key, live, differences)
+	if o.drift = driftOf(p.Key, live, differences); o.drift != nil {
+		o.differences = hashDrift(p.Observed, string(live.GetUID()), differences)
+	}
 	return o, failure
 }
 
@@ -287,13 +304,14 @@ func formatValue(v any) string {
 func (e *MemberApplier) observedStatus(it *atoll.RenderedItem, o *observation, isOwner bool, prev *atoll.RowStatus) report.Item {
 	out := report.Item{Key: it.Key}
 	if e.addFailure(&out) {
+		addApprovedDrift(&out, it, o)
 		return out
 	}
 	if o == nil || o.hash == "" || isOwner && o.hash != it.Hash {
 		out.Reason, out.Message = atoll.ReasonPending, "the member's object is not compared yet"
 		return out
 	}
-	out.Observed, out.Applied, out.Drift = true, true, o.drift
+	out.Observed, out.Applied, out.Drift = true, true, o.driftFor(it, isOwner)
 	switch {
 	case o.ran:
 		r, _ := e.book.Record(it.Key)
@@ -301,7 +319,7 @@ func (e *MemberApplier) observedStatus(it *atoll.RenderedItem, o *observation, i
 		return out
 	case o.view.UID == "":
 		out.Health, out.Why = atoll.Unknown, atoll.ReasonMissing
-		out.Text = "the member does not have the object, and Atoll only observes it: create it there, or let Atoll write it"
+		out.Text = missingText(out.Drift)
 		return out
 	}
 	out.Health, out.Why, out.Text, out.Reflected = o.view.Health, o.view.Reason, o.view.Message, o.view.Reflected

@@ -32,6 +32,8 @@ type pendingWork struct {
 	intended bool
 	// begun: its deletion was asked for already.
 	begun bool
+	// wasMissing: its correction was approved while the member did not have the object.
+	wasMissing bool
 }
 
 func (p pendingWork) hasAction() bool {

@@ -77,6 +77,10 @@ type Record struct {
 	Going bool `json:"g,omitempty"`
 	// Last is the last report of a run-to-completion object that is gone.
 	Last *atoll.ItemStatus `json:"i,omitempty"`
+	// DriftID is the ID under which the drift of DriftHash is reported, while a person may approve its
+	// correction; empty: there is no such drift.
+	DriftID   string `json:"di,omitempty"`
+	DriftHash string `json:"dh,omitempty"`
 	// Implicit: a namespace that was made because something placed needed it.
 	// Doomed: its namespace on the hub was deleted.
 	Implicit bool `json:"n,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
@@ -37,10 +38,12 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Short: "List where observed objects differ from their templates",
 		Long: `List where observed objects differ from their templates.
 
-Clusters observe an object instead of writing it under drift: Report, of a policy's itemRules or of
-the annotation atoll.dev/drift. They report each field that an apply would change, with the value in
+Clusters observe an object instead of writing it under drift: Report or drift: Approve, of a policy's
+itemRules or of the annotation atoll.dev/drift. They report each field that an apply would change, with the value in
 the cluster, the value that the cluster would get, the managers of the cluster's value, and since
 when. An object that a cluster does not have is missing there. Values of Secrets are never reported.
+
+Under drift: Approve each listed drift has an ID, and atoll drift correct lets a cluster correct it.
 
 No cluster is asked: the hub answers from the last reports. atoll diff compares an object now.
 
@@ -48,12 +51,14 @@ The exit code is 0 without drift and 2 with some. It is 1 for an error, and whil
 has not compared all objects with their latest content.`,
 		Example: `  atoll drift -n shop
   atoll drift -A --cluster tokyo-1
-  atoll drift deploy/web -n shop -o json`,
+  atoll drift deploy/web -n shop -o json
+  atoll drift correct deploy/web -n shop --cluster tokyo-1`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), cmd.OutOrStdout(), args)
 		},
 	}
+	cmd.AddCommand(newCorrectCommand(flags))
 	flags.AddNamespace(cmd.Flags())
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, and what is in none")
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
@@ -112,6 +117,11 @@ func (o *driftOptions) requestDrifts(ctx context.Context, c *client.Connection, 
 	if o.cluster != "" {
 		request.Param("cluster", o.cluster)
 	}
+	return decodeDrifts(ctx, c, request)
+}
+
+// decodeDrifts sends a request for drift, and decodes its answer.
+func decodeDrifts(ctx context.Context, c *client.Connection, request *rest.Request) (*preview.Drifts, error) {
 	out := &preview.Drifts{}
 	if err := c.DecodeAnswer(request.Do(ctx), "what is no JSON", out); err != nil {
 		return nil, fmt.Errorf("list drift: %w", err)

@@ -45,6 +45,7 @@ func writeObject(b *strings.Builder, o *preview.DriftedObject, now time.Time) {
 	case o.Outdated:
 		note = " (not compared with the latest content yet)"
 	}
+	note = approvalText(o, now) + note
 	if o.Missing {
 		fmt.Fprintf(b, "  %s: missing%s%s\n", o.Cluster, sinceText(o.MissingSince, now), note)
 		return
@@ -60,6 +61,17 @@ func writeObject(b *strings.Builder, o *preview.DriftedObject, now time.Time) {
 	if more := o.DifferentFields - len(o.Fields); more > 0 {
 		fmt.Fprintf(b, "    and %d more, which atoll diff lists\n", more)
 	}
+}
+
+// approvalText returns the ID by which a person approves the drift, or the approval that the cluster has not answered.
+func approvalText(o *preview.DriftedObject, now time.Time) string {
+	switch a := o.Approval; {
+	case a != nil && a.At != nil:
+		return fmt.Sprintf(", correction approved by %s %s ago", phrase.EscapeLine(a.By), output.FormatAge(now, *a.At))
+	case o.ID != "":
+		return ", to approve as " + phrase.EscapeLine(o.ID)
+	}
+	return ""
 }
 
 // valuesText returns text such as `5 -> 2`: the cluster's value, and the one that it would get.

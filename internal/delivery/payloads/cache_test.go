@@ -253,8 +253,11 @@ func TestCacheKeysTellRowsApart(t *testing.T) {
 		"ordinals":           func(r *atoll.RowSpec) { r.OrdinalStarts = map[string]int64{"db": 9} },
 		"no waiting item":    func(r *atoll.RowSpec) { r.ExcludedPending = nil },
 		"other waiting item": func(r *atoll.RowSpec) { r.ExcludedPending = map[string]int64{"other": 10} },
-		"removing":           func(r *atoll.RowSpec) { r.Phase = atoll.RowRemoving },
-		"orphan":             func(r *atoll.RowSpec) { r.Orphan = true },
+		"an approval": func(r *atoll.RowSpec) {
+			r.Approvals = []atoll.DriftApproval{{Item: "web", ID: "1", By: "alice", At: 9}}
+		},
+		"removing": func(r *atoll.RowSpec) { r.Phase = atoll.RowRemoving },
+		"orphan":   func(r *atoll.RowSpec) { r.Orphan = true },
 	} {
 		if key(edit) == same {
 			t.Errorf("%s: rows that differ in it share a key", name)

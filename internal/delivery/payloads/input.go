@@ -62,5 +62,8 @@ func manifestFields(spec atoll.RowSpec) atoll.RowSpec {
 			out.ExcludedPending[item] = 0
 		}
 	}
+	for _, a := range spec.Approvals {
+		out.Approvals = append(out.Approvals, atoll.DriftApproval{Item: a.Item, ID: a.ID})
+	}
 	return out
 }

@@ -39,6 +39,7 @@ func (in ExplanationInput) explainRow(b Bundle, cluster string, explainRow rollo
 			r.Health, r.ProblemReason, r.Problem = in.reportedHealth(st)
 		}
 	}
+	r.Approval = in.approvalOf(b, explainRow)
 	if next, changes := b.Output.Changes[cluster]; changes {
 		r.Next = nextStep(explainRow.Spec, next)
 	} else {
@@ -50,6 +51,19 @@ func (in ExplanationInput) explainRow(b Bundle, cluster string, explainRow rollo
 // namesRemovals reports whether the text of the reason names items that are to go.
 func namesRemovals(reason atoll.Reason) bool {
 	return reason == atoll.ReasonRemovalHeld || reason == atoll.ReasonRemovedBeforeRestore || reason == atoll.ReasonWaitsForConfirmation
+}
+
+// approvalOf returns the approval of the object's drift that the cluster has not answered; nil without one.
+func (in ExplanationInput) approvalOf(b Bundle, row rollout.Row) *ApprovalExplanation {
+	if in.isAboutBundle(b) {
+		return nil
+	}
+	for _, a := range row.Spec.OpenApprovals(row.Status) {
+		if a.Item == in.Object.String() {
+			return &ApprovalExplanation{By: a.By, At: time.Unix(a.At, 0).UTC()}
+		}
+	}
+	return nil
 }
 
 // staysAtRevision reports whether a row stays at a revision that is acceptable and not the latest.
@@ -148,6 +162,8 @@ func nextStep(is atoll.RowSpec, next *atoll.RowSpec) string {
 		return "gets other overrides"
 	case len(next.ExcludedPending) < len(is.ExcludedPending):
 		return "loses what is not wanted there"
+	case len(next.Approvals) > 0 && !slices.Equal(next.Approvals, is.Approvals):
+		return "gets the approval of a correction"
 	case next.Generation != is.Generation:
 		return "gets another share"
 	}

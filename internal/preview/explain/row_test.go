@@ -1,7 +1,9 @@
 package explain
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/rollout"
@@ -81,5 +83,26 @@ func TestTheReasonOfARowNamesOnlyWhatAUserMayRead(t *testing.T) {
 				t.Errorf("all %v: %q, want %q", all, got, want)
 			}
 		}
+	}
+}
+
+// An approval is shown with its user and its age until the cluster answers it.
+func TestTheApprovalOfACorrection(t *testing.T) {
+	const id = "0123456789abcdef"
+	key := atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	in := ExplanationInput{Object: key}
+	row := rollout.Row{Spec: atoll.RowSpec{Generation: 2, Approvals: []atoll.DriftApproval{{Item: "/ConfigMap/shop/a", ID: id}, {Item: key.String(), ID: id, By: "alice\n", At: 1_790_000_000}}}}
+	e := Explanation{now: time.Unix(1_790_000_000, 0).Add(3 * time.Minute)}
+	got := e.approvalNotes(&RowExplanation{Approval: in.approvalOf(Bundle{}, row)})
+	if want := []string{`alice\x0a approved 3m ago that the cluster corrects what it reported`}; !slices.Equal(got, want) {
+		t.Errorf("the notes are %q, want %q", got, want)
+	}
+	row.Status = &atoll.RowStatus{Generation: 2, Applied: true}
+	if got := e.approvalNotes(&RowExplanation{Approval: in.approvalOf(Bundle{}, row)}); got != nil {
+		t.Errorf("after the answer: %q", got)
+	}
+	in.Object.Name = "other"
+	if row.Status = nil; in.approvalOf(Bundle{}, row) != nil {
+		t.Error("another object has the approval")
 	}
 }

@@ -402,6 +402,7 @@ func (e Explanation) rowNotes(x BundleExplanation, c ClusterExplanation) (out []
 	if r.Problem != "" && !strings.Contains(r.WaitsFor, cmp.Or(message, r.Problem)) {
 		out = append(out, "this: "+r.Problem)
 	}
+	out = append(out, e.approvalNotes(r)...)
 	if r.OverridesWait {
 		out = append(out, "keeps its overrides until the next change: those that are newer are of a policy with apply: WithNextChange")
 	}
@@ -409,6 +410,14 @@ func (e Explanation) rowNotes(x BundleExplanation, c ClusterExplanation) (out []
 		out = append(out, "next: "+r.Next)
 	}
 	return out
+}
+
+// approvalNotes returns the line about an approval that the cluster has not answered; nil without one.
+func (e Explanation) approvalNotes(r *RowExplanation) []string {
+	if r.Approval == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s approved %s ago that the cluster corrects what it reported", phrase.EscapeLine(cmp.Or(r.Approval.By, "a user")), e.formatAge(r.Approval.At))}
 }
 
 // isReportedUnready reports whether what it waits for is worded as what is wrong.

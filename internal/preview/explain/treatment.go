@@ -29,12 +29,29 @@ var removalTexts = map[v1alpha1.RemovalMode]string{
 	v1alpha1.RemoveDelete:  "is deleted in clusters that it is taken out of",
 }
 
+// updateText returns the line about the writes of clusters; empty where they write the object as all others.
+func updateText(t *atoll.Treatment) string {
+	switch {
+	case t.Observation() == atoll.ObserveDrift:
+		return "  Clusters write nothing of it, and report where it differs (drift: Report): atoll drift lists the differences.\n"
+	case t.Observation() == atoll.ObserveForApproval:
+		return "  Clusters write nothing of it before a person approves what they report (drift: Approve): atoll drift lists the differences, and atoll drift correct approves them.\n"
+	case t.Observation() == atoll.ObserveHealth:
+		return "  Clusters write nothing of it, and report its health (update: ReadOnly).\n"
+	case t.IsCreateOnly():
+		return "  Clusters create it and own it from then on (update: CreateOnly): no edit or override reaches it there.\n"
+	case t.IsRecreated():
+		return "  Clusters delete it and create it again where they refuse an edit (update: Recreate).\n"
+	}
+	return ""
+}
+
 // writeTreatment writes a line for each part of a treatment.
 func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	if t == nil {
 		return
 	}
-	writeUpdateMode(b, t)
+	b.WriteString(updateText(t))
 	if len(t.IgnoreFields) > 0 && t.Update != v1alpha1.UpdateReadOnly && t.Update != v1alpha1.UpdateCreateOnly {
 		fmt.Fprintf(b, "  Each cluster keeps its own values of %s (ignoreFields).\n", strings.Join(t.IgnoreFields, ", "))
 	}
@@ -46,19 +63,5 @@ func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	}
 	if t.Removal != "" {
 		fmt.Fprintf(b, "  It %s (removal: %s).\n", removalTexts[t.Removal], t.Removal)
-	}
-}
-
-// writeUpdateMode writes how clusters write the object, where that is not how they write all others.
-func writeUpdateMode(b *strings.Builder, t *atoll.Treatment) {
-	switch {
-	case t.Observation() == atoll.ObserveDrift:
-		b.WriteString("  Clusters write nothing of it, and report where it differs (drift: Report): atoll drift lists the differences.\n")
-	case t.Observation() == atoll.ObserveHealth:
-		b.WriteString("  Clusters write nothing of it, and report its health (update: ReadOnly).\n")
-	case t.IsCreateOnly():
-		b.WriteString("  Clusters create it and own it from then on (update: CreateOnly): no edit or override reaches it there.\n")
-	case t.IsRecreated():
-		b.WriteString("  Clusters delete it and create it again where they refuse an edit (update: Recreate).\n")
 	}
 }

@@ -19,6 +19,9 @@ func TestHowMembersTreatAnObject(t *testing.T) {
 			"Clusters create it and own it from then on (update: CreateOnly): no edit or override reaches it there.",
 			"It is deleted in clusters that it is taken out of (removal: Delete).",
 		}},
+		"drift waits for an approval": {&atoll.Treatment{Drift: v1alpha1.DriftApprove}, []string{
+			"Clusters write nothing of it before a person approves what they report (drift: Approve): atoll drift lists the differences, and atoll drift correct approves them.",
+		}},
 		"drift is reported": {&atoll.Treatment{Drift: v1alpha1.DriftReport}, []string{
 			"Clusters write nothing of it, and report where it differs (drift: Report): atoll drift lists the differences.",
 		}},

@@ -176,13 +176,14 @@ func (d *driftQuery) coversCluster(name string) bool { return d.cluster == "" ||
 // hasDriftObservedItem reports whether clusters report the drift of an object of the query in the content.
 func (d *driftQuery) hasDriftObservedItem(content *atoll.Content) bool {
 	return slices.ContainsFunc(content.Items, func(it atoll.Item) bool {
-		return it.Treatment.Observation() == atoll.ObserveDrift && (d.object == nil || *d.object == it.Key)
+		return it.Treatment.Observation().ReportsDrift() && (d.object == nil || *d.object == it.Key)
 	})
 }
 
 // addRow adds the drifted items of a row that the user may read.
 func (d *driftQuery) addRow(b state.Bundle, row state.Row, connected bool) {
 	hidden, found := row.Status.Drifted, false
+	approvals := row.Spec.OpenApprovals(row.Status)
 	for _, it := range row.Status.Items {
 		if it.Drift == nil {
 			continue
@@ -197,6 +198,7 @@ func (d *driftQuery) addRow(b state.Bundle, row state.Row, connected bool) {
 			one := driftedObject(it)
 			d.bytes += sizeOfObject(&one)
 			one.Cluster, one.Bundle = row.Cluster, strings.TrimPrefix(b.Ref.Namespace+"/"+b.Ref.Name, "/")
+			one.Approval = approvalOf(approvals, it)
 			one.Outdated, one.Disconnected = row.Status.Generation < row.Spec.Generation, !connected
 			d.out.Objects = append(d.out.Objects, one)
 		}
@@ -206,10 +208,20 @@ func (d *driftQuery) addRow(b state.Bundle, row state.Row, connected bool) {
 	}
 }
 
+// approvalOf returns the open approval of an item's drift; nil without one.
+func approvalOf(open []atoll.DriftApproval, it atoll.ItemStatus) *preview.DriftApproval {
+	for _, a := range open {
+		if a.ID == it.Drift.ID && a.Item == it.Key.String() {
+			return &preview.DriftApproval{By: a.By, At: timeOf(a.At)}
+		}
+	}
+	return nil
+}
+
 func driftedObject(it atoll.ItemStatus) preview.DriftedObject {
 	out := preview.DriftedObject{
 		Group: it.Key.Group, Kind: it.Key.Kind, Namespace: it.Key.Namespace, Name: it.Key.Name,
-		Missing: it.Drift.Missing, MissingSince: timeOf(it.Drift.Since), DifferentFields: int(it.Drift.Total),
+		ID: it.Drift.ID, Missing: it.Drift.Missing, MissingSince: timeOf(it.Drift.Since), DifferentFields: int(it.Drift.Total),
 	}
 	for _, f := range it.Drift.Fields {
 		out.Fields = append(out.Fields, preview.DriftedField{Path: f.Path, Live: f.Live, Wanted: f.Wanted, Managers: f.Managers, Since: timeOf(f.Since)})

@@ -63,6 +63,25 @@ func TestTheDriftOfARow(t *testing.T) {
 	}
 }
 
+// Drift that a person may approve has its ID, and the approval that its cluster has not answered.
+func TestTheApprovalOfADrift(t *testing.T) {
+	const id = "0123456789abcdef"
+	row := driftedRow(3)
+	row.Status.Items[0].Drift.ID, row.Status.Items[1].Drift.ID = id, id[1:]+"0"
+	row.Spec.Approvals = []atoll.DriftApproval{
+		{Item: row.Status.Items[0].Key.String(), ID: id, By: "alice", At: 1_790_000_000}, {Item: row.Status.Items[1].Key.String(), ID: id, By: "bob"},
+	}
+	q := &driftQuery{mayGet: func(atoll.ItemKey) bool { return true }}
+	q.addRow(state.Bundle{}, row, true)
+	first, second, third := q.out.Objects[0], q.out.Objects[1], q.out.Objects[2]
+	if a := first.Approval; first.ID != id || a == nil || a.By != "alice" || a.At.Unix() != 1_790_000_000 {
+		t.Errorf("approved: %+v", first)
+	}
+	if second.ID == "" || second.Approval != nil || third.ID != "" || third.Approval != nil {
+		t.Errorf("other drift was approved: %+v; only reported: %+v", second, third)
+	}
+}
+
 // A row without a report of its latest content says nothing of drift.
 func TestRowsWithoutAComparison(t *testing.T) {
 	row := func(phase atoll.RowPhase, st *atoll.RowStatus) state.Row {

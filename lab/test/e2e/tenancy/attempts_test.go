@@ -276,7 +276,7 @@ var harmlessFields = map[string]string{
 	"PropagationPolicy.spec.itemRules[].resourceSelectors":              "selects among what the policy places",
 	"PropagationPolicy.spec.itemRules[].update":                         "members do less with what the policy places",
 	"PropagationPolicy.spec.itemRules[].ignoreFields":                   "members do less with what the policy places",
-	"PropagationPolicy.spec.itemRules[].drift":                          "reports fields that its own template states, of its own namespace",
+	"PropagationPolicy.spec.itemRules[].drift":                          "reports fields that its own template states, of its own namespace, and writes less than without",
 	"PropagationPolicy.spec.itemRules[].removal":                        "of what the policy placed",
 	"PropagationPolicy.spec.itemRules[].serviceAccount":                 "members do less with what the policy places, and the Namespace's own account comes first",
 	"PropagationPolicy.spec.whenUnfit":                                  "of what the policy placed",
