@@ -21,11 +21,8 @@ func (s systemAccountAuthorizer) Authorize(ctx context.Context, a authorizer.Att
 	if decision != authorizer.DecisionAllow || !impersonatesSystemAccount(a) {
 		return decision, reason, err
 	}
-	escalates, _, err := s.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
-		User: a.GetUser(), Verb: "escalate", APIGroup: clusterRoles.Group, APIVersion: "*",
-		Resource: clusterRoles.Resource, ResourceRequest: true,
-	})
-	if err == nil && escalates == authorizer.DecisionAllow {
+	escalates, err := mayEscalate(ctx, s.Authorizer, a.GetUser())
+	if err == nil && escalates {
 		return decision, reason, nil
 	}
 	return authorizer.DecisionDeny, "only an administrator of the hub impersonates a ServiceAccount of a system namespace", err

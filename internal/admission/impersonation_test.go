@@ -11,14 +11,14 @@ import (
 
 func TestOnlyAdministratorsImpersonateSystemAccounts(t *testing.T) {
 	rights := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		switch who := a.GetUser().GetName(); {
-		case who == "none":
+		switch name := a.GetUser().GetName(); {
+		case name == "none":
 			return authorizer.DecisionNoOpinion, "no rule", nil
 		case a.GetVerb() != "escalate":
 			return authorizer.DecisionAllow, "a rule", nil
-		case who == "broken":
+		case name == "broken":
 			return authorizer.DecisionNoOpinion, "", errors.New("the rules are not read yet")
-		case who == "admin" && a.GetResource() == "clusterroles" && a.GetAPIGroup() == "rbac.authorization.k8s.io":
+		case name == "admin" && a.GetResource() == "clusterroles" && a.GetAPIGroup() == "rbac.authorization.k8s.io":
 			return authorizer.DecisionAllow, "", nil
 		}
 		return authorizer.DecisionNoOpinion, "", nil

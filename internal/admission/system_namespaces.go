@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/leader"
@@ -25,10 +27,18 @@ func (p *AdmissionPlugin) refuseEscalationInSystemNamespace(ctx context.Context,
 	if a.GetNamespace() == atoll.SystemNamespace && a.GetResource().Resource == "serviceaccounts" && strings.HasPrefix(a.GetName(), atoll.TenantAccountPrefix) {
 		return nil
 	}
-	if p.isAllowed(ctx, a.GetUserInfo(), "escalate", requiredRead{resource: clusterRoles}) {
+	if escalates, err := mayEscalate(ctx, p.authorizer, a.GetUserInfo()); err == nil && escalates {
 		return nil
 	}
 	return refuseRequest(a, atoll.ReasonSystemNamespace, fmt.Errorf("namespace %s is the system's: only an administrator of the hub writes %s there; use another namespace", a.GetNamespace(), a.GetResource().Resource))
+}
+
+// mayEscalate reports whether the user may write any ClusterRole, and so has all rights of the hub already.
+func mayEscalate(ctx context.Context, a authorizer.Authorizer, u user.Info) (bool, error) {
+	decision, _, err := a.Authorize(ctx, authorizer.AttributesRecord{
+		User: u, Verb: "escalate", APIGroup: clusterRoles.Group, APIVersion: "*", Resource: clusterRoles.Resource, ResourceRequest: true,
+	})
+	return decision == authorizer.DecisionAllow, err
 }
 
 // isSystemNamespace reports whether the namespace belongs to Kubernetes or to Atoll.

@@ -97,7 +97,7 @@ func walkMoves(t *testing.T, seed int64, mode string, order v1alpha1.MoveOrder) 
 		w.setLabel(c, map[bool]string{true: "yes", false: "no"}[i < 2])
 	}
 	check := func(c *Config) {
-		c.RowWriter = copyWatch{fakeRows{w.fakeHub}, w.countWanted, w.fail, w.addTrace, order != ""}
+		c.RowWriter = copyWatch{fakeRows{w.fakeHub}, w.countWanted, w.failWalk, w.addTrace, order != ""}
 	}
 	runWith(t, w.fakeHub, check, func(t *testing.T, r *PlacementReconciler) {
 		w.changeBundle("web", func(b *state.Bundle) {
@@ -120,7 +120,7 @@ func (w *moveWalk) addTrace(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf(format, args...))
 }
 
-func (w *moveWalk) fail(reason string) {
+func (w *moveWalk) failWalk(reason string) {
 	if !w.failed {
 		w.failed = true
 		w.t.Errorf("seed %d mode %s: %s\n%s", w.seed, w.mode, reason, strings.Join(w.trace, "\n"))
@@ -314,7 +314,7 @@ func (w *moveWalk) checkEnd() {
 	w.settleRows("web")
 	for _, row := range (fakeRows{w.fakeHub}).ListOfBundle("web") {
 		if row.Spec.Phase != atoll.RowActive {
-			w.fail("at the end " + w.rowsOf("web") + " " + row.Spec.Reason)
+			w.failWalk("at the end " + w.rowsOf("web") + " " + row.Spec.Reason)
 		}
 	}
 	writes, _ := w.countsAfterWait()
@@ -323,7 +323,7 @@ func (w *moveWalk) checkEnd() {
 		w.settleRows("web")
 	}
 	if now, _ := w.countsAfterWait(); now > writes+1 {
-		w.fail(fmt.Sprintf("%d writes in a quiet day", now-writes))
+		w.failWalk(fmt.Sprintf("%d writes in a quiet day", now-writes))
 	}
 }
 

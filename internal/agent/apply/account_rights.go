@@ -22,8 +22,11 @@ const maxNamespaceAccounts = 4
 // checkAccountRights returns which right the ServiceAccount lacks that the hub names for the plan's object; nil: none,
 // or no account is named.
 func (e *MemberApplier) checkAccountRights(ctx context.Context, p pendingWork) *Failure {
+	if p.Account == "" {
+		return nil
+	}
 	verbs := accountVerbs(p)
-	if p.Account == "" || len(verbs) == 0 {
+	if len(verbs) == 0 {
 		return nil
 	}
 	res, failure := e.resourceOfStep(ctx, p)

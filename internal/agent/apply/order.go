@@ -21,7 +21,7 @@ func applyTier(key atoll.ItemKey) int {
 		return tiers - 1
 	case isHPA(key):
 		return tiers - 2 // its target hands its replicas over first, and takes them back last
-	case key.Group == "rbac.authorization.k8s.io", key.Group == "scheduling.k8s.io",
+	case key.Group == rbacGroup, key.Group == "scheduling.k8s.io",
 		key.Group == "storage.k8s.io", key.Group == "node.k8s.io":
 		return 2
 	case key.Group != "":

@@ -56,7 +56,7 @@ func allowFlagValue(verb, resource, group string) string {
 	switch {
 	case group == "apiextensions.k8s.io" && resource == "customresourcedefinitions":
 		return "crds"
-	case group == "rbac.authorization.k8s.io":
+	case group == rbacGroup:
 		return "rbac"
 	case verb == "impersonate" && (resource == "users" || resource == "groups"):
 		return "impersonate"

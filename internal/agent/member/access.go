@@ -33,7 +33,7 @@ func (c *Client) ReviewAccess(ctx context.Context, a Access) (allowed bool, err 
 		return false, fmt.Errorf("%q is not NAMESPACE/NAME of a ServiceAccount", a.Account)
 	}
 	review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:   "system:serviceaccount:" + namespace + ":" + name,
+		User:   serviceAccountUser(namespace, name),
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: a.Verb, Group: a.Group, Version: a.Version, Resource: a.Resource, Namespace: a.Namespace, Name: a.Name,

@@ -13,7 +13,12 @@ type accountKey struct{}
 // WithServiceAccount returns a context in which a Client writes in the name of a ServiceAccount,
 // by impersonation. Reads use the agent's own identity.
 func WithServiceAccount(ctx context.Context, namespace, account string) context.Context {
-	return context.WithValue(ctx, accountKey{}, "system:serviceaccount:"+namespace+":"+account)
+	return context.WithValue(ctx, accountKey{}, serviceAccountUser(namespace, account))
+}
+
+// serviceAccountUser returns the user that a ServiceAccount is to the member's API.
+func serviceAccountUser(namespace, name string) string {
+	return "system:serviceaccount:" + namespace + ":" + name
 }
 
 // impersonatingTransport is a transport that writes in the name that the context holds.

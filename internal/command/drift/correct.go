@@ -145,14 +145,8 @@ func (c *driftChoice) checkChosen(argument string) error {
 	return fmt.Errorf("no cluster reports drift of %s: nothing to correct", argument)
 }
 
-// joinNames joins the first names, and counts the others.
-func joinNames(names []string) string {
-	const shown = 10
-	if len(names) <= shown {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
-}
+// joinNames lists the first names, and counts the others.
+func joinNames(names []string) string { return phrase.JoinFirst(names, 10, len(names)) }
 
 func idsByBundle(chosen []preview.DriftedObject) map[string][]string {
 	out := map[string][]string{}
