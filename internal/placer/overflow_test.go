@@ -63,8 +63,8 @@ func TestOverflowToANewCluster(t *testing.T) {
 		m.placeBundle("web", p, contentAsking("web", 6))
 		m.settleRows("web")
 		expectRows(t, m, "web", "a Active r1 4")
+		m.changeCluster("a", withFreeCPUs(0)) // as agents do, before the promise of the replicas expires
 		time.Sleep(time.Minute)
-		m.changeCluster("a", withFreeCPUs(0))
 		m.changeCluster("b", withFreeCPUs(1))
 		time.Sleep(2 * freeCapacityDebounce)
 		m.settleRows("web")
