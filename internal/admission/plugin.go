@@ -106,6 +106,7 @@ func (p *AdmissionPlugin) Validate(ctx context.Context, a admission.Attributes, 
 	p.warnWithDryRunPlan(ctx, a)
 	p.warnOfUnplaced(ctx, a)
 	p.warnOfTwoControllers(ctx, a)
+	p.warnOfReferrers(ctx, a)
 	return nil
 }
 
