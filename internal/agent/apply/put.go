@@ -49,6 +49,9 @@ func (e *MemberApplier) create(ctx context.Context, p pendingWork, res member.Re
 	case err != nil:
 		return failureFromError(err, p.Key)
 	}
+	if failure := p.approved.checkUnchanged(live); failure != nil {
+		return failure
+	}
 	v := e.observeObject(live)
 	if e.recognizeOwnObject(p, v) {
 		return nil
@@ -174,6 +177,8 @@ type applyParams struct {
 	uid          string
 	force, adopt bool
 	left         []string
+	// version is the resource version that the object must have; empty: any.
+	version string
 }
 
 // sendApply applies the item and records what it made.
@@ -183,6 +188,7 @@ func (e *MemberApplier) sendApply(ctx context.Context, p pendingWork, res member
 		if p, failure = e.retainMemberFields(ctx, p, res); failure != nil {
 			return failure
 		}
+		s.version = p.approved.comparedVersion()
 	}
 	body, failure := applyBody(p, s)
 	if failure != nil {
@@ -194,7 +200,11 @@ func (e *MemberApplier) sendApply(ctx context.Context, p pendingWork, res member
 		Manager: atoll.FieldManager, Force: s.force, Body: body,
 	})
 	e.o.Metrics.countWrite(verbApply, start, err)
+	p.approved.noteApply(obj, err)
 	switch {
+	case err != nil && s.version != "" && isUIDMismatch(err):
+		e.scheduleRecheck(p.Key)
+		return changedSinceComparison()
 	case err != nil && p.Item != wanted && isUIDMismatch(err):
 		e.scheduleRecheck(p.Key)
 		return &Failure{Reason: atoll.ReasonApplyFailed, Message: "the object changed while what the member has set of it was read", First: 100 * time.Millisecond}
@@ -272,6 +282,9 @@ func applyBody(p pendingWork, s applyParams) ([]byte, *Failure) {
 	u.SetLabels(labels)
 	if s.uid != "" {
 		_ = unstructured.SetNestedField(obj, s.uid, "metadata", "uid")
+	}
+	if s.version != "" {
+		u.SetResourceVersion(s.version)
 	}
 	if err := jsonpointer.RemoveMapFields(obj, s.left); err != nil {
 		return nil, &Failure{Reason: atoll.ReasonInvalid, Message: truncateText(err.Error())}

@@ -40,6 +40,17 @@ func (b *OwnershipRecords) ReturnApproval(key atoll.ItemKey, id string) {
 	}
 }
 
+// endsApprovals reports whether the owner has an item whose drift no person approves: it is written, or only reported.
+// The ID of its drift ends at once, so that an old approval is good for nothing when the rule returns.
+func (b *OwnershipRecords) endsApprovals(r *Record) bool {
+	nb := b.bundles[r.Owner]
+	if nb == nil || nb.listed[r.Key] == nil {
+		return false
+	}
+	it := nb.listed[r.Key]
+	return !it.Failed() && it.Observe != atoll.ObserveForApproval
+}
+
 // IsKeptForOther reports whether the key's object was made for another template than its owner means, and is kept
 // for a Bundle that takes it over.
 func (b *OwnershipRecords) IsKeptForOther(key atoll.ItemKey) bool {

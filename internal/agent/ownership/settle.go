@@ -35,6 +35,9 @@ func (b *OwnershipRecords) resolveClaims(key atoll.ItemKey) {
 		r.Owner = owner
 		b.markDirty(key)
 	}
+	if b.endsApprovals(r) {
+		b.RecordDrift(key, "", "")
+	}
 	if parked == 0 {
 		delete(b.parked, key)
 	}
