@@ -53,10 +53,14 @@ func FormatDriftOrders(orders []DriftOrder) string {
 		if left -= len(ids); len(ids) == 0 {
 			continue
 		}
-		by := cutApproverName(strings.Join(strings.Fields(o.By), " "))
-		lines = append(lines, strings.TrimSuffix(strings.Join(ids, ",")+" "+by, " "))
+		lines = append(lines, strings.TrimSuffix(strings.Join(ids, ",")+" "+ApproverName(o.By), " "))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// ApproverName returns the name of a user as a DriftOrder has it: on one line, and cut.
+func ApproverName(user string) string {
+	return strings.TrimSuffix(cutApproverName(strings.Join(strings.Fields(user), " ")), " ")
 }
 
 // cutApproverName returns the first bytes of a user's name.
