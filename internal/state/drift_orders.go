@@ -56,6 +56,39 @@ func (t *HubTables) PendingDriftOrders(bundleUID string, orders []atoll.DriftOrd
 	return out
 }
 
+// UntakenDriftOrders returns the orders with the IDs alone that may still become an approval of one of the rows, which are
+// all rows of a Bundle. It drops an ID that a row has an approval of, and an ID that no row reports once every row
+// reports all of its drift at its latest generation: IDs never come again.
+func UntakenDriftOrders(orders []atoll.DriftOrder, rows []Row) (out []atoll.DriftOrder) {
+	taken, reported, isComplete := map[string]bool{}, map[string]bool{}, true
+	for _, row := range rows {
+		for _, a := range row.Spec.Approvals {
+			taken[a.ID] = true
+		}
+		if row.Status == nil {
+			isComplete = false
+			continue
+		}
+		listed := int32(0)
+		for i := range row.Status.Items {
+			if row.Status.Items[i].Drift != nil {
+				listed++
+			}
+		}
+		for id := range reportedDriftIDs(row) {
+			reported[id] = true
+		}
+		isComplete = isComplete && row.Status.Generation >= row.Spec.Generation && row.Status.Applied && listed == row.Status.Drifted
+	}
+	for _, o := range orders {
+		o.IDs = slices.DeleteFunc(slices.Clone(o.IDs), func(id string) bool { return taken[id] || isComplete && !reported[id] })
+		if len(o.IDs) > 0 {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
 func hasApproval(approvals []atoll.DriftApproval, id string) bool {
 	return slices.ContainsFunc(approvals, func(a atoll.DriftApproval) bool { return a.ID == id })
 }
