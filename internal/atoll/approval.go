@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The bounds of approvals.
@@ -29,6 +30,23 @@ type DriftApproval struct {
 	By string `json:"b,omitempty"`
 	// At is when the hub took the order, in Unix seconds.
 	At int64 `json:"t,omitempty"`
+}
+
+// ApprovalOrigin is the author and the time of an approval, as previews show it.
+type ApprovalOrigin struct {
+	// By is the name of the user, and At the time; nil: it is not known.
+	By string     `json:"by,omitempty"`
+	At *time.Time `json:"at,omitempty"`
+}
+
+// ToOrigin returns the author and the time.
+func (a DriftApproval) ToOrigin() *ApprovalOrigin {
+	out := &ApprovalOrigin{By: a.By}
+	if a.At != 0 {
+		at := time.Unix(a.At, 0).UTC()
+		out.At = &at
+	}
+	return out
 }
 
 // IsDriftID reports whether a text has the form of a drift's ID.
