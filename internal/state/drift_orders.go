@@ -65,20 +65,12 @@ func UntakenDriftOrders(orders []atoll.DriftOrder, rows []Row) (out []atoll.Drif
 		for _, a := range row.Spec.Approvals {
 			taken[a.ID] = true
 		}
-		if row.Status == nil {
-			isComplete = false
+		if isComplete = isComplete && reportsAllDrift(row); row.Status == nil {
 			continue
-		}
-		listed := int32(0)
-		for i := range row.Status.Items {
-			if row.Status.Items[i].Drift != nil {
-				listed++
-			}
 		}
 		for id := range reportedDriftIDs(row) {
 			reported[id] = true
 		}
-		isComplete = isComplete && row.Status.Generation >= row.Spec.Generation && row.Status.Applied && listed == row.Status.Drifted
 	}
 	for _, o := range orders {
 		o.IDs = slices.DeleteFunc(slices.Clone(o.IDs), func(id string) bool { return taken[id] || isComplete && !reported[id] })
@@ -87,6 +79,22 @@ func UntakenDriftOrders(orders []atoll.DriftOrder, rows []Row) (out []atoll.Drif
 		}
 	}
 	return out
+}
+
+// reportsAllDrift reports whether the row's cluster has compared all objects at the latest generation, and its report has
+// room for all drift.
+func reportsAllDrift(row Row) bool {
+	s := row.Status
+	if s == nil || !s.Applied || s.Generation < row.Spec.Generation {
+		return false
+	}
+	left := s.Drifted
+	for i := range s.Items {
+		if s.Items[i].Drift != nil {
+			left--
+		}
+	}
+	return left == 0
 }
 
 func hasApproval(approvals []atoll.DriftApproval, id string) bool {

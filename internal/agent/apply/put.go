@@ -201,15 +201,8 @@ func (e *MemberApplier) sendApply(ctx context.Context, p pendingWork, res member
 	})
 	e.o.Metrics.countWrite(verbApply, start, err)
 	p.approved.noteApply(obj, err)
-	switch {
-	case err != nil && s.version != "" && isUIDMismatch(err):
-		e.scheduleRecheck(p.Key)
-		return changedSinceComparison()
-	case err != nil && p.Item != wanted && isUIDMismatch(err):
-		e.scheduleRecheck(p.Key)
-		return &Failure{Reason: atoll.ReasonApplyFailed, Message: "the object changed while what the member has set of it was read", First: 100 * time.Millisecond}
-	case err != nil:
-		return e.handleApplyError(ctx, err, p, res, s)
+	if err != nil {
+		return e.handleApplyError(ctx, err, p, res, s, p.Item != wanted)
 	}
 	if failure := e.removeFieldsFromHandoverManager(ctx, p, res, obj); failure != nil {
 		return failure
@@ -237,8 +230,16 @@ func (e *MemberApplier) sendApply(ctx context.Context, p pendingWork, res member
 	return nil
 }
 
-// handleApplyError explains an apply that failed, and finds out what to do next.
-func (e *MemberApplier) handleApplyError(ctx context.Context, err error, p pendingWork, res member.Resource, s applyParams) *Failure {
+// handleApplyError explains an apply that failed, and finds out what to do next. retained: fields that the member has set
+// were read and sent.
+func (e *MemberApplier) handleApplyError(ctx context.Context, err error, p pendingWork, res member.Resource, s applyParams, retained bool) *Failure {
+	if (retained || s.version != "") && isUIDMismatch(err) {
+		e.scheduleRecheck(p.Key)
+		if s.version != "" {
+			return changedSinceComparison()
+		}
+		return &Failure{Reason: atoll.ReasonApplyFailed, Message: "the object changed while what the member has set of it was read", First: 100 * time.Millisecond}
+	}
 	if mayRecreateAfterRefusal(err, p, s) {
 		return e.scheduleRecreation(ctx, p, res, err)
 	}

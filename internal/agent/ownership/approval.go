@@ -40,15 +40,16 @@ func (b *OwnershipRecords) ReturnApproval(key atoll.ItemKey, id string) {
 	}
 }
 
-// endsApprovals reports whether the owner has an item whose drift no person approves: it is written, or only reported.
-// The ID of its drift ends at once, so that an old approval is good for nothing when the rule returns.
-func (b *OwnershipRecords) endsApprovals(r *Record) bool {
+// endApprovals ends the ID of the object's drift where the owner has an item that no person approves: the item is written,
+// or only reported. An old approval is then good for nothing when the rule returns.
+func (b *OwnershipRecords) endApprovals(r *Record) {
 	nb := b.bundles[r.Owner]
-	if nb == nil || nb.listed[r.Key] == nil {
-		return false
+	if r.DriftHash == "" || nb == nil || nb.listed[r.Key] == nil {
+		return
 	}
-	it := nb.listed[r.Key]
-	return !it.Failed() && it.Observe != atoll.ObserveForApproval
+	if it := nb.listed[r.Key]; !it.Failed() && it.Observe != atoll.ObserveForApproval {
+		b.RecordDrift(r.Key, "", "")
+	}
 }
 
 // IsKeptForOther reports whether the key's object was made for another template than its owner means, and is kept

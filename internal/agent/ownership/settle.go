@@ -35,9 +35,7 @@ func (b *OwnershipRecords) resolveClaims(key atoll.ItemKey) {
 		r.Owner = owner
 		b.markDirty(key)
 	}
-	if b.endsApprovals(r) {
-		b.RecordDrift(key, "", "")
-	}
+	b.endApprovals(r)
 	if parked == 0 {
 		delete(b.parked, key)
 	}
