@@ -12,6 +12,7 @@ import (
 	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/objectdiff"
 )
 
 // interposed is an API between whose requests something happens. at gets each request that is no dry run, as VERB NAME
@@ -228,5 +229,28 @@ func TestTheRemovalOfAnObservedObjectWhoseItemFailed(t *testing.T) {
 		a.allowed = allRights
 		expectFailure(t, again.workOnKey(t.Context(), confKey), nil)
 		api.expectWrites(t, "DELETE conf")
+	}
+}
+
+// An approval is of one content over the differences in one object. Another revision, template or UID is other drift.
+func TestTheDriftThatAnApprovalNames(t *testing.T) {
+	item := observeAs(confItem("x"), atoll.ObserveForApproval)
+	edited, recreated, reported := item, item, observeAs(confItem("x"), atoll.ObserveDrift)
+	edited.Hash, recreated.UID = "another", "another"
+	first := []objectdiff.Difference{{Path: "/data/a", Before: "live", After: "x"}}
+	other := []objectdiff.Difference{{Path: "/data/a", Before: "edited", After: "x"}}
+	seen := map[string]string{}
+	for name, hash := range map[string]string{
+		"drift": hashDrift(&item, "u1", first), "other values": hashDrift(&item, "u1", other), "another object": hashDrift(&item, "u2", first),
+		"another revision": hashDrift(&edited, "u1", first), "another template": hashDrift(&recreated, "u1", first),
+		"missing": hashDrift(&item, "", nil), "missing at another revision": hashDrift(&edited, "", nil),
+	} {
+		if seen[hash] != "" || hash == "" {
+			t.Errorf("%s is the same drift as %s: %q", name, seen[hash], hash)
+		}
+		seen[hash] = name
+	}
+	if hashDrift(&reported, "u1", first) != "" || hashDrift(&item, "u1", first) != hashDrift(&item, "u1", first) {
+		t.Error("reported drift has a hash, or equal drift has two")
 	}
 }
