@@ -233,12 +233,9 @@ func (e *MemberApplier) sendApply(ctx context.Context, p pendingWork, res member
 // handleApplyError explains an apply that failed, and finds out what to do next. retained: fields that the member has set
 // were read and sent.
 func (e *MemberApplier) handleApplyError(ctx context.Context, err error, p pendingWork, res member.Resource, s applyParams, retained bool) *Failure {
-	if (retained || s.version != "") && isUIDMismatch(err) {
+	if changed := changedSinceRead(err, s, retained); changed != nil {
 		e.scheduleRecheck(p.Key)
-		if s.version != "" {
-			return changedSinceComparison()
-		}
-		return &Failure{Reason: atoll.ReasonApplyFailed, Message: "the object changed while what the member has set of it was read", First: 100 * time.Millisecond}
+		return changed
 	}
 	if mayRecreateAfterRefusal(err, p, s) {
 		return e.scheduleRecreation(ctx, p, res, err)
@@ -259,6 +256,20 @@ func (e *MemberApplier) handleApplyError(ctx context.Context, err error, p pendi
 		}
 	}
 	return failureFromError(err, p.Key)
+}
+
+// changedSinceRead explains an apply that failed because the object changed after the read that it depends on; nil: the
+// apply depends on none, or failed otherwise.
+func changedSinceRead(err error, s applyParams, retained bool) *Failure {
+	switch {
+	case !isUIDMismatch(err):
+		return nil
+	case s.version != "":
+		return changedSinceComparison()
+	case retained:
+		return &Failure{Reason: atoll.ReasonApplyFailed, Message: "the object changed while what the member has set of it was read", First: 100 * time.Millisecond}
+	}
+	return nil
 }
 
 // applyBody returns the body of the apply request.
