@@ -17,6 +17,8 @@ const DefaultClusterSet = "default"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=cset,categories=atoll
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Clusters",type=integer,JSONPath=`.status.clusters`
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.clusterSelector.selectorType`
 // +kubebuilder:printcolumn:name="Unbound Namespaces",type=string,JSONPath=`.spec.unboundNamespaces`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -28,6 +30,25 @@ type ClusterSet struct {
 	// +optional
 	// +kubebuilder:default={}
 	Spec ClusterSetSpec `json:"spec,omitempty"`
+	// +optional
+	Status ClusterSetStatus `json:"status,omitempty"`
+}
+
+// ClusterSetEmpty is the type of a ClusterSet's condition.
+const ClusterSetEmpty = "ClusterSetEmpty"
+
+// ClusterSetStatus is the observed state of a ClusterSet.
+type ClusterSetStatus struct {
+	// ObservedGeneration of the set that the status describes.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Clusters is the number of clusters in the set, accepted or not. It is at most 10 seconds old.
+	Clusters int32 `json:"clusters"`
+	// Conditions: ClusterSetEmpty, true while no cluster is in the set.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // ClusterSetSpec selects the clusters of the set, and says which namespaces need no binding.

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"errors"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,13 +28,17 @@ func changedDriftOrder(a admission.Attributes) string {
 }
 
 // stampDriftApprover writes the name of the user into an order to correct drift, whatever the writer states, and
-// keeps earlier orders that the hub has not taken. A malformed order stays for its refusal.
-func (p *AdmissionPlugin) stampDriftApprover(a admission.Attributes) {
+// keeps earlier orders that the hub has not taken. A malformed order stays for its refusal. A hub that starts refuses,
+// because it cannot tell which earlier orders it has taken.
+func (p *AdmissionPlugin) stampDriftApprover(a admission.Attributes) error {
 	value := changedDriftOrder(a)
 	orders, err := atoll.ParseDriftOrders(value)
+	if value == "" || err != nil || p.Own(a.GetUserInfo()) {
+		return nil
+	}
 	hub, ok := p.currentHub()
-	if value == "" || err != nil || !ok || hub.Drift == nil {
-		return
+	if !ok || hub.Drift == nil {
+		return unreadDriftError()
 	}
 	u := a.GetObject().(*unstructured.Unstructured)
 	orders = orders[:1:1]
@@ -45,6 +50,11 @@ func (p *AdmissionPlugin) stampDriftApprover(a admission.Attributes) {
 	annotations := u.GetAnnotations()
 	annotations[atoll.AnnotationCorrectDrift] = atoll.FormatDriftOrders(orders)
 	u.SetAnnotations(annotations)
+	return nil
+}
+
+func unreadDriftError() error {
+	return refusal.WithReason(atoll.ReasonPlanUnknown, apierrors.NewServiceUnavailable("the hub has just been started, and has not read the reported drift yet: try again"))
 }
 
 // validateDriftOrder refuses an order to correct what no cluster of the Bundle reports, as far as this hub's
@@ -61,7 +71,10 @@ func (p *AdmissionPlugin) validateDriftOrder(a admission.Attributes) error {
 	}
 	hub, ok := p.currentHub()
 	if !ok || hub.Drift == nil {
-		return refusal.WithReason(atoll.ReasonPlanUnknown, apierrors.NewServiceUnavailable("the hub has just been started, and has not read the reported drift yet: try again"))
+		return unreadDriftError()
+	}
+	if by := atoll.ApproverName(a.GetUserInfo().GetName()); orders[0].By != by {
+		return refuseFields(a, atoll.ReasonInvalidField, field.Invalid(at, "", fmt.Sprintf("the order is in the name of another user than %q", by)))
 	}
 	bundle, ok := a.GetObject().(*unstructured.Unstructured)
 	if !ok {

@@ -71,14 +71,54 @@ func TestOrdersToCorrectDrift(t *testing.T) {
 			p := New(Options{Own: func(user.Info) bool { return false }, Hub: func() (Hub, bool) { return Hub{Drift: reportedDrift{}}, !c.starting }})
 			a := admission.NewAttributesRecord(c.now, c.before, schema.GroupVersionKind{Group: "atoll.dev", Version: "v1alpha1", Kind: "Bundle"}, "shop", "web",
 				schema.GroupVersionResource{Group: "atoll.dev", Version: "v1alpha1", Resource: "bundles"}, "", admission.Update, nil, false, &user.DefaultInfo{Name: "alice"})
-			p.stampDriftApprover(a)
+			err := p.stampDriftApprover(a)
 			if got := c.now.GetAnnotations()[ask]; got != c.stored {
 				t.Errorf("stored %.200q, want %.200q", got, c.stored)
 			}
-			err := p.validateHubWrittenKinds(context.Background(), a)
+			if err == nil {
+				err = p.validateHubWrittenKinds(context.Background(), a)
+			}
 			if (err == nil) != (c.refused == "") || err != nil && (!strings.Contains(err.Error(), c.refused) || len(err.Error()) > 2000) {
 				t.Errorf("refused with %.500v, want %q", err, c.refused)
 			}
 		})
+	}
+}
+
+// The author of an order comes from the request alone: an order that was not stamped is refused, also where the hub
+// becomes ready between both steps of admission. The hub's own edits are not stamped.
+func TestTheAuthorOfAnOrder(t *testing.T) {
+	const ask = atoll.AnnotationCorrectDrift
+	attributes := func(now *unstructured.Unstructured, by string) admission.Attributes {
+		return admission.NewAttributesRecord(now, bundleOf(v1alpha1.SourcePropagationPolicy, ask, pendingID+" bob"), schema.GroupVersionKind{Group: "atoll.dev", Version: "v1alpha1", Kind: "Bundle"}, "shop", "web",
+			schema.GroupVersionResource{Group: "atoll.dev", Version: "v1alpha1", Resource: "bundles"}, "", admission.Update, nil, false, &user.DefaultInfo{Name: by})
+	}
+	isReady := false
+	p := New(Options{Own: func(u user.Info) bool { return u.GetName() == "hub" }, Hub: func() (Hub, bool) { return Hub{Drift: reportedDrift{}}, isReady }})
+	forged := func() *unstructured.Unstructured {
+		return bundleOf(v1alpha1.SourcePropagationPolicy, ask, reportedID+" root\n"+pendingID+" bob")
+	}
+	a := attributes(forged(), "alice")
+	if err := p.Admit(context.Background(), a, nil); err == nil || !strings.Contains(err.Error(), "try again") {
+		t.Errorf("a hub that starts admits an order: %v", err)
+	}
+	isReady = true
+	if err := p.validateDriftOrder(a); err == nil || !strings.Contains(err.Error(), `another user than "alice"`) {
+		t.Errorf("an order in the name of root: %v", err)
+	}
+	long := strings.Repeat("x ", 100)
+	for _, name := range []string{"root", "alice", long, "a\nb", "\u00e9" + strings.Repeat("\u00e9", 100)} {
+		a := attributes(forged(), name)
+		err := p.stampDriftApprover(a)
+		if err == nil {
+			err = p.validateDriftOrder(a)
+		}
+		if err != nil {
+			t.Errorf("%q is refused: %v", name, err)
+		}
+	}
+	own := forged()
+	if err := p.stampDriftApprover(attributes(own, "hub")); err != nil || own.GetAnnotations()[ask] != forged().GetAnnotations()[ask] {
+		t.Errorf("the hub's edit becomes %q, %v", own.GetAnnotations()[ask], err)
 	}
 }

@@ -23,6 +23,7 @@ type Hub struct {
 	Properties  Properties
 	Removals    Removals
 	Drift       Drift
+	References  References
 }
 
 // Placed are the objects that the hub places.

@@ -88,7 +88,9 @@ func (p *AdmissionPlugin) Admit(ctx context.Context, a admission.Attributes, _ a
 		return p.stampTaintTimes(a)
 	}
 	if isBundle(a) {
-		p.stampDriftApprover(a)
+		if err := p.stampDriftApprover(a); err != nil {
+			return err
+		}
 	}
 	p.keepOnHub(ctx, a)
 	return p.ensureTemplateFinalizer(a)
@@ -106,6 +108,7 @@ func (p *AdmissionPlugin) Validate(ctx context.Context, a admission.Attributes, 
 	p.warnWithDryRunPlan(ctx, a)
 	p.warnOfUnplaced(ctx, a)
 	p.warnOfTwoControllers(ctx, a)
+	p.warnOfReferrers(ctx, a)
 	return nil
 }
 

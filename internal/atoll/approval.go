@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The bounds of approvals.
@@ -31,6 +32,23 @@ type DriftApproval struct {
 	At int64 `json:"t,omitempty"`
 }
 
+// ApprovalOrigin is the author and the time of an approval, as previews show it.
+type ApprovalOrigin struct {
+	// By is the name of the user, and At the time; nil: it is not known.
+	By string     `json:"by,omitempty"`
+	At *time.Time `json:"at,omitempty"`
+}
+
+// ToOrigin returns the author and the time.
+func (a DriftApproval) ToOrigin() *ApprovalOrigin {
+	out := &ApprovalOrigin{By: a.By}
+	if a.At != 0 {
+		at := time.Unix(a.At, 0).UTC()
+		out.At = &at
+	}
+	return out
+}
+
 // IsDriftID reports whether a text has the form of a drift's ID.
 func IsDriftID(text string) bool {
 	return len(text) == driftIDLength && strings.Trim(text, "0123456789abcdef") == ""
@@ -53,10 +71,14 @@ func FormatDriftOrders(orders []DriftOrder) string {
 		if left -= len(ids); len(ids) == 0 {
 			continue
 		}
-		by := cutApproverName(strings.Join(strings.Fields(o.By), " "))
-		lines = append(lines, strings.TrimSuffix(strings.Join(ids, ",")+" "+by, " "))
+		lines = append(lines, strings.TrimSuffix(strings.Join(ids, ",")+" "+ApproverName(o.By), " "))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// ApproverName returns the name of a user as a DriftOrder has it: on one line, and cut.
+func ApproverName(user string) string {
+	return strings.TrimSuffix(cutApproverName(strings.Join(strings.Fields(user), " ")), " ")
 }
 
 // cutApproverName returns the first bytes of a user's name.

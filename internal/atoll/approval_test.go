@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestDriftOrders(t *testing.T) {
@@ -77,5 +78,15 @@ func TestOpenApprovals(t *testing.T) {
 	}
 	if len(spec.Approvals) != 1 {
 		t.Error("the row was changed")
+	}
+}
+
+// The origin of an approval has no time where none is known.
+func TestTheOriginOfAnApproval(t *testing.T) {
+	if got := (DriftApproval{By: "alice"}).ToOrigin(); got.By != "alice" || got.At != nil {
+		t.Errorf("%+v", got)
+	}
+	if got := (DriftApproval{At: 1_790_000_000}).ToOrigin(); got.At == nil || got.At.Unix() != 1_790_000_000 || got.At.Location() != time.UTC {
+		t.Errorf("%+v", got)
 	}
 }

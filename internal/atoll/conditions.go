@@ -51,6 +51,7 @@ var ConditionTypes = map[string][]ConditionType{
 	"ClusterOverridePolicy":    {{Type: v1alpha1.PolicyApplied, Normal: metav1.ConditionTrue}},
 	"Placement":                {{Type: v1alpha1.PlacementSatisfied, Normal: metav1.ConditionTrue}},
 	"ClusterPlacement":         {{Type: v1alpha1.PlacementSatisfied, Normal: metav1.ConditionTrue}},
+	"ClusterSet":               {{Type: v1alpha1.ClusterSetEmpty, Normal: metav1.ConditionFalse}},
 	"ClusterSetBinding":        {{Type: v1alpha1.ClusterSetBindingBound, Normal: metav1.ConditionTrue}},
 	"HubSettings": {
 		{Type: v1alpha1.HubCertificatesExpiring, Normal: metav1.ConditionFalse},

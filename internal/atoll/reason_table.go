@@ -107,6 +107,8 @@ var Reasons = []ReasonInfo{
 	{ReasonInvalidRule, "override policy", ActorUser, "A selector or a rule of the policy cannot be carried out in any cluster."},
 	{ReasonBound, "ClusterSetBinding", ActorNone, "The namespace may place on the ClusterSet."},
 	{ReasonClusterSetMissing, "ClusterSetBinding", ActorHub, "The ClusterSet does not exist; the binding gives no cluster until it does."},
+	{ReasonClustersSelected, "ClusterSet", ActorNone, "Clusters are in the ClusterSet."},
+	{ReasonNoClusterMatched, "ClusterSet", ActorHub, "No cluster is in the ClusterSet; nothing is placed by it until one is."},
 	{ReasonChosen, "Placement", ActorNone, "The Placement chose clusters."},
 	{ReasonPending, "item", ActorAgent, "The agent has not applied the object yet."},
 	{ReasonRemoving, "item", ActorAgent, "The object is being removed from the member."},

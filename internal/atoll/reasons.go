@@ -91,6 +91,8 @@ const (
 const (
 	ReasonBound             Reason = "Bound"
 	ReasonClusterSetMissing Reason = "ClusterSetMissing"
+	ReasonClustersSelected  Reason = "ClustersSelected"
+	ReasonNoClusterMatched  Reason = "NoClusterMatched"
 )
 
 // Reasons of an item, in ItemStatus.Reason and in Events.

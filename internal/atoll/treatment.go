@@ -24,6 +24,11 @@ type Treatment struct {
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 }
 
+// IsEmpty reports whether members treat the item's object as all others.
+func (t *Treatment) IsEmpty() bool {
+	return t.Update == "" && len(t.IgnoreFields) == 0 && t.Drift == "" && t.ConflictResolution == "" && t.Removal == "" && t.ServiceAccount == ""
+}
+
 // IsCreateOnly reports whether members own the item's object as soon as they created it.
 func (t *Treatment) IsCreateOnly() bool { return t != nil && t.Update == v1alpha1.UpdateCreateOnly }
 

@@ -358,6 +358,7 @@ func (b *Binder) writeBundle(ctx context.Context, id policymatch.BundleID, old s
 		return old, nil
 	}
 	old.Spec = spec
+	old.Meta.Annotations = dropTakenDriftOrders(old.Meta.Annotations, func() []state.Row { return b.Rows.ListOfBundle(old.Ref.UID) })
 	return b.writeAndStore(old.ToObject(), func(o client.Object) error { return b.Client.Update(ctx, o) }, "write bundle "+id.String())
 }
 

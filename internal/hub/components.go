@@ -34,7 +34,7 @@ import (
 	"atoll.dev/atoll/internal/peer/streams"
 	"atoll.dev/atoll/internal/placer"
 	"atoll.dev/atoll/internal/placer/decisions"
-	"atoll.dev/atoll/internal/placer/setbindings"
+	"atoll.dev/atoll/internal/placer/setstatus"
 	"atoll.dev/atoll/internal/placer/sigdecisions"
 	"atoll.dev/atoll/internal/push"
 	"atoll.dev/atoll/internal/quarantine"
@@ -55,7 +55,7 @@ type components struct {
 	binder          *binder.Binder
 	placer          *placer.PlacementReconciler
 	decisions       *decisions.DecisionPublisher
-	setBindings     *setbindings.BindingStatusWriter
+	setStatus       *setstatus.StatusWriter
 	sigDecisions    *sigdecisions.MulticlusterPublisher
 	karmada         *karmada.Reconciler
 	bundleStatus    *bundlestatus.BundleReconciler
@@ -119,7 +119,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	p.sigDecisions = sigdecisions.New(sigdecisions.Config{
 		Placements: st.Placements, Decisions: st.Decisions, Settings: st.Settings, Client: st.Client, Log: h.log.With("component", "sigdecisions"),
 	})
-	p.setBindings = setbindings.New(st.Sets, st.Client, h.log.With("component", "setbindings"))
+	p.setStatus = setstatus.New(st.Sets, st.Client, h.log.With("component", "setstatus"))
 	p.karmada = karmada.New(karmada.Config{
 		Customizations: st.Customizations, Interpreters: st.Policies, Client: st.Client, Events: p.recorder, Log: h.log.With("component", "karmada"),
 	})
@@ -295,7 +295,7 @@ func (p *components) runReconcilers(ctx context.Context) error {
 		return err
 	}
 	p.inventory.BecomeLeader()
-	return runAll(ctx, p.binder.Run, p.placer.Run, p.decisions.Run, p.setBindings.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.recorder.Run, p.restore.RunRecall,
+	return runAll(ctx, p.binder.Run, p.placer.Run, p.decisions.Run, p.setStatus.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.recorder.Run, p.restore.RunRecall,
 		func(ctx context.Context) error { return p.caStatus.RunConditions(ctx, p.state.Client, p.log) })
 }
 

@@ -134,17 +134,18 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 		Variants: variantsOfAffectedClusters(content, target, stepParts{clusters, specs, d}, v), CurrentVariants: items.variants,
 		RemovalMode: b.Spec.Removal.Mode, RemovalBudget: b.Spec.Removal.Budget, MoveOrder: moveOrderOf(&b.Spec, content),
 		ConfirmedPlan: b.Meta.Annotations[atoll.AnnotationConfirm], KeptPlan: b.Meta.Annotations[atoll.AnnotationKeep],
-		DriftOrders: driftOrdersOf(b), PlacementHash: v.placementHash, Recalled: heldBackDeletions(b.Ref.UID, content), Unconfirmed: unconfirmedRemovals(b.Ref.UID, content), MustConfirmRemovals: content.MustConfirmRemovals(),
+		DriftOrders: driftOrdersOf(b, snap.baseRows), PlacementHash: v.placementHash, Recalled: heldBackDeletions(b.Ref.UID, content), Unconfirmed: unconfirmedRemovals(b.Ref.UID, content), MustConfirmRemovals: content.MustConfirmRemovals(),
 		Deleting: r.isBundleOrNamespaceDeleting(b), DeletedItems: items.deleted, MovedItems: items.moved, ExcludedItems: items.excluded,
 		PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: now,
 	}
 	return snap, nil
 }
 
-// driftOrdersOf returns the orders of users to correct drift. Admission refuses malformed ones.
-func driftOrdersOf(b state.Bundle) []atoll.DriftOrder {
+// driftOrdersOf returns the orders of users to correct drift; nil while none of the rows reports drift. Admission refuses
+// malformed ones.
+func driftOrdersOf(b state.Bundle, rows []state.Row) []atoll.DriftOrder {
 	value, ordered := b.Meta.Annotations[atoll.AnnotationCorrectDrift]
-	if !ordered {
+	if !ordered || !slices.ContainsFunc(rows, func(row state.Row) bool { return row.Status != nil && row.Status.Drifted > 0 }) {
 		return nil
 	}
 	orders, err := atoll.ParseDriftOrders(value)

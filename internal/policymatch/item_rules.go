@@ -53,7 +53,7 @@ func (r ItemRules) TreatmentOf(s Subject) (*atoll.Treatment, error) {
 	if t.Drift == v1alpha1.DriftCorrect {
 		t.Drift = ""
 	}
-	if len(t.IgnoreFields) == 0 && t.Update == "" && t.Drift == "" && t.ConflictResolution == "" && t.Removal == "" && t.ServiceAccount == "" {
+	if t.IsEmpty() {
 		return nil, nil
 	}
 	return &t, nil

@@ -1,6 +1,10 @@
 package preview
 
-import "time"
+import (
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+)
 
 // Drifts are the objects that clusters only observe, and that differ from their templates or are missing.
 type Drifts struct {
@@ -24,7 +28,7 @@ type DriftedObject struct {
 	// ID names this drift for `atoll drift correct`, under drift: Approve. It is empty where clusters only report.
 	ID string `json:"id,omitempty"`
 	// Approval of the correction by the cluster, which the cluster has not answered yet; nil without one.
-	Approval *DriftApproval `json:"approval,omitempty"`
+	Approval *atoll.ApprovalOrigin `json:"approval,omitempty"`
 	// Bundle of the object, as NAMESPACE/NAME, or NAME for a ClusterBundle.
 	Bundle string `json:"bundle"`
 	// Missing: the cluster does not have the object, since the time MissingSince.
@@ -37,13 +41,6 @@ type DriftedObject struct {
 	Outdated bool `json:"outdated,omitempty"`
 	// Disconnected: the cluster is not connected, so that the object may have changed.
 	Disconnected bool `json:"disconnected,omitempty"`
-}
-
-// DriftApproval is an approval that the cluster has not answered yet.
-type DriftApproval struct {
-	// By is the name of the user, and At the time.
-	By string     `json:"by,omitempty"`
-	At *time.Time `json:"at,omitempty"`
 }
 
 // DriftedField is a field with another value than the template's.

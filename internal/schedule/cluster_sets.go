@@ -17,6 +17,7 @@ type SetMembership struct {
 	exclusive map[string]bool
 	selecting []selectingSet // by name
 	byCluster map[string][]string
+	clusters  map[string]int // number of clusters of a set
 	// shared lists of names: many clusters are in the same sets.
 	shared map[string][]string
 }
@@ -28,14 +29,14 @@ type selectingSet struct {
 
 // NewMembership returns a SetMembership without sets and clusters.
 func NewMembership() SetMembership {
-	return SetMembership{exclusive: map[string]bool{}, byCluster: map[string][]string{}, shared: map[string][]string{}}
+	return SetMembership{exclusive: map[string]bool{}, byCluster: map[string][]string{}, clusters: map[string]int{}, shared: map[string][]string{}}
 }
 
 // Clone returns an independent copy.
 func (m *SetMembership) Clone() SetMembership {
 	return SetMembership{
 		exclusive: maps.Clone(m.exclusive), selecting: slices.Clone(m.selecting),
-		byCluster: maps.Clone(m.byCluster), shared: maps.Clone(m.shared),
+		byCluster: maps.Clone(m.byCluster), clusters: maps.Clone(m.clusters), shared: maps.Clone(m.shared),
 	}
 }
 
@@ -97,14 +98,31 @@ func (m *SetMembership) PutCluster(cluster string, of map[string]string) bool {
 		}
 		return false
 	}
+	m.countClusters(was, -1)
+	m.countClusters(names, 1)
 	if m.byCluster[cluster] = names; len(names) == 0 {
 		delete(m.byCluster, cluster)
 	}
 	return true
 }
 
+// countClusters adds to the number of clusters of each set.
+func (m *SetMembership) countClusters(sets []string, n int) {
+	for _, set := range sets {
+		if m.clusters[set] += n; m.clusters[set] == 0 {
+			delete(m.clusters, set)
+		}
+	}
+}
+
 // RemoveCluster forgets a deleted cluster.
-func (m *SetMembership) RemoveCluster(cluster string) { delete(m.byCluster, cluster) }
+func (m *SetMembership) RemoveCluster(cluster string) {
+	m.countClusters(m.byCluster[cluster], -1)
+	delete(m.byCluster, cluster)
+}
+
+// CountClusters returns the number of clusters that are in a set.
+func (m *SetMembership) CountClusters(set string) int { return m.clusters[set] }
 
 // SetsOf lists by name the sets that the cluster is in; shared.
 func (m *SetMembership) SetsOf(cluster string) []string { return m.byCluster[cluster] }
@@ -148,6 +166,9 @@ func (g *SetGrants) Get(name string) (*v1alpha1.ClusterSet, bool) {
 	v, ok := g.byName[name]
 	return v, ok
 }
+
+// Names returns the names of all ClusterSets, sorted.
+func (g *SetGrants) Names() []string { return slices.Sorted(maps.Keys(g.byName)) }
 
 // StoreClusterSet stores a ClusterSet, or removes the ClusterSet when v is nil. opened is true when
 // the list of sets open to namespaces without bindings has changed. opened: namespaces without

@@ -109,6 +109,9 @@ func (t *ClusterSetTable) putSet(name string, v *v1alpha1.ClusterSet) {
 		defer t.notifyAll("") // also when another subscriber panics
 	}
 	defer t.bindingChanges.notifyEach(bound)
+	if v != nil && (was == nil || was.UID != v.UID || was.Generation != v.Generation) {
+		defer t.clusters.setChanges.notifyAll(name)
+	}
 	switch {
 	case v == nil:
 		t.clusters.defineSet(name, nil)
@@ -157,6 +160,13 @@ func (t *ClusterSetTable) GetBinding(key types.NamespacedName) (*v1alpha1.Cluste
 	return b, ok
 }
 
+// countBindings counts the bindings to a set.
+func (t *ClusterSetTable) countBindings(set string) int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.bindings[set])
+}
+
 // ListBindings lists the keys of all bindings.
 func (t *ClusterSetTable) ListBindings() (out []types.NamespacedName) {
 	t.mu.RLock()
@@ -168,6 +178,20 @@ func (t *ClusterSetTable) ListBindings() (out []types.NamespacedName) {
 	}
 	return out
 }
+
+// CountClusters returns the number of clusters that are in the set.
+func (t *ClusterSetTable) CountClusters(set string) int { return t.clusters.CountClusters(set) }
+
+// ListSets lists the names of all ClusterSets.
+func (t *ClusterSetTable) ListSets() []string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.grants.Names()
+}
+
+// SubscribeSets subscribes to ClusterSets that are new or edited, and to those whose number of clusters
+// may have changed. The name may be that of a ClusterSet that does not exist.
+func (t *ClusterSetTable) SubscribeSets(fn func(set string)) { t.clusters.setChanges.addSubscriber(fn) }
 
 // SubscribeBindings subscribes to bindings that are new, or whose ClusterSet was created or
 // deleted.

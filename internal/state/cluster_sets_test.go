@@ -184,3 +184,43 @@ func TestBoundSets(t *testing.T) {
 		t.Error("a set with a selector holds not all clusters")
 	}
 }
+
+// TestNumbersOfClustersInSets walks randomly over clusters and sets, and compares the numbers with a count of
+// all clusters. Each change of a number must be notified.
+func TestNumbersOfClustersInSets(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	clusters := newClusters()
+	sets := newSets(clusters)
+	notified := recordNotifications(sets.SubscribeSets)
+	shown := map[string]int{}
+	for range 3000 {
+		name := fmt.Sprintf("c%d", random.IntN(6))
+		labels := map[string]string{"env": []string{"prod", "dev"}[random.IntN(2)], "atoll.dev/set": []string{"asia", "eu", ""}[random.IntN(3)]}
+		switch random.IntN(5) {
+		case 0:
+			clusters.removeObject(memberCluster(name, nil))
+		case 1:
+			sets.put([]*v1alpha1.ClusterSet{exclusiveSet("asia"), exclusiveSet("eu"), selectingSet("prod", map[string]string{"env": "prod"})}[random.IntN(3)])
+		case 2:
+			sets.removeObject([]*v1alpha1.ClusterSet{exclusiveSet("asia"), exclusiveSet("eu"), selectingSet("prod", nil)}[random.IntN(3)])
+		default:
+			clusters.put(memberCluster(name, labels))
+		}
+		names := notified()
+		for _, set := range []string{"asia", "eu", "prod"} {
+			want := 0
+			for _, c := range clusters.List() {
+				if slices.Contains(clusters.SetsOfCluster(c.Name), set) {
+					want++
+				}
+			}
+			if got := sets.CountClusters(set); got != want {
+				t.Fatalf("%s has %d clusters, and %d are counted", set, want, got)
+			}
+			if _, exists := sets.Get(set); exists && shown[set] != want && !slices.Contains(names, set) {
+				t.Fatalf("%s has %d clusters after %d, and nothing notified of it", set, want, shown[set])
+			}
+			shown[set] = want
+		}
+	}
+}

@@ -24,6 +24,8 @@ type ClusterTable struct {
 	expectedOnline map[string]bool
 	membership     schedule.SetMembership
 	notifier[string]
+	// setChanges notifies of ClusterSets that changed, or whose number of clusters did.
+	setChanges notifier[string]
 }
 
 func newClusters() *ClusterTable {
@@ -99,6 +101,13 @@ func (c *ClusterTable) SetsOfLabels(labels map[string]string) []string {
 	return c.membership.SetsForLabels(labels)
 }
 
+// CountClusters returns the number of clusters that are in a ClusterSet.
+func (c *ClusterTable) CountClusters(set string) int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.membership.CountClusters(set)
+}
+
 // defineSet sets a ClusterSet, or deletes it with nil, and notifies of the clusters that join
 // or leave it. Each cluster is compared once.
 func (c *ClusterTable) defineSet(name string, spec *v1alpha1.ClusterSetSelector) {
@@ -140,33 +149,42 @@ func (c *ClusterTable) Subscribe(fn func(name string)) { c.addSubscriber(fn) }
 
 func (c *ClusterTable) put(obj client.Object) {
 	v := obj.(*v1alpha1.Cluster)
-	if c.replaceClusterUnlessOlder(v) {
+	stored, recounted := c.replaceClusterUnlessOlder(v)
+	defer c.setChanges.notifyEach(recounted) // also when another subscriber panics
+	if stored {
 		c.notifyAll(v.Name)
 	}
 }
 
-// replaceClusterUnlessOlder stores a Cluster. It returns false where the table has a later version.
-func (c *ClusterTable) replaceClusterUnlessOlder(v *v1alpha1.Cluster) bool {
+// replaceClusterUnlessOlder stores a Cluster, and returns the ClusterSets whose number of clusters
+// changed. It stores nothing where the table has a later version.
+func (c *ClusterTable) replaceClusterUnlessOlder(v *v1alpha1.Cluster) (stored bool, recounted []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old, ok := c.byName[v.Name]; ok {
 		if isOlderVersion(v.ResourceVersion, old.ResourceVersion) {
-			return false
+			return false, nil
 		}
 		delete(c.byUID, string(old.UID))
 	}
 	c.byName[v.Name], c.byUID[string(v.UID)] = v, v
-	c.membership.PutCluster(v.Name, v.Labels)
-	return true
+	was := c.membership.SetsOf(v.Name)
+	if c.membership.PutCluster(v.Name, v.Labels) {
+		recounted = slices.Concat(was, c.membership.SetsOf(v.Name))
+	}
+	return true, recounted
 }
 
 func (c *ClusterTable) removeObject(obj client.Object) {
+	var left []string
 	runLocked(&c.mu, func() {
 		if old, ok := c.byName[obj.GetName()]; ok && old.UID == obj.GetUID() {
 			delete(c.byName, old.Name)
+			left = c.membership.SetsOf(old.Name)
 			c.membership.RemoveCluster(old.Name)
 		}
 		delete(c.byUID, string(obj.GetUID()))
 	})
+	defer c.setChanges.notifyEach(left)
 	c.notifyAll(obj.GetName())
 }

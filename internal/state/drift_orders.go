@@ -56,6 +56,47 @@ func (t *HubTables) PendingDriftOrders(bundleUID string, orders []atoll.DriftOrd
 	return out
 }
 
+// UntakenDriftOrders returns the orders with the IDs alone that may still become an approval of one of the rows, which are
+// all rows of a Bundle. It drops an ID that a row has an approval of, and an ID that no row reports once every row
+// reports all of its drift at its latest generation: IDs never come again.
+func UntakenDriftOrders(orders []atoll.DriftOrder, rows []Row) (out []atoll.DriftOrder) {
+	taken, reported, isComplete := map[string]bool{}, map[string]bool{}, true
+	for _, row := range rows {
+		for _, a := range row.Spec.Approvals {
+			taken[a.ID] = true
+		}
+		if isComplete = isComplete && reportsAllDrift(row); row.Status == nil {
+			continue
+		}
+		for id := range reportedDriftIDs(row) {
+			reported[id] = true
+		}
+	}
+	for _, o := range orders {
+		o.IDs = slices.DeleteFunc(slices.Clone(o.IDs), func(id string) bool { return taken[id] || isComplete && !reported[id] })
+		if len(o.IDs) > 0 {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// reportsAllDrift reports whether the row's cluster has compared all objects at the latest generation, and its report has
+// room for all drift.
+func reportsAllDrift(row Row) bool {
+	s := row.Status
+	if s == nil || !s.Applied || s.Generation < row.Spec.Generation {
+		return false
+	}
+	left := s.Drifted
+	for i := range s.Items {
+		if s.Items[i].Drift != nil {
+			left--
+		}
+	}
+	return left == 0
+}
+
 func hasApproval(approvals []atoll.DriftApproval, id string) bool {
 	return slices.ContainsFunc(approvals, func(a atoll.DriftApproval) bool { return a.ID == id })
 }

@@ -85,3 +85,47 @@ func TestPendingDriftOrders(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+// An order stays until a row has its approval, or until no row can have one.
+func TestUntakenDriftOrders(t *testing.T) {
+	const id, other, gone = "00000000000000aa", "00000000000000bb", "00000000000000cc"
+	drifted := func(ids ...string) *atoll.RowStatus {
+		s := &atoll.RowStatus{Generation: 2, Applied: true, Drifted: int32(len(ids))}
+		for i, id := range ids {
+			s.Items = append(s.Items, atoll.ItemStatus{Key: atoll.ItemKey{Kind: "ConfigMap", Name: fmt.Sprint(i)}, Drift: &atoll.Drift{ID: id}})
+		}
+		return s
+	}
+	row := func(status *atoll.RowStatus, approved ...string) Row {
+		r := Row{Spec: atoll.RowSpec{Generation: 2}, Status: status}
+		for _, id := range approved {
+			r.Spec.Approvals = append(r.Spec.Approvals, atoll.DriftApproval{ID: id})
+		}
+		return r
+	}
+	old, unapplied, full := drifted(), drifted(), drifted(other)
+	old.Generation, unapplied.Applied, full.Drifted = 1, false, 2
+	for name, c := range map[string]struct {
+		rows []Row
+		want []string
+	}{
+		"reported":                  {[]Row{row(drifted(id, other))}, []string{id, other}},
+		"one is taken":              {[]Row{row(drifted(id, other), id)}, []string{other}},
+		"one is gone":               {[]Row{row(drifted(other))}, []string{other}},
+		"all are gone":              {[]Row{row(drifted()), row(drifted())}, nil},
+		"a row never reported":      {[]Row{row(drifted()), row(nil)}, []string{id, other, gone}},
+		"a row is at an old report": {[]Row{row(drifted()), row(old)}, []string{id, other, gone}},
+		"a row compares":            {[]Row{row(unapplied)}, []string{id, other, gone}},
+		"a report without room":     {[]Row{row(full, id)}, []string{other, gone}},
+		"no row":                    {nil, nil},
+	} {
+		got := UntakenDriftOrders([]atoll.DriftOrder{{IDs: []string{id, other}, By: "alice"}, {IDs: []string{gone}, By: "bob"}}, c.rows)
+		var ids []string
+		for _, o := range got {
+			ids = append(ids, o.IDs...)
+		}
+		if !reflect.DeepEqual(ids, c.want) {
+			t.Errorf("%s: %q, want %q", name, ids, c.want)
+		}
+	}
+}

@@ -45,7 +45,7 @@ func (e *MemberApplier) checkAccountRights(ctx context.Context, p pendingWork) *
 	} else if granting != nil {
 		needed = append(needed, *granting)
 	}
-	failure = e.checkAccess(ctx, p.Key, needed)
+	failure = e.checkAccess(ctx, needed)
 	if failure != nil && failure.Reason == atoll.ReasonServiceAccountForbidden {
 		return cmp.Or(e.missingNamespaceFailure(p.Key.Namespace), failure)
 	}
@@ -146,19 +146,29 @@ func grantingAccess(p pendingWork) (*member.Access, *Failure) {
 var roleResources = map[string]string{"Role": "roles", "ClusterRole": "clusterroles"}
 
 // checkAccess returns the first of the rights that the ServiceAccount lacks; nil: it has all.
-func (e *MemberApplier) checkAccess(ctx context.Context, key atoll.ItemKey, needed []member.Access) *Failure {
+func (e *MemberApplier) checkAccess(ctx context.Context, needed []member.Access) *Failure {
 	for _, right := range needed {
 		allowed, err := e.access.reviewAccess(ctx, right)
 		switch {
 		case apierrors.IsNotFound(err):
 			return &Failure{Reason: atoll.ReasonForbidden, Message: "the member does not serve subjectaccessreviews, so the rights of ServiceAccount " + right.Account + " cannot be checked"}
 		case err != nil:
-			return failureFromError(err, key)
+			return unknownAccessFailure(err, right.Account)
 		case !allowed:
 			return missingAccessFailure(right)
 		}
 	}
 	return nil
+}
+
+// unknownAccessFailure explains that the member's API did not answer which rights the ServiceAccount has. Nothing is
+// written without the answer.
+func unknownAccessFailure(err error, account string) *Failure {
+	f := failureFromError(err, atoll.ItemKey{})
+	if !apierrors.IsForbidden(err) { // its advice is enough
+		f.Message = truncateText("the rights of ServiceAccount " + account + " cannot be checked: " + f.Message)
+	}
+	return f
 }
 
 // missingAccessFailure explains which right the ServiceAccount lacks, with a rule that grants all that an object needs.
@@ -181,16 +191,13 @@ func missingAccessFailure(right member.Access) *Failure {
 	}
 }
 
-// namespaceAccount returns the ServiceAccount that has the right to create or label a namespace that the agent makes for
-// objects. Empty: the agent's own rights suffice. The failure is that of the first account, when none has the right.
-func (e *MemberApplier) namespaceAccount(ctx context.Context, ns string, exists bool) (account string, failure *Failure) {
+// namespaceAccount returns the first of the ServiceAccounts that has the right to create or label a namespace. Empty: none
+// is named, and the agent's own rights suffice. The failure is that of the first account, when none has the right.
+func (e *MemberApplier) namespaceAccount(ctx context.Context, ns string, accounts []string, exists bool) (account string, failure *Failure) {
 	key, verbs := atoll.NamespaceKey(ns), []string{"get", "create", "patch"}
 	if exists {
 		verbs = []string{"get", "patch"}
 	}
-	e.mu.Lock()
-	accounts := e.book.NamespaceAccounts(ns)
-	e.mu.Unlock()
 	if len(accounts) == 0 {
 		return "", e.mayApply(ctx, key, "")
 	}
@@ -201,7 +208,7 @@ func (e *MemberApplier) namespaceAccount(ctx context.Context, ns string, exists 
 			for _, verb := range verbs {
 				needed = append(needed, accessTo(account, verb, namespaces, key))
 			}
-			missing = e.checkAccess(ctx, key, needed)
+			missing = e.checkAccess(ctx, needed)
 		}
 		if missing == nil {
 			return account, nil

@@ -202,6 +202,9 @@ func TestAMemberThatDoesNotAnswerAboutRights(t *testing.T) {
 		e := newStubEngine(t, a, []ownership.Record{shopNamespace}, newManifest("b1", 1, namedItem(confItem("x"))))
 		got := settleKey(t, e.MemberApplier, confKey)
 		if got != nil && code == 503 {
+			if !strings.HasPrefix(got.Message, "the rights of ServiceAccount shop/deployer cannot be checked:") {
+				t.Errorf("the message is %q", got.Message)
+			}
 			got.Message = ""
 		}
 		expectFailure(t, got, want)

@@ -38,8 +38,8 @@ func (o *observation) driftID() string {
 	return o.drift.ID
 }
 
-// hashDrift returns a hash of the whole drift of an object with the UID, which a person may approve; empty where the
-// item's drift is only reported. A missing object has no UID, and its drift is the whole item. The hash stays in the
+// hashDrift returns a hash of the whole drift of an object with the UID from the item's content, which a person may
+// approve; empty where the item's drift is only reported. A missing object has no UID, and its drift is the whole item. The hash stays in the
 // member, because readers of reports could test guesses of a Secret against it.
 func hashDrift(it *atoll.RenderedItem, uid string, differences []objectdiff.Difference) string {
 	if it.Observe != atoll.ObserveForApproval {
@@ -48,7 +48,7 @@ func hashDrift(it *atoll.RenderedItem, uid string, differences []objectdiff.Diff
 	if uid == "" {
 		return atoll.HashParts([]byte("missing"), []byte(it.Hash))
 	}
-	return atoll.HashParts([]byte(uid), []byte(it.UID), []byte(atoll.HashJSON(differences)))
+	return atoll.HashParts([]byte(uid), []byte(it.UID), []byte(it.Hash), []byte(atoll.HashJSON(differences)))
 }
 
 // driftFor returns the drift that is reported for an item. Its ID is reported by the owner alone, and only where a
@@ -82,8 +82,7 @@ func missingText(d *atoll.Drift) string {
 }
 
 // correctApproved applies the plan's observed item, because a person approved the drift that was compared just now.
-// The use of the approval is stored first. A correction that the member refuses is tried again; one with an unknown
-// result is not.
+// The use of the approval is stored first. The approval returns unless the member's API may have carried out a write.
 func (e *MemberApplier) correctApproved(ctx context.Context, p pendingWork, res member.Resource) *Failure {
 	id := p.Observed.Approval
 	if spent, failure := e.takeApproval(&p); !spent {
@@ -92,7 +91,6 @@ func (e *MemberApplier) correctApproved(ctx context.Context, p pendingWork, res 
 	failure := &Failure{}
 	if err := e.storeChangedRecords(ctx); err != nil {
 		failure = failureFromError(err, p.Key)
-		failure.Transport = false // nothing was applied
 	} else if failure = e.applyApproved(ctx, p, res); failure == nil {
 		e.o.Metrics.countCorrection()
 		e.o.Log.Info("corrected what was approved", "object", p.Key, "drift", id)
@@ -100,7 +98,7 @@ func (e *MemberApplier) correctApproved(ctx context.Context, p pendingWork, res 
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !failure.Transport {
+	if !p.approved.mayBeDone {
 		e.book.ReturnApproval(p.Key, id)
 	}
 	if o := e.observed[p.Key]; o != nil {
@@ -119,7 +117,10 @@ func (e *MemberApplier) takeApproval(p *pendingWork) (spent bool, wait *Failure)
 		return false, &Failure{Reason: atoll.ReasonWaitsForObjects, Waits: true, Message: "another bundle takes over the object that is there: the correction waits for it"}
 	}
 	o := e.observed[p.Key]
-	p.wasMissing = o != nil && o.view.UID == ""
+	if o == nil {
+		return false, nil
+	}
+	p.wasMissing, p.approved = o.version == "", &approvedWrite{version: o.version}
 	_, item := e.book.ObservedItem(p.Key)
 	if item == nil || item.Hash != p.Observed.Hash || !isApproved(item, p.Observed.Approval) {
 		return false, nil
@@ -140,7 +141,7 @@ func (e *MemberApplier) applyApproved(ctx context.Context, p pendingWork, res me
 	if failure := e.checkAccountRights(ctx, p.asApply()); failure != nil {
 		return failure
 	}
-	if failure := e.ensureNamespaceOf(ctx, p.Key); failure != nil {
+	if failure := e.ensureNamespaceOf(ctx, p); failure != nil {
 		return failure
 	}
 	for range maxSteps {
@@ -163,10 +164,10 @@ func (p pendingWork) asApply() pendingWork {
 	return p
 }
 
-// ensureNamespaceOf makes the namespace of the key's object, if the manifest has the namespace and the member may
-// not.
-func (e *MemberApplier) ensureNamespaceOf(ctx context.Context, key atoll.ItemKey) *Failure {
-	ns := key.Namespace
+// ensureNamespaceOf makes the namespace of the plan's object by the rights of the plan's ServiceAccount, if the manifest
+// has the namespace and the member may not. After a failure nothing else makes the namespace for the object.
+func (e *MemberApplier) ensureNamespaceOf(ctx context.Context, p pendingWork) *Failure {
+	ns := p.Key.Namespace
 	e.mu.Lock()
 	needed := ns != "" && len(e.book.BundlesWithNamespace(ns)) > 0 && !e.foreign[ns]
 	if needed {
@@ -178,7 +179,17 @@ func (e *MemberApplier) ensureNamespaceOf(ctx context.Context, key atoll.ItemKey
 	if !needed {
 		return nil
 	}
-	return e.ensureNamespace(ctx, ns)
+	var accounts []string
+	if p.Account != "" {
+		accounts = []string{p.Account}
+	}
+	failure := e.ensureNamespaceAs(ctx, ns, accounts)
+	if failure != nil {
+		e.mu.Lock()
+		e.book.CancelNamespaceIntent(ns)
+		e.mu.Unlock()
+	}
+	return failure
 }
 
 // compareCorrected compares an object after its correction.

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"atoll.dev/atoll/internal/agent/ownership"
-	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -24,16 +23,7 @@ func TestAnApprovalNeedsTheRightsOfTheServiceAccount(t *testing.T) {
 			api := newMemoryMember(t, c.live...)
 			a := &authorizer{Handler: api, allowed: slices.Clone(allRights)}
 			item := namedItem(observeAs(confItem("x"), atoll.ObserveForApproval))
-			e := newStubEngine(t, a, []ownership.Record{shopNamespace, wantedRecord(item)}, newManifest("b1", 1, item))
-			e.access.age = 0
-			expectFailure(t, e.workOnKey(t.Context(), confKey), nil)
-			id := e.recordOf(confKey).DriftID
-			if !atoll.IsDriftID(id) {
-				t.Fatalf("the ID of the drift is %q", id)
-			}
-			if err := e.UpsertManifest(t.Context(), newManifest("b1", 2, withApproval(item, id)), store.Position{}); err != nil {
-				t.Fatal(err)
-			}
+			e, _ := newApprovedEngine(t, a, item, []ownership.Record{shopNamespace, wantedRecord(item)}, nil)
 			a.allowed = slices.DeleteFunc(slices.Clone(allRights), func(right string) bool { return right == c.missing+" configmaps shop/conf" })
 			failure := e.workOnKey(t.Context(), confKey)
 			if c.refused != (failure != nil && failure.Reason == atoll.ReasonServiceAccountForbidden) {

@@ -11,7 +11,6 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent/ownership"
-	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -190,16 +189,7 @@ func TestAnApprovalWhoseApplyFails(t *testing.T) {
 			api := newMemoryMember(t, liveConf("live"))
 			item := observeAs(confItem("x"), atoll.ObserveForApproval)
 			refused := refusals{}
-			e := newStubEngine(t, refuseSome(api, refused), []ownership.Record{shopNamespace, wantedRecord(item)}, newManifest("b1", 1, item))
-			expectFailure(t, e.workOnKey(t.Context(), confKey), nil)
-			id := e.recordOf(confKey).DriftID
-			if !atoll.IsDriftID(id) {
-				t.Fatalf("the ID of the drift is %q", id)
-			}
-			if err := e.UpsertManifest(t.Context(), newManifest("b1", 2, withApproval(item, id)), store.Position{}); err != nil {
-				t.Fatal(err)
-			}
-			e.takeCalls()
+			e, id := newApprovedEngine(t, refuseSome(api, refused), item, []ownership.Record{shopNamespace, wantedRecord(item)}, nil)
 			maps.Copy(refused, c.refused)
 			e.refuses = c.store
 			failure := e.workOnKey(t.Context(), confKey)

@@ -154,6 +154,11 @@ func (e *MemberApplier) UpsertManifest(ctx context.Context, m atoll.Manifest, at
 	if prev != nil && prev.Manifest.Generation > m.Generation {
 		return nil
 	}
+	if prev != nil && prev.DropsServiceAccount(&m) && e.hasUnsavedShards() {
+		if err := e.storeChangedRecords(ctx); err != nil { // after a crash the records alone hold the accounts
+			return err
+		}
+	}
 	holding := ownership.Merge(prev, m)
 	if err := e.o.Store.PutBundle(ctx, store.Bundle{Holding: holding, Position: at}); err != nil {
 		return err

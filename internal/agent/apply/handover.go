@@ -122,6 +122,9 @@ func (e *MemberApplier) assignFieldsToHandoverManager(ctx context.Context, p pen
 		if err != nil {
 			return failureFromError(err, p.Key)
 		}
+		if failure := p.approved.checkUnchanged(live); failure != nil {
+			return failure
+		}
 		patch := identityOnly(live)
 		_ = unstructured.SetNestedField(patch, live.GetResourceVersion(), "metadata", "resourceVersion")
 		found, failure := copyMemberFields(patch, p.Item, live, paths)
@@ -163,10 +166,13 @@ func (e *MemberApplier) handoverApply(ctx context.Context, p pendingWork, res me
 	if err != nil {
 		return err
 	}
-	_, err = e.o.Client.Apply(ctx, member.Patch{
+	obj, err := e.o.Client.Apply(ctx, member.Patch{
 		Resource: res, Namespace: p.Key.Namespace, Name: p.Key.Name,
 		Manager: atoll.HandoverManager, Force: true, Body: body,
 	})
+	if err == nil {
+		p.approved.noteVersion(obj)
+	}
 	return err
 }
 

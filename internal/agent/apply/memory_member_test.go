@@ -28,6 +28,9 @@ type memoryMember struct {
 	writes  []string
 	bodies  []map[string]any // of the patches
 	made    int
+	// countsVersions gives an object another resource version at each write.
+	countsVersions bool
+	versions       int
 }
 
 // memberKinds are the kinds that a memoryMember serves, by group.
@@ -177,6 +180,9 @@ func (m *memoryMember) patchObject(r *http.Request, live map[string]any, exists 
 	if uid, _ := sent["uid"].(string); uid != "" && (!exists || live["metadata"].(map[string]any)["uid"] != uid) {
 		return failRequest(409, "Conflict")
 	}
+	if version, _ := sent["resourceVersion"].(string); apply && version != "" && exists && live["metadata"].(map[string]any)["resourceVersion"] != version {
+		return failRequest(409, "Conflict")
+	}
 	if !exists && !apply {
 		return failRequest(404, "NotFound")
 	}
@@ -191,6 +197,10 @@ func (m *memoryMember) patchObject(r *http.Request, live map[string]any, exists 
 		meta["managedFields"] = append(slices.Clone(managersOf(meta)), map[string]any{"manager": manager, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:data": map[string]any{}}})
 	}
 	if r.URL.Query().Get("dryRun") == "" {
+		if m.countsVersions {
+			m.versions++
+			meta["resourceVersion"] = fmt.Sprint("v", m.versions)
+		}
 		verb := "MERGE"
 		if apply {
 			verb = "APPLY"

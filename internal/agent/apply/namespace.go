@@ -50,9 +50,18 @@ func isImplicitNamespace(live *metav1.PartialObjectMetadata) bool {
 	return live.Labels[ownership.LabelTemplateUID] == implicitTemplate || live.Annotations[ownership.AnnotationLeftBehind] == implicitTemplate
 }
 
-// ensureNamespace makes a namespace, or brings its labels and annotations up to
-// date. One that exists and is not ours is left as it is.
+// ensureNamespace makes a namespace for the objects in it, or brings its labels and annotations up to
+// date.
 func (e *MemberApplier) ensureNamespace(ctx context.Context, ns string) *Failure {
+	e.mu.Lock()
+	accounts := e.book.NamespaceAccounts(ns)
+	e.mu.Unlock()
+	return e.ensureNamespaceAs(ctx, ns, accounts)
+}
+
+// ensureNamespaceAs makes or updates a namespace by the rights of one of the ServiceAccounts; nil: by the agent's own.
+// A namespace that exists and is not Atoll's is left as it is.
+func (e *MemberApplier) ensureNamespaceAs(ctx context.Context, ns string, accounts []string) *Failure {
 	key := atoll.NamespaceKey(ns)
 	e.mu.Lock()
 	r, _ := e.book.Record(key)
@@ -75,7 +84,7 @@ func (e *MemberApplier) ensureNamespace(ctx context.Context, ns string) *Failure
 	} else {
 		owner = r.Label
 	}
-	account, failure := e.namespaceAccount(ctx, ns, r.UID != "")
+	account, failure := e.namespaceAccount(ctx, ns, accounts, r.UID != "")
 	if failure != nil {
 		return failure
 	}

@@ -37,6 +37,8 @@ type observation struct {
 	// view of the object; empty where it is missing.
 	view  observe.View
 	drift *atoll.Drift
+	// version is the resource version of the object that was compared; empty where it is missing.
+	version string
 	// differences is a hash of the drift that a person may approve; empty: there is none.
 	differences string
 	// ran: the object ran to completion, and is gone.
@@ -248,6 +250,7 @@ func (e *MemberApplier) readAndCompareObserved(ctx context.Context, p pendingWor
 	case err != nil:
 		return nil, failureFromError(err, p.Key)
 	}
+	o.version = live.GetResourceVersion()
 	o.view = observe.ViewOf(live, e.InterpretersOf(p.Owner).ForReportTime(time.Now().Unix()))
 	o.view.Edit = observe.EditFingerprintOf(live)
 	if observe.NeedsOnlyMetadata(p.Key.Group, p.Key.Kind) && !e.IsInterpreted(p.Key.Group, p.Key.Kind) {

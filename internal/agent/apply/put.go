@@ -49,6 +49,9 @@ func (e *MemberApplier) create(ctx context.Context, p pendingWork, res member.Re
 	case err != nil:
 		return failureFromError(err, p.Key)
 	}
+	if failure := p.approved.checkUnchanged(live); failure != nil {
+		return failure
+	}
 	v := e.observeObject(live)
 	if e.recognizeOwnObject(p, v) {
 		return nil
@@ -174,6 +177,8 @@ type applyParams struct {
 	uid          string
 	force, adopt bool
 	left         []string
+	// version is the resource version that the object must have; empty: any.
+	version string
 }
 
 // sendApply applies the item and records what it made.
@@ -183,6 +188,7 @@ func (e *MemberApplier) sendApply(ctx context.Context, p pendingWork, res member
 		if p, failure = e.retainMemberFields(ctx, p, res); failure != nil {
 			return failure
 		}
+		s.version = p.approved.comparedVersion()
 	}
 	body, failure := applyBody(p, s)
 	if failure != nil {
@@ -194,12 +200,9 @@ func (e *MemberApplier) sendApply(ctx context.Context, p pendingWork, res member
 		Manager: atoll.FieldManager, Force: s.force, Body: body,
 	})
 	e.o.Metrics.countWrite(verbApply, start, err)
-	switch {
-	case err != nil && p.Item != wanted && isUIDMismatch(err):
-		e.scheduleRecheck(p.Key)
-		return &Failure{Reason: atoll.ReasonApplyFailed, Message: "the object changed while what the member has set of it was read", First: 100 * time.Millisecond}
-	case err != nil:
-		return e.handleApplyError(ctx, err, p, res, s)
+	p.approved.noteApply(obj, err)
+	if err != nil {
+		return e.handleApplyError(ctx, err, p, res, s, p.Item != wanted)
 	}
 	if failure := e.removeFieldsFromHandoverManager(ctx, p, res, obj); failure != nil {
 		return failure
@@ -227,8 +230,13 @@ func (e *MemberApplier) sendApply(ctx context.Context, p pendingWork, res member
 	return nil
 }
 
-// handleApplyError explains an apply that failed, and finds out what to do next.
-func (e *MemberApplier) handleApplyError(ctx context.Context, err error, p pendingWork, res member.Resource, s applyParams) *Failure {
+// handleApplyError explains an apply that failed, and finds out what to do next. retained: fields that the member has set
+// were read and sent.
+func (e *MemberApplier) handleApplyError(ctx context.Context, err error, p pendingWork, res member.Resource, s applyParams, retained bool) *Failure {
+	if changed := changedSinceRead(err, s, retained); changed != nil {
+		e.scheduleRecheck(p.Key)
+		return changed
+	}
 	if mayRecreateAfterRefusal(err, p, s) {
 		return e.scheduleRecreation(ctx, p, res, err)
 	}
@@ -248,6 +256,20 @@ func (e *MemberApplier) handleApplyError(ctx context.Context, err error, p pendi
 		}
 	}
 	return failureFromError(err, p.Key)
+}
+
+// changedSinceRead explains an apply that failed because the object changed after the read that it depends on; nil: the
+// apply depends on none, or failed otherwise.
+func changedSinceRead(err error, s applyParams, retained bool) *Failure {
+	switch {
+	case !isUIDMismatch(err):
+		return nil
+	case s.version != "":
+		return changedSinceComparison()
+	case retained:
+		return &Failure{Reason: atoll.ReasonApplyFailed, Message: "the object changed while what the member has set of it was read", First: 100 * time.Millisecond}
+	}
+	return nil
 }
 
 // applyBody returns the body of the apply request.
@@ -272,6 +294,9 @@ func applyBody(p pendingWork, s applyParams) ([]byte, *Failure) {
 	u.SetLabels(labels)
 	if s.uid != "" {
 		_ = unstructured.SetNestedField(obj, s.uid, "metadata", "uid")
+	}
+	if s.version != "" {
+		u.SetResourceVersion(s.version)
 	}
 	if err := jsonpointer.RemoveMapFields(obj, s.left); err != nil {
 		return nil, &Failure{Reason: atoll.ReasonInvalid, Message: truncateText(err.Error())}

@@ -259,7 +259,7 @@ func TestAFailedApplyIsLookedInto(t *testing.T) {
 			}
 			p := pendingWork{Step: ownership.Step{Key: c.key, Item: &item, Record: wantedRecord(item)}}
 			for range 2 {
-				if f := e.handleApplyError(t.Context(), c.err, p, volumeClaims, c.s); reasonOf(f) != c.want {
+				if f := e.handleApplyError(t.Context(), c.err, p, volumeClaims, c.s, false); reasonOf(f) != c.want {
 					t.Errorf("it fails with %+v, want %q", f, c.want)
 				}
 			}

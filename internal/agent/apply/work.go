@@ -34,6 +34,8 @@ type pendingWork struct {
 	begun bool
 	// wasMissing: its correction was approved while the member did not have the object.
 	wasMissing bool
+	// approved is the write that a person approved; nil: the step needs no approval.
+	approved *approvedWrite
 }
 
 func (p pendingWork) hasAction() bool {

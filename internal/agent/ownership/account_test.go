@@ -88,6 +88,22 @@ func TestTheServiceAccountsOfANamespace(t *testing.T) {
 			h.Manifest.Items[1].Observe = atoll.ObserveDrift
 			b.FoldHolding(h)
 		}, []string{"shop/z"}},
+		"an observed one alone": {func(b *OwnershipRecords) {
+			h := withAccount(1, "shop/z", shopItem)
+			h.Manifest.Items[0].Observe = atoll.ObserveForApproval
+			b.FoldHolding(h)
+		}, []string{"shop/z"}},
+		"a failed observed one does not count": {func(b *OwnershipRecords) {
+			h := withTwoAccounts("shop/z", "", shopItem, other)
+			h.Manifest.Items[1].Observe = atoll.ObserveDrift
+			b.FoldHolding(h)
+			failed := withTwoAccounts("shop/z", "", shopItem, other)
+			failed.Manifest.Generation, failed.Manifest.Items[1].Error = 2, "it cannot be rendered"
+			b.FoldHolding(failed)
+		}, []string{"shop/z"}},
+		"made by an account, without objects": {func(b *OwnershipRecords) {
+			b.RecordMadeNamespace("shop", Fact{UID: "n1", Label: "b1", Account: "shop/a"})
+		}, []string{"shop/a"}},
 		"alone": {func(b *OwnershipRecords) {
 			m := manifestOf("b1", 1)
 			m.Namespaces = map[string]atoll.NamespaceMeta{"shop": {ServiceAccount: "shop/a"}}
@@ -120,5 +136,60 @@ func TestANamespaceIsRemovedByTheAccountOfItsCreation(t *testing.T) {
 	b.FoldHolding(BundleHolding{Manifest: m})
 	if s := b.Next(shop); s.Verb != DeleteNamespace || s.Account != "shop/a" {
 		t.Errorf("%s by %q", s.Verb, s.Account)
+	}
+}
+
+// An observed item that cannot be rendered changes nothing: the object is not replaced for another template, and keeps its
+// ServiceAccount.
+func TestAnObservedItemThatFails(t *testing.T) {
+	for _, observed := range []atoll.Observation{atoll.ObserveHealth, atoll.ObserveDrift, atoll.ObserveForApproval} {
+		b := NewOwnershipRecords()
+		h := withAccount(1, "shop/a", shopItem)
+		h.Manifest.Items[0].Observe = observed
+		b.FoldHolding(h)
+		b.RecordApplied(shopItem, Fact{UID: "u", Template: "t", Hash: "h", Label: "b1"}) // by an approval
+		failing := withAccount(2, "", shopItem)
+		failing.Manifest.Items[0].Error, failing.Manifest.Items[0].UID = "it cannot be rendered", "another"
+		b.FoldHolding(Merge(&h, failing.Manifest))
+		record, _ := b.Record(shopItem)
+		b = NewOwnershipRecords()
+		b.RestoreRecord(record)
+		b.FoldHolding(Merge(&h, failing.Manifest))
+		if s := b.Next(shopItem); s.Verb != Nothing || s.Account != "shop/a" {
+			t.Errorf("%s: %s by %q", observed, s.Verb, s.Account)
+		}
+	}
+}
+
+// Without a claim of the owner, an account that any claim names counts.
+func TestTheServiceAccountWithoutAnOwner(t *testing.T) {
+	r := Record{Owner: "gone", Claims: map[string]Claim{"b1": {State: Leaving}, "b2": {State: Leaving, Account: "shop/b"}}}
+	if got := r.accountOfStep(); got != "shop/b" {
+		t.Errorf("it is %q", got)
+	}
+}
+
+// A manifest drops an account when it has no item with an account for the object.
+func TestManifestsThatDropAServiceAccount(t *testing.T) {
+	named := withAccount(1, "shop/a", shopItem)
+	kept := BundleHolding{Kept: named.Manifest.Items}
+	failing := withAccount(2, "", shopItem).Manifest
+	failing.Items[0].Error = "it cannot be rendered"
+	bare, gone := withAccount(2, "", shopItem), manifestOf("b1", 2)
+	for name, c := range map[string]struct {
+		before BundleHolding
+		now    atoll.Manifest
+		want   bool
+	}{
+		"the same":     {named, named.Manifest, false},
+		"it fails":     {named, failing, true},
+		"it is gone":   {named, gone, true},
+		"a kept item":  {kept, gone, true},
+		"no account":   {bare, gone, false},
+		"a new object": {bare, named.Manifest, false},
+	} {
+		if got := c.before.DropsServiceAccount(&c.now); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }

@@ -40,6 +40,18 @@ func (b *OwnershipRecords) ReturnApproval(key atoll.ItemKey, id string) {
 	}
 }
 
+// endApprovals ends the ID of the object's drift where the owner has an item that no person approves: the item is written,
+// or only reported. An old approval is then good for nothing when the rule returns.
+func (b *OwnershipRecords) endApprovals(r *Record) {
+	nb := b.bundles[r.Owner]
+	if r.DriftHash == "" || nb == nil || nb.listed[r.Key] == nil {
+		return
+	}
+	if it := nb.listed[r.Key]; !it.Failed() && it.Observe != atoll.ObserveForApproval {
+		b.RecordDrift(r.Key, "", "")
+	}
+}
+
 // IsKeptForOther reports whether the key's object was made for another template than its owner means, and is kept
 // for a Bundle that takes it over.
 func (b *OwnershipRecords) IsKeptForOther(key atoll.ItemKey) bool {

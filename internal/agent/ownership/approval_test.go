@@ -49,3 +49,33 @@ func TestTheIDOfADrift(t *testing.T) {
 	b.ReturnApproval(key, "id6")
 	step("a return without drift", b.RecordDrift(key, "", "id9"), "", false)
 }
+
+// An ID of drift ends when the object's rule changes, so that it is good for nothing when the rule returns. A failed
+// render changes no rule.
+func TestTheIDOfADriftUnderAnotherRule(t *testing.T) {
+	of := func(generation int64, observed atoll.Observation, failure string) BundleHolding {
+		m := manifestOf("b1", generation, shopItem)
+		m.Items[0].Observe, m.Items[0].Error = observed, failure
+		return BundleHolding{Manifest: m}
+	}
+	for name, c := range map[string]struct {
+		between BundleHolding
+		want    string
+	}{
+		"reported":   {of(2, atoll.ObserveDrift, atoll.UnknownObservation), "id2"},
+		"read only":  {of(2, atoll.ObserveHealth, atoll.UnknownObservation), "id2"},
+		"written":    {of(2, "", ""), "id2"},
+		"it fails":   {of(2, "", "it cannot be rendered"), "id1"},
+		"the same":   {of(2, atoll.ObserveForApproval, atoll.UnknownObservation), "id1"},
+		"not listed": {BundleHolding{Manifest: manifestOf("b1", 2)}, "id1"},
+	} {
+		b := NewOwnershipRecords()
+		b.FoldHolding(of(1, atoll.ObserveForApproval, atoll.UnknownObservation))
+		b.RecordDrift(shopItem, "h1", "id1")
+		b.FoldHolding(c.between)
+		b.FoldHolding(of(3, atoll.ObserveForApproval, atoll.UnknownObservation))
+		if got := b.RecordDrift(shopItem, "h1", "id2"); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -131,7 +131,7 @@ func (b *OwnershipRecords) NeedsNamespace(namespace string) bool {
 		return true
 	}
 	for key := range b.inside[namespace] {
-		if _, observed := b.ObservedItem(key); observed == nil {
+		if !b.isOnlyObserved(key) {
 			return true
 		}
 	}

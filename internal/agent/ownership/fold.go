@@ -129,9 +129,9 @@ func (b *OwnershipRecords) addClaim(nb *indexedHolding, key atoll.ItemKey, state
 	r, uid := b.ensureRecord(key), nb.holding.Manifest.Bundle
 	b.endUnknownOtherTemplateClaims(r, it.UID)
 	old, had := r.Claims[uid]
-	now := Claim{State: state, Template: it.UID, Dependency: it.Dependency, Account: it.ServiceAccount}
-	if kept := nb.content[key]; it.Failed() && kept != nil { // the last good content stays, as its ServiceAccount does
-		now.Account = kept.ServiceAccount
+	now := Claim{State: state, Template: it.UID, Dependency: it.Dependency, Account: it.ServiceAccount, Observed: it.Observe != ""}
+	if it.Failed() {
+		now.Account, now.Observed = treatmentOfFailedItem(nb.content[key], old)
 	}
 	b.updateHasDirectClaim(r, uid, !now.Dependency, had && !old.Dependency)
 	if !had || !sameClaim(old, now) {
@@ -223,6 +223,6 @@ func (nb *indexedHolding) tombstoneFor(key atoll.ItemKey, template string) (atol
 }
 
 func sameClaim(x, y Claim) bool {
-	return x.State == y.State && x.Template == y.Template && x.Dependency == y.Dependency && x.Account == y.Account &&
+	return x.State == y.State && x.Template == y.Template && x.Dependency == y.Dependency && x.Account == y.Account && x.Observed == y.Observed &&
 		x.Orphan == y.Orphan && x.Noted == y.Noted && slices.Equal(x.MovedTo, y.MovedTo)
 }

@@ -59,7 +59,7 @@ func (b *OwnershipRecords) Next(key atoll.ItemKey) Step {
 	}
 	if c := r.Claims[r.Owner]; c.isLive() {
 		s.Item = b.ItemToApply(r.Owner, key)
-		if _, s.Observed = b.ObservedItem(key); s.Observed == nil {
+		if _, s.Observed = b.ObservedItem(key); s.Observed == nil && !c.Observed {
 			s.Verb = applyVerb(r, c, s.Item)
 		}
 		if s.Verb == Nothing && leaving && r.UID == "" {

@@ -42,6 +42,9 @@ type Claim struct {
 	// Account is the ServiceAccount, as NAMESPACE/NAME, that the Bundle's last item names for writes and removals of
 	// the object; empty: none.
 	Account string `json:"sa,omitempty"`
+	// Observed: the Bundle's last item that could be rendered is only observed, so that nothing is written or replaced
+	// while the next one fails.
+	Observed bool `json:"ob,omitempty"`
 }
 
 func (c Claim) isLive() bool { return c.State == Wanted || c.State == Kept }

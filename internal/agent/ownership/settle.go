@@ -35,6 +35,7 @@ func (b *OwnershipRecords) resolveClaims(key atoll.ItemKey) {
 		r.Owner = owner
 		b.markDirty(key)
 	}
+	b.endApprovals(r)
 	if parked == 0 {
 		delete(b.parked, key)
 	}

@@ -52,7 +52,7 @@ func TestCorrect(t *testing.T) {
 	}
 	const a, b = "0123456789abcdef", "fedcba9876543210"
 	approved := in("oslo", a)
-	approved.Approval = &preview.DriftApproval{By: "alice", At: &at}
+	approved.Approval = &atoll.ApprovalOrigin{By: "alice", At: &at}
 	both := []preview.DriftedObject{in("oslo", a), in("tokyo", b)}
 	for name, c := range map[string]struct {
 		objects      []preview.DriftedObject

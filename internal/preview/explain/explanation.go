@@ -305,7 +305,7 @@ type RowExplanation struct {
 	// ProblemReason is the reason of the problem.
 	ProblemReason atoll.Reason `json:"problemReason,omitempty"`
 	// Approval of a correction of the object, which the cluster has not answered; nil without one.
-	Approval *ApprovalExplanation `json:"approval,omitempty"`
+	Approval *atoll.ApprovalOrigin `json:"approval,omitempty"`
 	// Next is what the next step does with the row; empty: nothing.
 	Next string `json:"next,omitempty"`
 	// OverridesWait: there are newer overrides, which the row gets with the next change.
@@ -316,13 +316,6 @@ type RowExplanation struct {
 	WaitsReason atoll.Reason `json:"waitsReason,omitempty"`
 	Who         atoll.Actor  `json:"who,omitempty"`
 	WaitsSince  *time.Time   `json:"waitsSince,omitempty"`
-}
-
-// ApprovalExplanation is an approval of `atoll drift correct`.
-type ApprovalExplanation struct {
-	// By is the name of the user, and At the time.
-	By string    `json:"by,omitempty"`
-	At time.Time `json:"at"`
 }
 
 // Explain joins what is known.

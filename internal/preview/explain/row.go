@@ -54,13 +54,13 @@ func namesRemovals(reason atoll.Reason) bool {
 }
 
 // approvalOf returns the approval of the object's drift that the cluster has not answered; nil without one.
-func (in ExplanationInput) approvalOf(b Bundle, row rollout.Row) *ApprovalExplanation {
+func (in ExplanationInput) approvalOf(b Bundle, row rollout.Row) *atoll.ApprovalOrigin {
 	if in.isAboutBundle(b) {
 		return nil
 	}
 	for _, a := range row.Spec.OpenApprovals(row.Status) {
 		if a.Item == in.Object.String() {
-			return &ApprovalExplanation{By: a.By, At: time.Unix(a.At, 0).UTC()}
+			return a.ToOrigin()
 		}
 	}
 	return nil

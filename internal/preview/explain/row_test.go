@@ -97,6 +97,10 @@ func TestTheApprovalOfACorrection(t *testing.T) {
 	if want := []string{`alice\x0a approved 3m ago that the cluster corrects what it reported`}; !slices.Equal(got, want) {
 		t.Errorf("the notes are %q, want %q", got, want)
 	}
+	row.Spec.Approvals[1].At = 0
+	if got, want := e.approvalNotes(&RowExplanation{Approval: in.approvalOf(Bundle{}, row)}), `alice\x0a approved that the cluster corrects what it reported`; len(got) != 1 || got[0] != want {
+		t.Errorf("without a time the notes are %q", got)
+	}
 	row.Status = &atoll.RowStatus{Generation: 2, Applied: true}
 	if got := e.approvalNotes(&RowExplanation{Approval: in.approvalOf(Bundle{}, row)}); got != nil {
 		t.Errorf("after the answer: %q", got)

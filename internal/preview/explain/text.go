@@ -417,7 +417,11 @@ func (e Explanation) approvalNotes(r *RowExplanation) []string {
 	if r.Approval == nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s approved %s ago that the cluster corrects what it reported", phrase.EscapeLine(cmp.Or(r.Approval.By, "a user")), e.formatAge(r.Approval.At))}
+	age := ""
+	if at := r.Approval.At; at != nil {
+		age = " " + e.formatAge(*at) + " ago"
+	}
+	return []string{fmt.Sprintf("%s approved%s that the cluster corrects what it reported", phrase.EscapeLine(cmp.Or(r.Approval.By, "a user")), age)}
 }
 
 // isReportedUnready reports whether what it waits for is worded as what is wrong.

@@ -209,10 +209,10 @@ func (d *driftQuery) addRow(b state.Bundle, row state.Row, connected bool) {
 }
 
 // approvalOf returns the open approval of an item's drift; nil without one.
-func approvalOf(open []atoll.DriftApproval, it atoll.ItemStatus) *preview.DriftApproval {
+func approvalOf(open []atoll.DriftApproval, it atoll.ItemStatus) *atoll.ApprovalOrigin {
 	for _, a := range open {
 		if a.ID == it.Drift.ID && a.Item == it.Key.String() {
-			return &preview.DriftApproval{By: a.By, At: timeOf(a.At)}
+			return a.ToOrigin()
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -263,6 +264,20 @@ func TestSets(t *testing.T) {
 	apply(t, set("edge", "{clusterSelector: {selectorType: LabelSelector, labelSelector: {matchLabels: {edge: 'yes'}}}}"))
 	waitSettled(t)
 	t.Run("sets", func(t *testing.T) { playAttempts(t, writesOfSets) })
+	t.Run("numbers of clusters", func(t *testing.T) {
+		for set, want := range map[string]string{"asia": "1 ClustersSelected", "edge": "0 NoClusterMatched"} {
+			testwait.UntilNil(t, "the status of "+set, func(ctx context.Context) error {
+				got := &v1alpha1.ClusterSet{}
+				if err := clientAs(t, "").Get(ctx, types.NamespacedName{Name: set}, got); err != nil {
+					return err
+				}
+				if c := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ClusterSetEmpty); c == nil || fmt.Sprint(got.Status.Clusters, " ", c.Reason) != want {
+					return fmt.Errorf("%+v", got.Status)
+				}
+				return nil
+			})
+		}
+	})
 	t.Run("clusters", func(t *testing.T) { playAttempts(t, writesOfClusters) })
 	t.Run("reach", func(t *testing.T) { playAttempts(t, reachAttempts) })
 	t.Run("what was there and drifted", func(t *testing.T) {

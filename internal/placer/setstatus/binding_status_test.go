@@ -1,4 +1,4 @@
-package setbindings
+package setstatus
 
 import (
 	"context"
@@ -53,6 +53,9 @@ func (x *table) GetBinding(types.NamespacedName) (*v1alpha1.ClusterSetBinding, b
 }
 func (x *table) ListBindings() []types.NamespacedName                { return []types.NamespacedName{key} }
 func (x *table) SubscribeBindings(fn func(key types.NamespacedName)) { x.changed = fn }
+func (x *table) CountClusters(string) int                            { return 0 }
+func (x *table) ListSets() []string                                  { return nil }
+func (x *table) SubscribeSets(func(set string))                      {}
 
 // A binding costs one write when it is created and one for each change of its set.
 func TestWritesOnChangeOnly(t *testing.T) {
@@ -77,7 +80,7 @@ func TestWritesOnChangeOnly(t *testing.T) {
 		if err := c.Get(t.Context(), key, x.binding); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.writeStatus(t.Context(), key); err != nil {
+		if err := w.writeBindingStatus(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Get(t.Context(), key, x.binding); err != nil {
@@ -88,7 +91,7 @@ func TestWritesOnChangeOnly(t *testing.T) {
 		}
 	}
 	x.binding = nil
-	if err := w.writeStatus(t.Context(), key); err != nil || writes != 3 {
+	if err := w.writeBindingStatus(t.Context(), key); err != nil || writes != 3 {
 		t.Errorf("of a deleted binding: %v, %d writes", err, writes)
 	}
 }

@@ -1,0 +1,50 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/warning"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/state"
+)
+
+// References counts the objects that refer to another one.
+type References interface {
+	// FindReferrers counts what refers to an object, by kind. Of kinds to which nothing refers it finds none.
+	FindReferrers(kind string, key types.NamespacedName) []state.Referrers
+}
+
+// effectsOfMissing is what comes of it when an object of the kind is deleted to which others refer.
+var effectsOfMissing = map[string]string{
+	"Placement":        "what they place stays in its clusters, and nothing new is placed until it exists again",
+	"ClusterPlacement": "what they place stays in its clusters, and nothing new is placed until it exists again",
+	"ClusterSet":       "without it they reach fewer clusters; `kubectl delete --dry-run=server` shows what would leave",
+}
+
+// warnOfReferrers warns the user that deletes an object to which others refer. The text has numbers and no names,
+// because the user may not be allowed to read the others. A dry run has its plan in place of it.
+func (p *AdmissionPlugin) warnOfReferrers(ctx context.Context, a admission.Attributes) {
+	kind := a.GetKind()
+	if a.GetOperation() != admission.Delete || a.GetSubresource() != "" || a.IsDryRun() || kind.Group != v1alpha1.GroupVersion.Group {
+		return
+	}
+	effect, ok := effectsOfMissing[kind.Kind]
+	hub, ready := p.currentHub()
+	if !ok || !ready || hub.References == nil {
+		return
+	}
+	referrers := hub.References.FindReferrers(kind.Kind, types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()})
+	if len(referrers) == 0 {
+		return
+	}
+	counts := make([]string, 0, len(referrers))
+	for _, r := range referrers {
+		counts = append(counts, fmt.Sprintf("%s (%d)", r.Kind, r.Count))
+	}
+	warning.AddWarning(ctx, "", "still named by "+strings.Join(counts, ", ")+": "+effect)
+}
