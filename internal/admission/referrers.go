@@ -15,7 +15,7 @@ import (
 
 // References counts the objects that refer to another one.
 type References interface {
-	// FindReferrers counts what refers to an object, by kind. Of kinds to which nothing refers it finds none.
+	// FindReferrers counts what refers to an object, by kind. A kind to which nothing refers has none.
 	FindReferrers(kind string, key types.NamespacedName) []state.Referrers
 }
 

@@ -119,7 +119,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	p.sigDecisions = sigdecisions.New(sigdecisions.Config{
 		Placements: st.Placements, Decisions: st.Decisions, Settings: st.Settings, Client: st.Client, Log: h.log.With("component", "sigdecisions"),
 	})
-	p.setStatus = setstatus.New(st.Sets, st.Client, h.log.With("component", "setstatus"))
+	p.setStatus = setstatus.New(st.Sets, st.Sets, st.Client, h.log.With("component", "setstatus"))
 	p.karmada = karmada.New(karmada.Config{
 		Customizations: st.Customizations, Interpreters: st.Policies, Client: st.Client, Events: p.recorder, Log: h.log.With("component", "karmada"),
 	})

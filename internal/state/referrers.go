@@ -16,7 +16,7 @@ type Referrers struct {
 }
 
 // FindReferrers counts what refers to a Placement, a ClusterPlacement or a ClusterSet, by kind. It reads all policies
-// that may refer to the object, because only people delete such objects. Of other kinds it finds none.
+// that may refer to the object, because only people delete such objects. Other kinds have none.
 func (t *HubTables) FindReferrers(kind string, key types.NamespacedName) []Referrers {
 	switch kind {
 	case "Placement":

@@ -15,11 +15,11 @@ import (
 
 // writeBindingStatus writes the status of a binding when it has changed.
 func (w *StatusWriter) writeBindingStatus(ctx context.Context, key types.NamespacedName) error {
-	old, ok := w.tables.GetBinding(key)
+	old, ok := w.bindings.GetBinding(key)
 	if !ok || old.DeletionTimestamp != nil {
 		return nil
 	}
-	_, exists := w.tables.Get(key.Name)
+	_, exists := w.sets.Get(key.Name)
 	now := old.DeepCopy()
 	now.Status = bindingStatus(old, exists)
 	if apiequality.Semantic.DeepEqual(old.Status, now.Status) {

@@ -70,7 +70,7 @@ func TestWritesOnChangeOnly(t *testing.T) {
 			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 		}}).Build()
 	x := &table{}
-	w := New(x, c, slog.New(slog.DiscardHandler))
+	w := New(x, x, c, slog.New(slog.DiscardHandler))
 	for i, step := range []struct {
 		exists bool
 		writes int
@@ -109,7 +109,7 @@ func TestRunWritesAll(t *testing.T) {
 			return nil
 		}}).Build()
 	x := &table{binding: newBinding(v1alpha1.ClusterSetBindingStatus{})}
-	w := New(x, c, slog.New(slog.DiscardHandler))
+	w := New(x, x, c, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithTimeout(t.Context(), testwait.HangLimit)
 	defer cancel()
 	done := make(chan error, 1)

@@ -19,13 +19,13 @@ const countInterval = 10 * time.Second
 
 // writeSetStatus writes the status of a set when it has changed. It returns the time after which it must be called again.
 func (w *StatusWriter) writeSetStatus(ctx context.Context, name string) (again time.Duration, err error) {
-	old, ok := w.tables.Get(name)
+	old, ok := w.sets.Get(name)
 	if !ok || old.DeletionTimestamp != nil {
 		delete(w.lastWrites, name)
 		return 0, nil
 	}
 	now := old.DeepCopy()
-	now.Status = setStatus(old, w.tables.CountClusters(name))
+	now.Status = setStatus(old, w.sets.CountClusters(name))
 	if apiequality.Semantic.DeepEqual(old.Status, now.Status) {
 		return 0, nil
 	}

@@ -80,7 +80,7 @@ func TestSetsAreWrittenAtMostOnceInTenSeconds(t *testing.T) {
 				return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 			}}).Build()
 		x := &setTable{client: c, name: "eu"}
-		w := New(x, c, slog.New(slog.DiscardHandler))
+		w := New(x, x, c, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- w.Run(ctx) }()

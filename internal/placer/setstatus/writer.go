@@ -1,11 +1,11 @@
 // Package setstatus writes the status of ClusterSets and ClusterSetBindings.
 //
 // Contract: one StatusWriter for each hub writes, while its hub leads. The status of a binding follows from the
-// binding and the existence of its ClusterSet (bindingStatus, a pure function), that of a set from the set
-// and the number of its clusters (setStatus, a pure function). An object is written when its status changes:
-// a binding once when it is created, and once when its ClusterSet is created or deleted; a set when it is
-// edited, and at most once in countInterval for changes of the number. Run is called once, when the tables
-// are synced.
+// binding and the existence of its ClusterSet (bindingStatus, a pure function). The status of a set follows from
+// the set and the number of its clusters (setStatus, a pure function). An object is written when its status
+// changes. A binding is written once when it is created, and once when its ClusterSet is created or deleted. A
+// set is written when it is edited, and at most once in countInterval for changes of the number. Run is called
+// once, when the tables are synced.
 package setstatus
 
 import (
@@ -38,29 +38,24 @@ type Sets interface {
 	SubscribeSets(fn func(set string))
 }
 
-// Tables are the tables of ClusterSets and ClusterSetBindings.
-type Tables interface {
-	Bindings
-	Sets
-}
-
 // fieldOwner is the field manager of the status.
 const fieldOwner = client.FieldOwner("atoll-hub")
 
 // StatusWriter writes the status of ClusterSets and ClusterSetBindings. Make it with New.
 type StatusWriter struct {
-	tables   Tables
-	client   client.Client
-	bindings *reconcile.Loop[types.NamespacedName]
-	sets     *reconcile.Loop[string]
-	// lastWrites of sets, which only the one worker of sets uses.
+	bindings    Bindings
+	sets        Sets
+	client      client.Client
+	bindingLoop *reconcile.Loop[types.NamespacedName]
+	setLoop     *reconcile.Loop[string]
+	// lastWrites of sets, which only the one worker of setLoop uses.
 	lastWrites map[string]time.Time
 }
 
 // New makes a StatusWriter and subscribes it to the tables.
-func New(tables Tables, c client.Client, log *slog.Logger) *StatusWriter {
-	w := &StatusWriter{tables: tables, client: c, lastWrites: map[string]time.Time{}}
-	w.bindings = reconcile.New(reconcile.Options[types.NamespacedName]{
+func New(bindings Bindings, sets Sets, c client.Client, log *slog.Logger) *StatusWriter {
+	w := &StatusWriter{bindings: bindings, sets: sets, client: c, lastWrites: map[string]time.Time{}}
+	w.bindingLoop = reconcile.New(reconcile.Options[types.NamespacedName]{
 		Name: "setbindings",
 		Reconcile: func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 			return 0, w.writeBindingStatus(ctx, key)
@@ -69,14 +64,14 @@ func New(tables Tables, c client.Client, log *slog.Logger) *StatusWriter {
 			logFailure(log, "could not write the status of a ClusterSetBinding; trying again", err, "namespace", key.Namespace, "name", key.Name)
 		},
 	})
-	w.sets = reconcile.New(reconcile.Options[string]{
+	w.setLoop = reconcile.New(reconcile.Options[string]{
 		Name: "clustersets", Reconcile: w.writeSetStatus,
 		Failed: func(set string, err error) {
 			logFailure(log, "could not write the status of a ClusterSet; trying again", err, "name", set)
 		},
 	})
-	tables.SubscribeBindings(w.bindings.EnqueueNow)
-	tables.SubscribeSets(w.sets.EnqueueNow)
+	bindings.SubscribeBindings(w.bindingLoop.EnqueueNow)
+	sets.SubscribeSets(w.setLoop.EnqueueNow)
 	return w
 }
 
@@ -91,16 +86,16 @@ func logFailure(log *slog.Logger, message string, err error, object ...any) {
 func (w *StatusWriter) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() {
-		w.bindings.Run(ctx, func() {
-			for _, key := range w.tables.ListBindings() {
-				w.bindings.EnqueueRecheck(key, 0)
+		w.bindingLoop.Run(ctx, func() {
+			for _, key := range w.bindings.ListBindings() {
+				w.bindingLoop.EnqueueRecheck(key, 0)
 			}
 		})
 	})
 	loops.Go(func() {
-		w.sets.Run(ctx, func() {
-			for _, set := range w.tables.ListSets() {
-				w.sets.EnqueueRecheck(set, 0)
+		w.setLoop.Run(ctx, func() {
+			for _, set := range w.sets.ListSets() {
+				w.setLoop.EnqueueRecheck(set, 0)
 			}
 		})
 	})
