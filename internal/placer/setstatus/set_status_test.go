@@ -3,6 +3,7 @@ package setstatus
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,7 +49,7 @@ func TestSetStatus(t *testing.T) {
 type setTable struct {
 	client   client.Client
 	name     string
-	clusters int
+	clusters atomic.Int32
 	changed  func(set string)
 }
 
@@ -61,7 +62,7 @@ func (x *setTable) GetBinding(types.NamespacedName) (*v1alpha1.ClusterSetBinding
 }
 func (x *setTable) ListBindings() []types.NamespacedName             { return nil }
 func (x *setTable) SubscribeBindings(func(key types.NamespacedName)) {}
-func (x *setTable) CountClusters(string) int                         { return x.clusters }
+func (x *setTable) CountClusters(string) int                         { return int(x.clusters.Load()) }
 func (x *setTable) ListSets() []string                               { return []string{x.name} }
 func (x *setTable) SubscribeSets(fn func(set string))                { x.changed = fn }
 
@@ -72,11 +73,11 @@ func TestSetsAreWrittenAtMostOnceInTenSeconds(t *testing.T) {
 		if err := v1alpha1.AddToScheme(scheme); err != nil {
 			t.Fatal(err)
 		}
-		writes := 0
+		var writes atomic.Int32
 		c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.ClusterSet{}).
 			WithObjects(&v1alpha1.ClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "eu", Generation: 1}}).
 			WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-				writes++
+				writes.Add(1)
 				return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 			}}).Build()
 		x := &setTable{client: c, name: "eu"}
@@ -84,17 +85,17 @@ func TestSetsAreWrittenAtMostOnceInTenSeconds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- w.Run(ctx) }()
-		check := func(when string, wantWrites int, wantClusters int32) {
+		check := func(when string, wantWrites, wantClusters int32) {
 			t.Helper()
 			synctest.Wait()
 			set, _ := x.Get("eu")
-			if writes != wantWrites || set.Status.Clusters != wantClusters {
-				t.Fatalf("%s: %d writes, %d clusters", when, writes, set.Status.Clusters)
+			if writes.Load() != wantWrites || set.Status.Clusters != wantClusters {
+				t.Fatalf("%s: %d writes, %d clusters", when, writes.Load(), set.Status.Clusters)
 			}
 		}
 		check("at the start", 1, 0)
 		for range 5 {
-			x.clusters++
+			x.clusters.Add(1)
 			x.changed("eu")
 			check("within the interval", 1, 0)
 		}
@@ -107,7 +108,7 @@ func TestSetsAreWrittenAtMostOnceInTenSeconds(t *testing.T) {
 		if err := c.Update(ctx, set); err != nil {
 			t.Fatal(err)
 		}
-		x.clusters = 0
+		x.clusters.Store(0)
 		x.changed("eu")
 		check("after an edit", 3, 0)
 		x.changed("gone")
