@@ -59,7 +59,7 @@ func RunAttack(ctx context.Context, m *Member, name string, attacks []Attack, la
 	r := Result{Name: name}
 	h, err := startHub(ctx)
 	if err == nil {
-		err = m.resetState(ctx)
+		err = waitUntil(ctx, honestLimit, "the member keeps the state of an earlier agent", m.resetState)
 	}
 	if err != nil {
 		r.Broken = err

@@ -119,20 +119,18 @@ func (h *hub) Connect(stream grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub])
 		defer h.mu.Unlock()
 		delete(h.sessions, s)
 	}()
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer end()
+	// What runs in the session ends when this function has returned.
 	if len(attacks) == 0 {
-		running.Go(func() { s.serveHonestly(hello.GetHello()) })
+		go s.serveHonestly(hello.GetHello())
 	} else {
-		s.startAttacks(ctx, &running, attacks)
+		s.startAttacks(ctx, attacks)
 	}
 	<-ctx.Done()
 	return status.Error(codes.Unavailable, "the hub ends the session")
 }
 
 // startAttacks attacks in a session. Attacks that read nothing have every second session, where others read.
-func (s *agentSession) startAttacks(ctx context.Context, running *sync.WaitGroup, attacks []Attack) {
+func (s *agentSession) startAttacks(ctx context.Context, attacks []Attack) {
 	deaf := 0
 	for _, a := range attacks {
 		if a.deaf {
@@ -142,22 +140,20 @@ func (s *agentSession) startAttacks(ctx context.Context, running *sync.WaitGroup
 	reads := deaf == 0 || deaf < len(attacks) && s.turn%2 == 0
 	for _, a := range attacks {
 		if a.act != nil && a.deaf != reads {
-			running.Go(func() {
+			go func() {
 				if err := a.act(ctx, s); err != nil {
 					s.end()
 				}
-			})
+			}()
 		}
 	}
 	if reads {
-		running.Go(func() {
-			for {
-				if _, err := s.stream.Recv(); err != nil {
-					s.end()
-					return
-				}
+		go func() {
+			defer s.end()
+			for err := error(nil); err == nil; {
+				_, err = s.stream.Recv()
 			}
-		})
+		}()
 	}
 }
 
