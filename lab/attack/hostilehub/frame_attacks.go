@@ -8,12 +8,14 @@ import (
 	"strings"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
 // orderAttacks send orders. The agent reads, decodes, queues and stores them.
 var orderAttacks = []Attack{
-	{Name: "large-frames", Summary: "order objects of 32 MiB", act: sendLargeFrames},
+	{Name: "large-frames", Summary: "order objects as large as a frame", act: func(ctx context.Context, s *agentSession) error { return sendFramesOf(ctx, s, largeObject) }},
+	{Name: "oversized-frames", Summary: "order objects of 32 MiB, four times as large as a frame", act: func(ctx context.Context, s *agentSession) error { return sendFramesOf(ctx, s, oversizedObject) }},
 	{Name: "many-values", Summary: "order manifests of 400,000 values", act: sendManyValues},
 	{Name: "endless-bundles", Summary: "order one bundle of 60 KiB after the other", act: sendEndlessBundles},
 	{Name: "tiny-bundles", Summary: "order a million bundles without an object", act: sendTinyBundles},
@@ -45,15 +47,18 @@ func (s *agentSession) orderOf(kind string, turn int, manifest []byte) *pb.FromH
 }
 
 const (
-	largeObject  = 31 << 20
-	largeBundles = 8
-	objectBytes  = 60 << 10
-	manyValues   = 399_000
-	missingItems = 9_000
+	largeObject     = session.MaxFrameBytes - 64<<10
+	oversizedObject = 32<<20 - 64<<10
+	largeBundles    = 8
+	objectBytes     = 60 << 10
+	manyValues      = 399_000
+	manyElements    = 29_000
+	missingItems    = 9_000
 )
 
-func sendLargeFrames(ctx context.Context, s *agentSession) error {
-	m, err := configMapManifest("large", 1, strings.Repeat("x", largeObject))
+// sendFramesOf orders objects of so many bytes, in bundles of which each gets one generation after the other.
+func sendFramesOf(ctx context.Context, s *agentSession, size int) error {
+	m, err := configMapManifest("large", 1, strings.Repeat("x", size))
 	if err != nil {
 		return err
 	}
@@ -62,25 +67,27 @@ func sendLargeFrames(ctx context.Context, s *agentSession) error {
 		return err
 	}
 	return s.repeat(ctx, func(i int) *pb.FromHub {
-		return upsertFrame(fmt.Sprint("large-", i%largeBundles), int64(s.turn*1000+i/largeBundles+1), body)
+		return upsertFrame(fmt.Sprintf("large-%d-%d", size, i%largeBundles), int64(s.turn*1000+i/largeBundles+1), body)
 	})
 }
 
-// manyValueManifests returns manifests of about as many values as an agent decodes, each in another field.
+// manyValueManifests returns manifests of about as many values as an agent decodes, and of about as many elements, each in
+// another field.
 func manyValueManifests() (out [][]byte) {
-	list := func(field, element string, count int) []byte {
-		return fmt.Appendf(nil, `{"content":"c",%q:[%s]}`, field, strings.TrimSuffix(strings.Repeat(element+",", count), ","))
+	for _, count := range []int{manyValues, manyElements} {
+		list := func(field, element string, count int) []byte {
+			return fmt.Appendf(nil, `{"content":"c",%q:[%s]}`, field, strings.TrimSuffix(strings.Repeat(element+",", count), ","))
+		}
+		var namespaces bytes.Buffer
+		namespaces.WriteString(`{"content":"c","namespaces":{"a":null`)
+		for i := range count {
+			fmt.Fprintf(&namespaces, `,"%x":null`, i)
+		}
+		namespaces.WriteString("}}")
+		out = append(out, list("items", "null", count), list("items", "{}", count/2), list("tombstones", "null", count),
+			list("interpreters", "null", count), list("deletedNamespaces", `"a"`, count), namespaces.Bytes())
 	}
-	var namespaces bytes.Buffer
-	namespaces.WriteString(`{"content":"c","namespaces":{"a":null`)
-	for i := range manyValues {
-		fmt.Fprintf(&namespaces, `,"%x":null`, i)
-	}
-	namespaces.WriteString("}}")
-	return [][]byte{
-		list("items", "null", manyValues), list("items", "{}", manyValues/2), list("tombstones", "null", manyValues),
-		list("interpreters", "null", manyValues), list("deletedNamespaces", `"a"`, manyValues), namespaces.Bytes(),
-	}
+	return out
 }
 
 func sendManyValues(ctx context.Context, s *agentSession) error {
@@ -128,7 +135,7 @@ func orderMissingContent(ctx context.Context, s *agentSession) error {
 	if err != nil {
 		return err
 	}
-	part := map[string][]byte{"missing-0": bytes.Repeat([]byte("1"), largeObject/2)}
+	part := map[string][]byte{"missing-0": bytes.Repeat([]byte("1"), largeObject)}
 	return s.repeat(ctx, func(i int) *pb.FromHub {
 		order := s.orderOf("missing", i/2, body)
 		if i%2 == 0 {
