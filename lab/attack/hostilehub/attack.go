@@ -18,9 +18,9 @@ const (
 	kept = "kept"
 	// after is the bundle that the hub orders honestly after the attack.
 	after = "after"
-	// honestLimit bounds an honest order from its begin to the report of the agent. The agent stores what it has
-	// queued in the attack first.
-	honestLimit = 3 * time.Minute
+	// honestLimit ends the wait for an agent that hangs. The agent stores what it has queued in the attack first, and the
+	// honest hub removes all bundles of the attack, about 50 a second.
+	honestLimit = 15 * time.Minute
 	// maxLeaseAge is how old the last renewal of the member's Lease may become. Another agent takes a Lease after 15 s.
 	maxLeaseAge = 15 * time.Second
 )

@@ -16,7 +16,8 @@ import (
 
 // tunnelAttacks dial as many tunnels as the agent opens.
 var tunnelAttacks = []Attack{
-	{Name: "unfinished-headers", Summary: "send a header of 1 MiB without its end on each of 1,024 tunnels", act: sendUnfinishedHeaders},
+	{Name: "unfinished-headers", Summary: "send a header of 60 KiB without its end on each of 1,024 tunnels", act: func(ctx context.Context, s *agentSession) error { return s.sendHeaders(ctx, heldHeader) }},
+	{Name: "oversized-headers", Summary: "send a header of 1 MiB without its end on each of 1,024 tunnels", act: func(ctx context.Context, s *agentSession) error { return s.sendHeaders(ctx, oversizedHeader) }},
 	{Name: "held-headers", Summary: "watch with a header of 60 KiB on each of 1,024 tunnels", act: watchWithHeaders},
 	{Name: "unread-watches", Summary: "watch all pods on each of 1,024 tunnels, and read nothing", act: watchUnread},
 	{Name: "unread-lists", Summary: "list all pods and events without an end, and read nothing", act: listUnread},
@@ -26,6 +27,7 @@ var tunnelAttacks = []Attack{
 const (
 	attackedTunnels = 1024
 	heldHeader      = 60 << 10
+	oversizedHeader = 1<<20 - 1<<10
 	metadataBytes   = 12 << 20
 	metadataValue   = 1 << 20
 )
@@ -68,8 +70,9 @@ func liveRequest(path string) string {
 	return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\n", path, atoll.FleetViewHost)
 }
 
-func sendUnfinishedHeaders(ctx context.Context, s *agentSession) error {
-	head := []byte(liveRequest("/api/v1/pods") + "X-Attack: " + strings.Repeat("x", 1<<20-1<<10))
+// sendHeaders sends a header of so many bytes, without its end, on each tunnel.
+func (s *agentSession) sendHeaders(ctx context.Context, size int) error {
+	head := []byte(liveRequest("/api/v1/pods") + "X-Attack: " + strings.Repeat("x", size))
 	return s.dialAll(ctx, func(t tunnelStream) { sendThenHold(t, head) })
 }
 
