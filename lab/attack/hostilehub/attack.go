@@ -31,12 +31,19 @@ type Attack struct {
 	Summary string
 	// deaf attacks need a hub that reads nothing.
 	deaf bool
+	// endsSession attacks make the agent end the session at once, and others with it.
+	endsSession bool
 	// act attacks in one session, until the session or ctx ends.
 	act func(ctx context.Context, s *agentSession) error
 }
 
 // Attacks lists every attack.
 var Attacks = slices.Concat(orderAttacks, unreadAttacks, tunnelAttacks)
+
+// TogetherAttacks returns the attacks that can share a session.
+func TogetherAttacks() []Attack {
+	return slices.DeleteFunc(slices.Clone(Attacks), func(a Attack) bool { return a.endsSession })
+}
 
 // Result is what was observed of the agent.
 type Result struct {

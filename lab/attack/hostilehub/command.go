@@ -96,7 +96,7 @@ func chooseRuns(names []string) (chosen []attackRun, err error) {
 		i := slices.IndexFunc(Attacks, func(a Attack) bool { return a.Name == name })
 		switch {
 		case name == "together":
-			chosen = append(chosen, attackRun{name, Attacks})
+			chosen = append(chosen, attackRun{name, TogetherAttacks()})
 		case name == "all":
 			for i := range Attacks {
 				chosen = append(chosen, attackRun{Attacks[i].Name, Attacks[i : i+1]})

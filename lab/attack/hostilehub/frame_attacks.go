@@ -15,7 +15,7 @@ import (
 // orderAttacks send orders. The agent reads, decodes, queues and stores them.
 var orderAttacks = []Attack{
 	{Name: "large-frames", Summary: "order objects as large as a frame", act: func(ctx context.Context, s *agentSession) error { return sendFramesOf(ctx, s, largeObject) }},
-	{Name: "oversized-frames", Summary: "order objects of 32 MiB, four times as large as a frame", act: func(ctx context.Context, s *agentSession) error { return sendFramesOf(ctx, s, oversizedObject) }},
+	{Name: "oversized-frames", Summary: "order objects of 32 MiB, four times as large as a frame", endsSession: true, act: func(ctx context.Context, s *agentSession) error { return sendFramesOf(ctx, s, oversizedObject) }},
 	{Name: "many-values", Summary: "order manifests of 400,000 values", act: sendManyValues},
 	{Name: "endless-bundles", Summary: "order one bundle of 60 KiB after the other", act: sendEndlessBundles},
 	{Name: "tiny-bundles", Summary: "order a million bundles without an object", act: sendTinyBundles},
