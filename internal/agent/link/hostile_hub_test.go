@@ -80,7 +80,7 @@ func TestAMalformedFrameEndsTheSessionAndNotTheAgent(t *testing.T) {
 func TestAnOutboxIsBounded(t *testing.T) {
 	large := &pb.FromAgent{Frame: &pb.FromAgent_Report{Report: &pb.Report{Status: make([]byte, maxUnsentBytes/2)}}}
 	var ended error
-	o := newOutbox(func(err error) { ended = err })
+	o := newOutbox(maxUnsentBytes, func(err error) { ended = err })
 	o.putWelcomeFrames(large, large, large)
 	o.put(large)
 	if frames, _ := o.takeFrames(); ended != nil || len(frames) != 4 {
@@ -114,14 +114,14 @@ func TestShortFramesCountTheirMemory(t *testing.T) {
 		"requests":         {&pb.FromAgent{Frame: &pb.FromAgent_Need{Need: need}}, maxUnsentBytes / (10_000 * 32)},
 	} {
 		ended, frames := false, 0
-		o := newOutbox(func(error) { ended = true })
+		o := newOutbox(maxUnsentBytes, func(error) { ended = true })
 		for ; !ended && frames <= c.most; frames++ {
 			o.put(c.frame)
 		}
 		if !ended {
 			t.Errorf("%s: %d frames wait", what, frames)
 		}
-		sent := newOutbox(nil)
+		sent := newOutbox(maxUnsentBytes, nil)
 		sent.put(c.frame)
 		if sent.recordActivity(c.frame); sent.unsent != 0 {
 			t.Errorf("%s: a frame that was sent counts %d bytes", what, sent.unsent)

@@ -89,6 +89,8 @@ type Options struct {
 	// Tunnel takes a connection on which the hub asks something of the member's API; it
 	// closes it. Default: people cannot reach the member through the hub.
 	Tunnel func(net.Conn)
+	// HubMemory is the most memory, in bytes, that what the Store has of the hub may take. Default: that of the Store.
+	HubMemory int
 	// RefusedPause; default: the constant of that name.
 	RefusedPause time.Duration
 	Metrics      *Metrics
@@ -107,6 +109,7 @@ type HubLink struct {
 	// unknown is the last pause since the hub does not know the cluster; 0: it does.
 	unknown time.Duration
 	ticket  trust.Ticket
+	transit transitMemory
 
 	manifests chan struct{} // capacity 1: there are manifests to store
 	changed   chan struct{} // capacity 1: there are statuses to report
@@ -135,7 +138,7 @@ func New(o Options, stored store.StoredContents) *HubLink {
 	l := &HubLink{
 		o: o, hubs: session.OrderHubs(o.Name, strings.Split(o.Hub, ",")), manifests: make(chan struct{}, 1), changed: make(chan struct{}, 1), saving: make(chan struct{}, 1), stored: make(chan struct{}, 1),
 		dirty: map[string]time.Time{}, reportedBundles: map[string]bool{}, declined: map[string]declinedOrder{}, memory: stored.Reports, order: stored.Position.Order,
-		ways: map[string]*hubRoute{}, rhythm: checkInSchedule{hasten: make(chan struct{}, 1)},
+		transit: newTransitMemory(o.HubMemory), ways: map[string]*hubRoute{}, rhythm: checkInSchedule{hasten: make(chan struct{}, 1)},
 	}
 	l.memory.Position = stored.Position
 	if l.memory.Last == nil {
@@ -215,6 +218,7 @@ func (l *HubLink) newSessionCore() {
 	}
 	l.core = session.NewAgent(session.AgentOptions{
 		Version: l.o.Version, Instance: rand.Text(), Object: l.objectByHash, Tunnels: l.o.Tunnel != nil, Leaves: true,
+		IncompleteBytes: l.transit.incomplete,
 	}, memory)
 	wakeup.WakeReader(l.changed)
 }

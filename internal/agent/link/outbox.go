@@ -1,7 +1,7 @@
 package link
 
 import (
-	"fmt"
+	"errors"
 	"sync"
 	"time"
 
@@ -13,9 +13,6 @@ import (
 )
 
 const (
-	// maxUnsentBytes bounds the memory of frames that a hub has not taken yet, beside those that are sent at its Welcome:
-	// one frame of a hub can request many.
-	maxUnsentBytes = 64 << 20
 	// messageMemory is the memory of a message beside its fields, and elementMemory that of an element of a list or map
 	// beside its text, in bytes. Short messages take much more memory than they take in a frame.
 	messageMemory = 128
@@ -23,7 +20,7 @@ const (
 )
 
 // errUnsent ends the session of a hub that requests more than it takes.
-var errUnsent = fmt.Errorf("the hub does not take what the agent sends, which is more than %d MiB by now", maxUnsentBytes>>20)
+var errUnsent = errors.New("the hub does not take what the agent sends, which is more than the agent keeps for a hub")
 
 // outbox are the frames that a session is to send.
 type outbox struct {
@@ -39,8 +36,8 @@ type outbox struct {
 	welcomed        bool // the first Welcome came; Link.mu guards it
 }
 
-func newOutbox(end func(error)) *outbox {
-	return &outbox{active: time.Now(), wake: make(chan struct{}, 1), allowed: maxUnsentBytes, end: end}
+func newOutbox(allowed int, end func(error)) *outbox {
+	return &outbox{active: time.Now(), wake: make(chan struct{}, 1), allowed: allowed, end: end}
 }
 
 func (o *outbox) put(frames ...*pb.FromAgent) { o.putRaisingLimit(0, frames...) }

@@ -76,10 +76,10 @@ func TestRequestsOfAHubAreBounded(t *testing.T) {
 	}
 }
 
-// A request has a header of 64 KiB, as a thousand tunnels hold one each.
+// A request has a header of 32 KiB, as a thousand tunnels hold one each.
 func TestTheHeaderOfARequestIsBounded(t *testing.T) {
 	w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusOK) })
-	for size, code := range map[int]int{60 << 10: http.StatusOK, 72 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+	for size, code := range map[int]int{30 << 10: http.StatusOK, 40 << 10: http.StatusRequestHeaderFieldsTooLarge} {
 		answer := w.sendRequest(t, t.Context(), "/api/v1/pods", map[string]string{"X-Long": strings.Repeat("x", size)})
 		if answer.StatusCode != code {
 			t.Errorf("a header of %d bytes is answered with %d", size, answer.StatusCode)

@@ -29,7 +29,7 @@ const (
 	// one that it has not used yet as long as one that it has.
 	headerTimeout = idleTimeout
 	// headerMost bounds the header of a request, in bytes. Each of a thousand tunnels may hold one without its end.
-	headerMost = 64 << 10
+	headerMost = 32 << 10
 )
 
 // MemberAPIProxy serves tunnels. Make it with New, and Run it.

@@ -16,9 +16,9 @@ import (
 
 // tunnelAttacks dial as many tunnels as the agent opens.
 var tunnelAttacks = []Attack{
-	{Name: "unfinished-headers", Summary: "send a header of 60 KiB without its end on each of 1,024 tunnels", act: func(ctx context.Context, s *agentSession) error { return s.sendHeaders(ctx, heldHeader) }},
+	{Name: "unfinished-headers", Summary: "send a header of 30 KiB without its end on each of 1,024 tunnels", act: func(ctx context.Context, s *agentSession) error { return s.sendHeaders(ctx, heldHeader) }},
 	{Name: "oversized-headers", Summary: "send a header of 1 MiB without its end on each of 1,024 tunnels", act: func(ctx context.Context, s *agentSession) error { return s.sendHeaders(ctx, oversizedHeader) }},
-	{Name: "held-headers", Summary: "watch with a header of 60 KiB on each of 1,024 tunnels", act: watchWithHeaders},
+	{Name: "held-headers", Summary: "watch with a header of 30 KiB on each of 1,024 tunnels", act: watchWithHeaders},
 	{Name: "unread-watches", Summary: "watch all pods on each of 1,024 tunnels, and read nothing", act: watchUnread},
 	{Name: "unread-lists", Summary: "list all pods and events without an end, and read nothing", act: listUnread},
 	{Name: "metadata", Summary: "answer each of 1,024 tunnels with 12 MiB of metadata", act: sendMetadata},
@@ -26,7 +26,7 @@ var tunnelAttacks = []Attack{
 
 const (
 	attackedTunnels = 1024
-	heldHeader      = 60 << 10
+	heldHeader      = 30 << 10
 	oversizedHeader = 1<<20 - 1<<10
 	metadataBytes   = 12 << 20
 	metadataValue   = 1 << 20
