@@ -305,3 +305,34 @@ func TestRefusedOrdersDoNotFloodTheLog(t *testing.T) {
 		t.Errorf("%d lines of %d bytes", lines, log.Len())
 	}
 }
+
+// savingMember counts how often the memory is stored, and the removed bundles that are dropped.
+type savingMember struct {
+	*member
+	saves, drops int
+}
+
+func (s *savingMember) PutReports(context.Context, store.Reports) error { s.saves++; return nil }
+
+func (s *savingMember) ForgetRemovedBundle(context.Context, string, time.Time) error {
+	s.drops++
+	return nil
+}
+
+// Removed bundles are dropped from the member's store together: all their generations are one value of it.
+func TestRemovedBundlesAreDroppedTogether(t *testing.T) {
+	m := &savingMember{member: &member{held: map[string]atoll.Manifest{}}}
+	l := New(Options{Hub: "hub:1", Store: m, Log: slog.New(slog.DiscardHandler)}, store.StoredContents{})
+	l.applier, l.holdings = m, m
+	l.newSessionCore()
+	for i := range 1000 {
+		l.forgetRemovedBundles(map[string]int64{fmt.Sprint("b", i): 1})
+	}
+	l.dropRemovedBundles(t.Context())
+	if m.saves != 1 || m.drops != 1000 || len(l.memory.Gone) != 1000 {
+		t.Errorf("%d times stored, %d of %d bundles dropped", m.saves, m.drops, len(l.memory.Gone))
+	}
+	if l.dropRemovedBundles(t.Context()); m.drops != 1000 {
+		t.Errorf("%d bundles dropped", m.drops)
+	}
+}
