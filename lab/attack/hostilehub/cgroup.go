@@ -36,3 +36,12 @@ func (g memoryGroup) wrapCommand(command ...string) []string {
 
 // removeGroup removes the cgroup, in which nothing runs any more.
 func (g memoryGroup) removeGroup() { _ = os.Remove(g.dir) } // an empty directory of the kernel costs nothing
+
+// CheckMemoryGroups returns an error where this machine or user cannot limit the memory of a process.
+func CheckMemoryGroups() error {
+	g, err := newMemoryGroup(fmt.Sprint("atoll-attack-check-", os.Getpid()), MemoryLimit)
+	if err == nil {
+		g.removeGroup()
+	}
+	return err
+}
