@@ -88,7 +88,7 @@ func RunAttack(ctx context.Context, m *Member, name string, attacks []Attack, la
 
 // attackAgent returns why the agent did not hold, or nil.
 func (r *Result) attackAgent(ctx context.Context, m *Member, h *hub, p *agentProcess, attacks []Attack, lasts time.Duration) error {
-	if err := h.deliver(ctx, kept, "before"); err != nil {
+	if err := h.deliverConfigMap(ctx, kept, "before"); err != nil {
 		return fmt.Errorf("before the attack: %w", err)
 	}
 	uid, err := m.readConfigMapUID(ctx, kept)
@@ -104,9 +104,9 @@ func (r *Result) attackAgent(ctx context.Context, m *Member, h *hub, p *agentPro
 	r.Sessions = h.countSessions() - begun
 	end := time.Now()
 	h.switchAttacks(nil)
-	err = h.deliver(ctx, kept, "after")
+	err = h.deliverConfigMap(ctx, kept, "after")
 	if err == nil {
-		err = h.deliver(ctx, after, "after")
+		err = h.deliverConfigMap(ctx, after, "after")
 	}
 	r.Recovery = time.Since(end)
 	o.stop()

@@ -30,8 +30,8 @@ var unreadAttacks = []Attack{
 	{Name: "unread-reports", Summary: "request reports, kinds and removals again, and read none", deaf: true, act: requestReports},
 }
 
-// repeat sends frames until the session ends.
-func (s *agentSession) repeat(ctx context.Context, frame func(turn int) *pb.FromHub) error {
+// repeatFrame sends frames until the session ends.
+func (s *agentSession) repeatFrame(ctx context.Context, frame func(turn int) *pb.FromHub) error {
 	for i := 0; ctx.Err() == nil; i++ {
 		if err := s.send(frame(i)); err != nil {
 			return err
@@ -66,7 +66,7 @@ func sendFramesOf(ctx context.Context, s *agentSession, size int) error {
 	if err != nil {
 		return err
 	}
-	return s.repeat(ctx, func(i int) *pb.FromHub {
+	return s.repeatFrame(ctx, func(i int) *pb.FromHub {
 		return upsertFrame(fmt.Sprintf("large-%d-%d", size, i%largeBundles), int64(s.turn*1000+i/largeBundles+1), body)
 	})
 }
@@ -92,7 +92,7 @@ func manyValueManifests() (out [][]byte) {
 
 func sendManyValues(ctx context.Context, s *agentSession) error {
 	bodies := manyValueManifests()
-	return s.repeat(ctx, func(i int) *pb.FromHub { return s.orderOf("values", i, bodies[i%len(bodies)]) })
+	return s.repeatFrame(ctx, func(i int) *pb.FromHub { return s.orderOf("values", i, bodies[i%len(bodies)]) })
 }
 
 func sendEndlessBundles(ctx context.Context, s *agentSession) error {
@@ -119,7 +119,7 @@ func (s *agentSession) orderAs(m atoll.Manifest) error {
 }
 
 func sendTinyBundles(ctx context.Context, s *agentSession) error {
-	return s.repeat(ctx, func(i int) *pb.FromHub { return s.orderOf("tiny", i, []byte(`{"content":"c"}`)) })
+	return s.repeatFrame(ctx, func(i int) *pb.FromHub { return s.orderOf("tiny", i, []byte(`{"content":"c"}`)) })
 }
 
 // orderMissingContent sends manifests of many items without objects, and parts of what the agent then requests.
@@ -136,7 +136,7 @@ func orderMissingContent(ctx context.Context, s *agentSession) error {
 		return err
 	}
 	part := map[string][]byte{"missing-0": bytes.Repeat([]byte("1"), largeObject)}
-	return s.repeat(ctx, func(i int) *pb.FromHub {
+	return s.repeatFrame(ctx, func(i int) *pb.FromHub {
 		order := s.orderOf("missing", i/2, body)
 		if i%2 == 0 {
 			return order
@@ -149,12 +149,12 @@ func sendRenewals(ctx context.Context, s *agentSession) error {
 	s.hub.mu.Lock()
 	renewed := &pb.Renewed{Certificate: s.hub.agentCertificate}
 	s.hub.mu.Unlock()
-	return s.repeat(ctx, func(int) *pb.FromHub { return &pb.FromHub{Frame: &pb.FromHub_Renewed{Renewed: renewed}} })
+	return s.repeatFrame(ctx, func(int) *pb.FromHub { return &pb.FromHub{Frame: &pb.FromHub_Renewed{Renewed: renewed}} })
 }
 
 func repeatOldOrder(ctx context.Context, s *agentSession) error {
 	order := upsertFrame(kept, firstGeneration, []byte(`{"content":"old"}`))
-	return s.repeat(ctx, func(int) *pb.FromHub { return order })
+	return s.repeatFrame(ctx, func(int) *pb.FromHub { return order })
 }
 
 func queryRanges(ctx context.Context, s *agentSession) error {
@@ -162,11 +162,11 @@ func queryRanges(ctx context.Context, s *agentSession) error {
 	for range 256 {
 		query.Prefixes = append(query.Prefixes, "0")
 	}
-	return s.repeat(ctx, func(int) *pb.FromHub { return &pb.FromHub{Frame: &pb.FromHub_DigestQuery{DigestQuery: query}} })
+	return s.repeatFrame(ctx, func(int) *pb.FromHub { return &pb.FromHub{Frame: &pb.FromHub_DigestQuery{DigestQuery: query}} })
 }
 
 func requestReports(ctx context.Context, s *agentSession) error {
-	return s.repeat(ctx, func(i int) *pb.FromHub {
+	return s.repeatFrame(ctx, func(i int) *pb.FromHub {
 		switch i % 3 {
 		case 0:
 			return &pb.FromHub{Frame: &pb.FromHub_ReportStored{ReportStored: &pb.ReportStored{Bundle: kept, Seq: int64(i) + 1<<40}}}

@@ -51,13 +51,7 @@ func (s *agentSession) carryOut(out session.HubOutput) error {
 		}
 	}
 	for _, e := range append(out.Unclaimed, out.Ahead...) {
-		m := atoll.Manifest{Bundle: e.Bundle, Generation: e.Generation + 1, Remove: true, Removal: v1alpha1.RemoveDelete}
-		m.Content = atoll.HashJSON(m)
-		if wanted, ok := s.hub.rows[e.Bundle]; ok && !wanted.Remove {
-			wanted.Generation = e.Generation + 1
-			m = wanted
-		}
-		if err := s.orderManifest(m); err != nil {
+		if err := s.orderAbove(e); err != nil {
 			return err
 		}
 	}
@@ -69,16 +63,33 @@ func (s *agentSession) carryOut(out session.HubOutput) error {
 		}
 	}
 	for _, r := range out.Reports {
-		var reported atoll.RowStatus
-		if json.Unmarshal(r.GetStatus(), &reported) == nil {
-			s.hub.statuses[r.GetBundle()] = reported
-		}
-		stored := &pb.ReportStored{Bundle: r.GetBundle(), Seq: r.GetSeq()}
-		if err := s.send(&pb.FromHub{Frame: &pb.FromHub_ReportStored{ReportStored: stored}}); err != nil {
+		if err := s.acknowledgeReport(r); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// orderAbove orders what the hub wants of a bundle above the generation that the agent holds. A bundle that the hub does not
+// want is removed.
+func (s *agentSession) orderAbove(held session.Entry) error {
+	m, wanted := s.hub.rows[held.Bundle]
+	if !wanted {
+		m = atoll.Manifest{Bundle: held.Bundle, Remove: true, Removal: v1alpha1.RemoveDelete}
+		m.Content = atoll.HashJSON(m)
+	}
+	m.Generation = held.Generation + 1
+	return s.orderManifest(m)
+}
+
+// acknowledgeReport keeps the status that the agent reports, and acknowledges the report.
+func (s *agentSession) acknowledgeReport(r *pb.Report) error {
+	var reported atoll.RowStatus
+	if json.Unmarshal(r.GetStatus(), &reported) == nil {
+		s.hub.statuses[r.GetBundle()] = reported
+	}
+	stored := &pb.ReportStored{Bundle: r.GetBundle(), Seq: r.GetSeq()}
+	return s.send(&pb.FromHub{Frame: &pb.FromHub_ReportStored{ReportStored: stored}})
 }
 
 // orderManifest sends a manifest with all objects.
@@ -116,8 +127,8 @@ func configMapManifest(bundle string, generation int64, value string) (atoll.Man
 	return m, nil
 }
 
-// deliver orders a ConfigMap honestly, and waits until the agent reports that its generation is ready.
-func (h *hub) deliver(ctx context.Context, bundle, value string) error {
+// deliverConfigMap orders a ConfigMap honestly, and waits until the agent reports that its generation is ready.
+func (h *hub) deliverConfigMap(ctx context.Context, bundle, value string) error {
 	h.mu.Lock()
 	m, err := configMapManifest(bundle, max(firstGeneration, h.rows[bundle].Generation)+1, value)
 	if err == nil {

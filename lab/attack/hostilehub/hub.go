@@ -119,7 +119,7 @@ func (h *hub) Connect(stream grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub])
 		defer h.mu.Unlock()
 		delete(h.sessions, s)
 	}()
-	// What runs in the session ends when this function has returned.
+	// The goroutines of the session end when this function has returned.
 	if len(attacks) == 0 {
 		go s.serveHonestly(hello.GetHello())
 	} else {
@@ -181,8 +181,8 @@ func (h *hub) countSessions() int {
 	return h.begun
 }
 
-// dial requests a tunnel, and serves it by a function.
-func (s *agentSession) dial(serve func(tunnelStream)) error {
+// dialTunnel requests a tunnel, and serves it by a function.
+func (s *agentSession) dialTunnel(serve func(tunnelStream)) error {
 	s.hub.mu.Lock()
 	s.hub.dialled++
 	id := fmt.Sprint("tunnel-", s.hub.dialled)

@@ -41,7 +41,7 @@ func (s *agentSession) dialAll(ctx context.Context, serve func(tunnelStream)) er
 			return nil
 		case open <- struct{}{}:
 		}
-		err := s.dial(func(t tunnelStream) {
+		err := s.dialTunnel(func(t tunnelStream) {
 			serve(t)
 			<-open
 			_ = lab.PauseFor(ctx, pollInterval) // it ends with the session
