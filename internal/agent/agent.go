@@ -243,7 +243,7 @@ func runUntilLeaseLost(ctx context.Context, o Options, metrics *metrics) error {
 	p.link = link.New(link.Options{
 		Hub: o.HubAddress, CAHash: o.CAHash, FormerCAHashes: o.FormerCAHashes, BalancerCA: o.BalancerCA,
 		Token: token, Admitted: admitted, Name: o.Name, Version: o.Version,
-		Store: stored, Inventory: p.inventory.CurrentSnapshot, Tunnel: p.proxy.ServeTunnel, Metrics: metrics.link, Log: o.Log,
+		Store: stored, Inventory: p.inventory.CurrentSnapshot, Tunnel: p.proxy.ServeTunnel, HubMemory: o.HubMemory, Metrics: metrics.link, Log: o.Log,
 	}, contents)
 	p.engine = apply.New(apply.Options{
 		Client: client, Store: stored, Lease: p.lease,

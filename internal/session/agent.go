@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,6 +41,8 @@ type AgentOptions struct {
 	Tunnels bool
 	// Leaves: the shell of the agent releases the member when the hub orders it.
 	Leaves bool
+	// IncompleteBytes bounds the memory of orders that wait for objects, together. Default: MaxIncompleteBytes.
+	IncompleteBytes int
 }
 
 // Memory is what an agent process finds in the member when it starts.
@@ -90,7 +93,7 @@ type AgentOutput struct {
 	// Postponed: an order was dropped because others wait for objects. The hub sends the order again in
 	// the next session.
 	Postponed bool
-	// Oversized orders were dropped because each alone has more than MaxIncompleteBytes.
+	// Oversized orders were dropped because each alone has more than IncompleteBytes.
 	Oversized []OversizedOrder
 	// Forget bundles whose removal the hub has stored. Only their generation must be kept, in
 	// Memory.RemovedAt.
@@ -128,6 +131,7 @@ type OversizedOrder struct {
 // NewAgent returns an Agent with what the process found in the member. The memory belongs
 // to the Agent.
 func NewAgent(o AgentOptions, m Memory) *Agent {
+	o.IncompleteBytes = cmp.Or(o.IncompleteBytes, MaxIncompleteBytes)
 	a := &Agent{
 		options: o, tree: NewTree(m.Held), accepted: map[string]acceptedManifest{}, removedAt: m.RemovedAt,
 		reports: map[string]*sentReport{}, seqs: m.Seqs, incomplete: map[string]*incompleteManifest{}, position: m.Position,
@@ -333,15 +337,15 @@ func (a *Agent) handleObjects(o *pb.Objects, out *AgentOutput) {
 }
 
 // addIncompleteBytes counts the memory of an order that waits for objects. It drops the order, and returns false,
-// where the order alone, or with the others, takes more than MaxIncompleteBytes.
+// where the order alone, or with the others, takes more than IncompleteBytes.
 func (a *Agent) addIncompleteBytes(bundle string, bytes int, out *AgentOutput) bool {
 	w := a.incomplete[bundle]
 	w.bytes += bytes
 	a.incompleteBytes += bytes
 	switch {
-	case w.bytes > MaxIncompleteBytes:
+	case w.bytes > a.options.IncompleteBytes:
 		out.Oversized = append(out.Oversized, OversizedOrder{bundle, w.manifest.Generation})
-	case a.incompleteBytes > MaxIncompleteBytes:
+	case a.incompleteBytes > a.options.IncompleteBytes:
 		out.Postponed = true
 	default:
 		return true

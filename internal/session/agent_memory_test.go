@@ -45,7 +45,7 @@ func TestIncompleteOrdersAreBounded(t *testing.T) {
 	if out := a.HandleFrame(objectsFrame("b", 1, "h2", 1)); out.Postponed || len(out.Store) > 0 {
 		t.Errorf("a dropped order is continued: %+v", out)
 	}
-	if out := a.HandleFrame(objectsFrame("a", 1, "h2", 10)); len(out.Store) != 1 || out.StoreBytes < large || out.StoreBytes > large+4096 {
+	if out := a.HandleFrame(objectsFrame("a", 1, "h2", 10)); len(out.Store) != 1 || out.StoreBytes < large || out.StoreBytes > large+3*manifestOverhead {
 		t.Errorf("the other order is not complete: %d bytes", out.StoreBytes)
 	}
 	if out := a.HandleFrame(objectsFrame("c", 1, "h1", 2*large)); len(out.Oversized) != 1 || out.Oversized[0] != (OversizedOrder{"c", 1}) || out.Postponed {

@@ -37,9 +37,10 @@ const (
 )
 
 const (
-	// MaxFrameBytes is the largest frame that either end accepts.
-	MaxFrameBytes = 32 << 20
-	// MaxIncompleteBytes bounds the memory of an agent's orders that wait for objects, together.
+	// MaxFrameBytes is the largest frame that an agent accepts. An agent holds about four copies of a frame while it
+	// decodes it. A hub sends 1 MiB of objects in a frame, or one object, beside the items without objects.
+	MaxFrameBytes = 8 << 20
+	// MaxIncompleteBytes is the most memory that an agent's orders that wait for objects may take, together.
 	MaxIncompleteBytes = 64 << 20
 	// InlineBytes is how many bytes of objects one Upsert or Objects carries. A single larger
 	// object is sent alone.

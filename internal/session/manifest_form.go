@@ -14,8 +14,15 @@ const (
 	// deeper, and are kept as bytes.
 	maxManifestValues = 400_000
 	manifestDepth     = 4
-	// valueMemory is the memory of a value beside its text, in bytes.
-	valueMemory = 64
+	// maxManifestElements is the number of items, tombstones and other elements of a manifest, counted down to
+	// elementDepth. An element that is null takes as much memory as any other.
+	maxManifestElements = 30_000
+	elementDepth        = 2
+	// valueMemory is the memory of a value beside its text, elementMemory of an element, and manifestOverhead of a
+	// manifest without any, in bytes. The overhead also bounds the number of manifests that wait to be stored.
+	valueMemory      = 64
+	elementMemory    = 320
+	manifestOverhead = 4 << 10
 	// maxKeyPart is the longest part of an object's key.
 	maxKeyPart = 253
 )
@@ -49,7 +56,18 @@ func countJSONValues(text []byte, depth int) int {
 
 // manifestMemory returns about how much memory an encoded manifest takes when it is decoded, in bytes.
 func manifestMemory(text []byte) int {
-	return len(text) + valueMemory*countJSONValues(text, manifestDepth)
+	return manifestOverhead + len(text) + valueMemory*countJSONValues(text, manifestDepth) + elementMemory*countJSONValues(text, elementDepth)
+}
+
+// checkManifestSize returns an error for a manifest that would take too much memory when it is decoded.
+func checkManifestSize(text []byte) error {
+	if countJSONValues(text, manifestDepth) > maxManifestValues {
+		return fmt.Errorf("it has more than %d values", maxManifestValues)
+	}
+	if countJSONValues(text, elementDepth) > maxManifestElements {
+		return fmt.Errorf("it has more than %d items and other elements", maxManifestElements)
+	}
+	return nil
 }
 
 // checkManifestForm returns the first part of a manifest that no hub sends. The agent's administrator

@@ -51,7 +51,11 @@ func TestMalformedManifestsAreRefused(t *testing.T) {
 		"a long bundle":                         {strings.Repeat("a", idBytes+1), item("/ConfigMap/shop/a", "v1"), false},
 		"no bundle":                             {"", item("/ConfigMap/shop/a", "v1"), false},
 		"no JSON":                               {uid, `{`, false},
-		"many items":                            {uid, `{"items":[` + strings.Repeat("{},", maxManifestValues/2) + `{}]}`, false},
+		"many values":                           {uid, `{"interpreters":[{"a":[` + strings.Repeat("1,", maxManifestValues) + `1]}]}`, false},
+		"many items":                            {uid, `{"items":[` + strings.Repeat("{},", maxManifestElements) + `{}]}`, false},
+		"many items that are null":              {uid, `{"items":[` + strings.Repeat("null,", maxManifestElements) + `null]}`, false},
+		"many namespaces that are null":         {uid, `{"namespaces":{` + strings.Repeat(`"a":null,`, maxManifestElements) + `"a":null}}`, false},
+		"10,000 deleted namespaces":             {uid, `{"deletedNamespaces":[` + strings.Repeat(`"a",`, 9_999) + `"a"]}`, true},
 		"large objects of many values":          {uid, `{"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":[` + strings.Repeat("1,", maxManifestValues) + `1]}}]}`, true},
 	} {
 		out := NewAgent(AgentOptions{}, Memory{}).HandleFrame(upsertFrame(c.bundle, c.manifest))

@@ -90,8 +90,8 @@ func (p *Payload) AnswerNeed(need *pb.Need) []*pb.FromHub {
 // decodeManifest decodes the manifest of an Upsert, and checks its form.
 func decodeManifest(u *pb.Upsert) (atoll.Manifest, error) {
 	var m atoll.Manifest
-	if countJSONValues(u.GetManifest(), manifestDepth) > maxManifestValues {
-		return m, fmt.Errorf("the manifest of bundle %s has more than %d values", u.GetBundle(), maxManifestValues)
+	if err := checkManifestSize(u.GetManifest()); err != nil {
+		return m, fmt.Errorf("the manifest of bundle %s is too large: %w", u.GetBundle(), err)
 	}
 	if err := json.Unmarshal(u.GetManifest(), &m); err != nil {
 		return m, fmt.Errorf("read the manifest of bundle %s: %w", u.GetBundle(), err)

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestTheListNamesEachAttackOnce(t *testing.T) {
@@ -75,5 +76,18 @@ func TestHugeKeyRequestsParse(t *testing.T) {
 	der, err := hugeKeyRequest(1 << 10)
 	if err != nil || len(der) < 2<<10 {
 		t.Errorf("%d bytes, %v", len(der), err)
+	}
+}
+
+// Calls that the hub must refuse are refused, and at once.
+func TestJudgementOfRefusedCalls(t *testing.T) {
+	if err := (answerCounts{"PermissionDenied": 1}).checkRefused(time.Second); err != nil {
+		t.Errorf("one refused call: %v", err)
+	}
+	if err := (answerCounts{"PermissionDenied": 1, acceptedAnswer: 2}).checkRefused(time.Second); err == nil || errors.Is(err, ErrSlow) {
+		t.Errorf("two accepted calls: %v", err)
+	}
+	if err := (answerCounts{}).checkRefused(time.Second); !errors.Is(err, ErrSlow) {
+		t.Errorf("no answer: %v", err)
 	}
 }

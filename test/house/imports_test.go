@@ -277,7 +277,7 @@ var layers = []layer{
 		why: "measured from outside, or it would measure something else than users get",
 	},
 	{
-		name: "attack", packages: []string{"lab/attack"}, below: []string{"api", "vocabulary", "values", "wire", "carriage", "trust", "cores", "lab", "bench"},
+		name: "attack", packages: []string{"lab/attack/..."}, below: []string{"api", "vocabulary", "values", "wire", "carriage", "trust", "cores", "lab", "bench"},
 		why: "attacks come from outside: they speak the protocol, and measure the hub as the benchmarks do",
 	},
 	{

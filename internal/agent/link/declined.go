@@ -16,8 +16,6 @@ import (
 const (
 	// maxDeclined orders are reported at a time.
 	maxDeclined = 1000
-	// maxQueuedBytes is the memory of manifests that wait to be stored, above which the agent receives no frame.
-	maxQueuedBytes = 32 << 20
 )
 
 // errOrdersFit ends a session: in the next one the hub sends the orders again for which there was no memory.
@@ -45,7 +43,7 @@ func (l *HubLink) declineOversized(orders []session.OversizedOrder) {
 	for _, o := range orders {
 		l.declineOrder(o.Bundle, declinedOrder{
 			generation: o.Generation,
-			why:        fmt.Sprintf("the agent takes at most %d MiB of new objects of one application at a time: divide the application, or add its objects in steps", session.MaxIncompleteBytes>>20),
+			why:        fmt.Sprintf("the agent takes at most %d MiB of new objects of one application at a time: divide the application, or add its objects in steps", l.transit.incomplete>>20),
 		})
 	}
 }

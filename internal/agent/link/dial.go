@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -22,6 +23,8 @@ const (
 	dialTimeout = 3500 * time.Millisecond
 	// proxyTimeout of what a proxy takes to reach the hub.
 	proxyTimeout = 10 * time.Second
+	// maxProxyAnswer bounds the answer of a proxy to CONNECT, in bytes.
+	maxProxyAnswer = 64 << 10
 )
 
 // dialTCPOrProxy returns a connection to the hub: through the proxy that the environment names for
@@ -93,7 +96,7 @@ func connectProxy(conn net.Conn, proxy *url.URL, address string) (net.Conn, erro
 	}
 	// The bytes after the answer are the hub's, which sends nothing before a request: the reader
 	// holds nothing that would be lost.
-	answer, err := http.ReadResponse(bufio.NewReaderSize(conn, 4<<10), r)
+	answer, err := http.ReadResponse(bufio.NewReaderSize(io.LimitReader(conn, maxProxyAnswer), 4<<10), r)
 	if err != nil {
 		return nil, fmt.Errorf("read its answer: %w", err)
 	}

@@ -3,14 +3,21 @@ package link
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
@@ -73,7 +80,7 @@ func TestAMalformedFrameEndsTheSessionAndNotTheAgent(t *testing.T) {
 func TestAnOutboxIsBounded(t *testing.T) {
 	large := &pb.FromAgent{Frame: &pb.FromAgent_Report{Report: &pb.Report{Status: make([]byte, maxUnsentBytes/2)}}}
 	var ended error
-	o := newOutbox(func(err error) { ended = err })
+	o := newOutbox(maxUnsentBytes, func(err error) { ended = err })
 	o.putWelcomeFrames(large, large, large)
 	o.put(large)
 	if frames, _ := o.takeFrames(); ended != nil || len(frames) != 4 {
@@ -86,6 +93,88 @@ func TestAnOutboxIsBounded(t *testing.T) {
 	o.putWelcomeFrames(large) // which a hub may send twice
 	if frames, _ := o.takeFrames(); !errors.Is(ended, errUnsent) || len(frames) != 0 {
 		t.Errorf("%d frames wait, ended by %v", len(frames), ended)
+	}
+}
+
+// Frames that are short when they are sent count the memory of their messages, lists and maps.
+func TestShortFramesCountTheirMemory(t *testing.T) {
+	digest, need := &pb.Digest{}, &pb.Need{Bundle: "b"}
+	for range 256 {
+		digest.Ranges = append(digest.Ranges, &pb.Range{Prefix: "0"})
+	}
+	for range 10_000 {
+		need.Hashes = append(need.Hashes, "h")
+	}
+	for what, c := range map[string]struct {
+		frame *pb.FromAgent
+		most  int // frames of the memory that a hub may make an agent hold
+	}{
+		"acknowledgements": {&pb.FromAgent{Frame: &pb.FromAgent_Stored{Stored: &pb.Stored{Bundle: "b", Generation: 1}}}, maxUnsentBytes / 256},
+		"digests":          {&pb.FromAgent{Frame: &pb.FromAgent_Digest{Digest: digest}}, maxUnsentBytes / (256 * 128)},
+		"requests":         {&pb.FromAgent{Frame: &pb.FromAgent_Need{Need: need}}, maxUnsentBytes / (10_000 * 32)},
+	} {
+		ended, frames := false, 0
+		o := newOutbox(maxUnsentBytes, func(error) { ended = true })
+		for ; !ended && frames <= c.most; frames++ {
+			o.put(c.frame)
+		}
+		if !ended {
+			t.Errorf("%s: %d frames wait", what, frames)
+		}
+		sent := newOutbox(maxUnsentBytes, nil)
+		sent.put(c.frame)
+		if sent.recordActivity(c.frame); sent.unsent != 0 {
+			t.Errorf("%s: a frame that was sent counts %d bytes", what, sent.unsent)
+		}
+	}
+}
+
+// verboseHub answers with a header.
+type verboseHub struct {
+	pb.UnimplementedSessionServer
+	header metadata.MD
+	sent   chan error
+}
+
+func (h *verboseHub) Connect(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]) error {
+	h.sent <- rpc.SendHeader(h.header)
+	return nil
+}
+
+// An agent takes a header of 16 KiB of its hub, which it keeps as long as the call.
+func TestHeadersOfAHubAreBounded(t *testing.T) {
+	ca, caKey := newAuthority(t)
+	_, key := newAuthority(t)
+	for size, good := range map[int]bool{8 << 10: true, 16 << 10: false} {
+		hub := &verboseHub{header: metadata.Pairs("x", strings.Repeat("x", size)), sent: make(chan error, 1)}
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := grpc.NewServer(grpc.Creds(credentials.NewServerTLSFromCert(&tls.Certificate{Certificate: [][]byte{ca.Raw}, PrivateKey: caKey})))
+		pb.RegisterSessionServer(server, hub)
+		go func() { _ = server.Serve(listener) }()
+		t.Cleanup(server.Stop)
+		l := New(Options{Hub: listener.Addr().String(), Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler)}, store.StoredContents{})
+		l.id = &identity{Identity: store.Identity{
+			KeyPEM: keyPEM(t, key), HubCAPEM: signedPEM(ca),
+			CertificatePEM: signCertificate(t, ca, caKey, key.Public(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)),
+		}}
+		config, err := l.sessionTLS()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := l.dialHub(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pb.NewSessionClient(conn).Connect(t.Context(), grpc.WaitForReady(true)); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-hub.sent; (err == nil) != good {
+			t.Errorf("a header of %d bytes: %v", size, err)
+		}
+		conn.Close()
 	}
 }
 
@@ -214,5 +303,36 @@ func TestRefusedOrdersDoNotFloodTheLog(t *testing.T) {
 	}
 	if lines := strings.Count(log.String(), "\n"); lines != maxRejectedLogged+1 || log.Len() > 30_000 {
 		t.Errorf("%d lines of %d bytes", lines, log.Len())
+	}
+}
+
+// savingMember counts how often the memory is stored, and the removed bundles that are dropped.
+type savingMember struct {
+	*member
+	saves, drops int
+}
+
+func (s *savingMember) PutReports(context.Context, store.Reports) error { s.saves++; return nil }
+
+func (s *savingMember) ForgetRemovedBundle(context.Context, string, time.Time) error {
+	s.drops++
+	return nil
+}
+
+// Removed bundles are dropped from the member's store together: all their generations are one value of it.
+func TestRemovedBundlesAreDroppedTogether(t *testing.T) {
+	m := &savingMember{member: &member{held: map[string]atoll.Manifest{}}}
+	l := New(Options{Hub: "hub:1", Store: m, Log: slog.New(slog.DiscardHandler)}, store.StoredContents{})
+	l.applier, l.holdings = m, m
+	l.newSessionCore()
+	for i := range 1000 {
+		l.forgetRemovedBundles(map[string]int64{fmt.Sprint("b", i): 1})
+	}
+	l.dropRemovedBundles(t.Context())
+	if m.saves != 1 || m.drops != 1000 || len(l.memory.Gone) != 1000 {
+		t.Errorf("%d times stored, %d of %d bundles dropped", m.saves, m.drops, len(l.memory.Gone))
+	}
+	if l.dropRemovedBundles(t.Context()); m.drops != 1000 {
+		t.Errorf("%d bundles dropped", m.drops)
 	}
 }

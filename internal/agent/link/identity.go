@@ -324,6 +324,9 @@ const (
 	// writeBuffer is there while something is written: two frames, and their heads, of
 	// what goes through a tunnel.
 	writeBuffer = 33 << 10
+	// maxAnswerHeader bounds the header and the trailer of each answer of the hub. A call keeps them until its end,
+	// and a hub has many calls.
+	maxAnswerHeader = 16 << 10
 	// tunnelWindow is how much may come of a tunnel, and twice as much of all together,
 	// before it is read. It is fixed: finding the best one costs pings.
 	tunnelWindow = 256 << 10
@@ -345,7 +348,7 @@ func (l *HubLink) dialHub(config *tls.Config) (*grpc.ClientConn, error) {
 		grpc.WithReadBufferSize(readBuffer), grpc.WithWriteBufferSize(writeBuffer), grpc.WithSharedWriteBuffer(true),
 		grpc.WithStaticStreamWindowSize(tunnelWindow), grpc.WithStaticConnWindowSize(2*tunnelWindow),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(session.MaxFrameBytes), grpc.MaxCallSendMsgSize(session.MaxFrameBytes)),
-		grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
+		grpc.WithMaxHeaderListSize(maxAnswerHeader), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("dial the hub at %s: %w", l.currentHub(), err)

@@ -1,22 +1,26 @@
 package link
 
 import (
-	"fmt"
+	"errors"
 	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 	"atoll.dev/atoll/internal/wakeup"
 )
 
-// maxUnsentBytes bounds the frames that a hub has not taken yet, beside those that are sent at its Welcome:
-// one frame of a hub can request many.
-const maxUnsentBytes = 64 << 20
+const (
+	// messageMemory is the memory of a message beside its fields, and elementMemory that of an element of a list or map
+	// beside its text, in bytes. Short messages take much more memory than they take in a frame.
+	messageMemory = 128
+	elementMemory = 48
+)
 
 // errUnsent ends the session of a hub that requests more than it takes.
-var errUnsent = fmt.Errorf("the hub does not take what the agent sends, which is more than %d MiB by now", maxUnsentBytes>>20)
+var errUnsent = errors.New("the hub does not take what the agent sends, which is more than the agent keeps for a hub")
 
 // outbox are the frames that a session is to send.
 type outbox struct {
@@ -25,15 +29,15 @@ type outbox struct {
 	active time.Time // when something came or went
 	closed bool
 	wake   chan struct{}
-	// unsent is the size of the frames that are not sent yet, and allowed how large that may be before
+	// unsent is the memory of the frames that are not sent yet, and allowed how large that may be before
 	// end is called, which ends the session. The frames of an outbox that overflowed are dropped.
 	unsent, allowed int
 	end             func(error)
 	welcomed        bool // the first Welcome came; Link.mu guards it
 }
 
-func newOutbox(end func(error)) *outbox {
-	return &outbox{active: time.Now(), wake: make(chan struct{}, 1), allowed: maxUnsentBytes, end: end}
+func newOutbox(allowed int, end func(error)) *outbox {
+	return &outbox{active: time.Now(), wake: make(chan struct{}, 1), allowed: allowed, end: end}
 }
 
 func (o *outbox) put(frames ...*pb.FromAgent) { o.putRaisingLimit(0, frames...) }
@@ -51,8 +55,31 @@ func (o *outbox) putWelcomeFrames(frames ...*pb.FromAgent) {
 
 func sizeOf(frames []*pb.FromAgent) (bytes int) {
 	for _, f := range frames {
-		bytes += proto.Size(f)
+		bytes += frameMemory(f)
 	}
+	return bytes
+}
+
+// frameMemory returns about how much memory a frame takes until it is sent, in bytes.
+func frameMemory(f *pb.FromAgent) int { return proto.Size(f) + messagesMemory(f.ProtoReflect()) }
+
+// messagesMemory returns the memory of a message and of the messages in it, without the text of their fields.
+func messagesMemory(m protoreflect.Message) int {
+	bytes := messageMemory
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.IsMap():
+			bytes += elementMemory * v.Map().Len()
+		case f.IsList():
+			bytes += elementMemory * v.List().Len()
+			for i := 0; f.Kind() == protoreflect.MessageKind && i < v.List().Len(); i++ {
+				bytes += messagesMemory(v.List().Get(i).Message())
+			}
+		case f.Kind() == protoreflect.MessageKind:
+			bytes += messagesMemory(v.Message())
+		}
+		return true
+	})
 	return bytes
 }
 
@@ -93,7 +120,7 @@ func (o *outbox) close() {
 func (o *outbox) recordActivity(sent *pb.FromAgent) {
 	o.mu.Lock()
 	if sent != nil {
-		o.unsent -= proto.Size(sent)
+		o.unsent -= frameMemory(sent)
 	}
 	o.active = time.Now()
 	o.mu.Unlock()

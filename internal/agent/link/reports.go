@@ -178,23 +178,46 @@ func (l *HubLink) rememberedTombstoneFrames() (frames []*pb.FromAgent) {
 }
 
 // forgetRemovedBundles forgets Bundles whose removal the hub has stored, and remembers their
-// generations.
-func (l *HubLink) forgetRemovedBundles(ctx context.Context, bundles map[string]int64) {
+// generations. The member's store drops them later, many at a time.
+func (l *HubLink) forgetRemovedBundles(bundles map[string]int64) {
 	now := time.Now()
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for bundle, generation := range bundles {
 		l.memory.Gone[bundle] = store.Gone{Generation: generation, At: now.Unix()}
 		delete(l.memory.Last, bundle)
 		delete(l.reportedBundles, bundle)
+		l.dropping = append(l.dropping, bundle)
 	}
 	l.core.ForgetRemovals(l.forgetOldRemovals(now))
+	wakeup.WakeReader(l.drops)
+}
+
+// dropRemovedLoop drops forgotten Bundles from the member's store until ctx ends.
+func (l *HubLink) dropRemovedLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.drops:
+			l.dropRemovedBundles(ctx)
+		}
+	}
+}
+
+// dropRemovedBundles drops the Bundles that were forgotten since the last call from the member's store, after their
+// generations are stored. All generations are one value of the store, which is written once for all.
+func (l *HubLink) dropRemovedBundles(ctx context.Context) {
+	l.mu.Lock()
+	bundles := l.dropping
+	l.dropping = nil
 	l.mu.Unlock()
 	if err := l.saveReports(ctx); err != nil {
 		l.o.Log.Warn("removed bundles stay in the member's store until the next start", "err", err)
 		return
 	}
-	for bundle := range bundles {
-		if err := l.applier.ForgetRemovedBundle(ctx, bundle, now); err != nil {
+	for _, bundle := range bundles {
+		if err := l.applier.ForgetRemovedBundle(ctx, bundle, time.Now()); err != nil {
 			l.o.Log.Warn("a removed bundle stays in the member's store until the next start", "bundle", bundle, "err", err)
 		}
 	}

@@ -38,7 +38,7 @@ func (l *HubLink) runSession(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open a session with the hub at %s: %w", l.currentHub(), err)
 	}
-	out := newOutbox(func(why error) { end(why) })
+	out := newOutbox(l.transit.unsent, func(why error) { end(why) })
 	v := &sessionState{out: out, activity: make(chan struct{}, 1), tunnels: tunnels{client: pb.NewTunnelClient(conn), take: l.o.Tunnel, log: l.o.Log}}
 	l.mu.Lock()
 	out.put(l.core.BeginSession())
@@ -175,7 +175,7 @@ func (l *HubLink) applyOutput(result session.AgentOutput, out *outbox) {
 func (l *HubLink) waitForQueueSpace(ctx context.Context) {
 	for ctx.Err() == nil {
 		l.mu.Lock()
-		full := l.pending.bytes > maxQueuedBytes
+		full := l.pending.bytes > l.transit.queued
 		l.mu.Unlock()
 		if !full {
 			return
@@ -212,7 +212,7 @@ func (l *HubLink) applyBlockingOutput(ctx context.Context, result session.AgentO
 		l.mu.Unlock()
 	}
 	if len(result.Forget) > 0 {
-		l.forgetRemovedBundles(ctx, result.Forget)
+		l.forgetRemovedBundles(result.Forget)
 	}
 	if r := result.Leave; r != nil {
 		l.beginLeavingFleet(ctx, v, r.GetClean())

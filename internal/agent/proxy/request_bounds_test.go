@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,5 +73,16 @@ func TestRequestsOfAHubAreBounded(t *testing.T) {
 	}
 	if g.short != 0 || len(g.inside) != 0 {
 		t.Errorf("%d short requests of %d are left", g.short, len(g.inside))
+	}
+}
+
+// A request has a header of 32 KiB, as a thousand tunnels hold one each.
+func TestTheHeaderOfARequestIsBounded(t *testing.T) {
+	w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusOK) })
+	for size, code := range map[int]int{30 << 10: http.StatusOK, 40 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		answer := w.sendRequest(t, t.Context(), "/api/v1/pods", map[string]string{"X-Long": strings.Repeat("x", size)})
+		if answer.StatusCode != code {
+			t.Errorf("a header of %d bytes is answered with %d", size, answer.StatusCode)
+		}
 	}
 }

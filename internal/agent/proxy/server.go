@@ -28,8 +28,8 @@ const (
 	// headerTimeout is how long a tunnel may take to say what it asks: the hub may keep
 	// one that it has not used yet as long as one that it has.
 	headerTimeout = idleTimeout
-	// headerMost bounds the header of a request, in bytes, as API servers do.
-	headerMost = 1 << 20
+	// headerMost bounds the header of a request, in bytes. Each of a thousand tunnels may hold one without its end.
+	headerMost = 32 << 10
 )
 
 // MemberAPIProxy serves tunnels. Make it with New, and Run it.

@@ -7,7 +7,7 @@
 // The protocol between an agent and the hub. The agent dials; the connection is
 // mutual TLS; one Connect stream is one session.
 //
-// Bounds: a frame of an agent has at most 1 MiB, one of the hub 32 MiB. The comment behind each
+// Bounds: a frame of an agent has at most 1 MiB, one of the hub 8 MiB. The comment behind each
 // field states its bound, which session.frameLimits has and a test compares. Numbers are at least 0.
 // Strings are printable ASCII without spaces, except texts for people. A frame over a bound ends the
 // session before anything of the frame is parsed further, stored or logged.
@@ -1249,7 +1249,7 @@ type Upsert struct {
 	// agent should hold already, and objects over the frame's size, have a hash
 	// and no object: the agent takes the object from what it holds, or sends
 	// Need.
-	Manifest []byte    `protobuf:"bytes,3,opt,name=manifest,proto3" json:"manifest,omitempty"` // at most 32 MiB
+	Manifest []byte    `protobuf:"bytes,3,opt,name=manifest,proto3" json:"manifest,omitempty"` // at most 8 MiB
 	Position *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
 	// The hub traces the change: the agent sends Report.timing once for this generation.
 	Timing        bool `protobuf:"varint,5,opt,name=timing,proto3" json:"timing,omitempty"`
@@ -1390,7 +1390,7 @@ type Objects struct {
 	Bundle     string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`          // at most 128 bytes
 	Generation int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // at most 2^53-1
 	// JSON of objects by hash.
-	Objects       map[string][]byte `protobuf:"bytes,3,rep,name=objects,proto3" json:"objects,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 10000; keys of 128 bytes, values of 32 MiB
+	Objects       map[string][]byte `protobuf:"bytes,3,rep,name=objects,proto3" json:"objects,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 10000; keys of 128 bytes, values of 8 MiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

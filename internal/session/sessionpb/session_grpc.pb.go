@@ -7,7 +7,7 @@
 // The protocol between an agent and the hub. The agent dials; the connection is
 // mutual TLS; one Connect stream is one session.
 //
-// Bounds: a frame of an agent has at most 1 MiB, one of the hub 32 MiB. The comment behind each
+// Bounds: a frame of an agent has at most 1 MiB, one of the hub 8 MiB. The comment behind each
 // field states its bound, which session.frameLimits has and a test compares. Numbers are at least 0.
 // Strings are printable ASCII without spaces, except texts for people. A frame over a bound ends the
 // session before anything of the frame is parsed further, stored or logged.

@@ -25,6 +25,9 @@ const (
 	protocol = "v1.agents.atoll.dev"
 	// handshakeTimeout bounds TLS with the proxy, and HTTP.
 	handshakeTimeout = 10 * time.Second
+	// answerMost bounds what is read before the WebSocket is open: certificates of the proxy, and the header of its
+	// answer.
+	answerMost = 256 << 10
 	// bufferBytes of what is read at a time.
 	bufferBytes = 4 << 10
 	// pieceFirst is what a message is read into, until more comes at once.
@@ -67,8 +70,16 @@ func (e *StatusError) Error() string {
 
 // Open opens a connection to the hub at an address.
 func (d WebSocketDialer) Open(ctx context.Context, address string) (net.Conn, error) {
+	var answering *answeringConn
 	dialer := &gorilla.Dialer{
-		NetDialContext:   func(ctx context.Context, _, address string) (net.Conn, error) { return d.Dial(ctx, address) },
+		NetDialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			conn, err := d.Dial(ctx, address)
+			if err != nil {
+				return nil, err
+			}
+			answering = &answeringConn{Conn: conn, left: answerMost}
+			return answering, nil
+		},
 		TLSClientConfig:  &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: d.Roots, NextProtos: []string{"http/1.1"}},
 		HandshakeTimeout: handshakeTimeout,
 		Subprotocols:     []string{protocol},
@@ -81,7 +92,31 @@ func (d WebSocketDialer) Open(ctx context.Context, address string) (net.Conn, er
 	if err != nil {
 		return nil, fmt.Errorf("by WebSocket at %s: %w", d.URL(address), err)
 	}
+	answering.opened = true
 	return carryBytes(ws, address), nil
+}
+
+// errLongAnswer ends a connection whose peer answers without an end.
+var errLongAnswer = fmt.Errorf("the answer has more than %d KiB", answerMost>>10)
+
+// answeringConn bounds what is read until the WebSocket is open. One goroutine reads.
+type answeringConn struct {
+	net.Conn
+	left   int
+	opened bool
+}
+
+// Read reads from the connection, up to the bound of the answer.
+func (c *answeringConn) Read(b []byte) (int, error) {
+	if c.opened {
+		return c.Conn.Read(b)
+	}
+	if c.left <= 0 {
+		return 0, errLongAnswer
+	}
+	n, err := c.Conn.Read(b[:min(len(b), c.left)])
+	c.left -= n
+	return n, err
 }
 
 var upgrader = &gorilla.Upgrader{

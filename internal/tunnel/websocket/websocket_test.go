@@ -136,3 +136,35 @@ func TestWhatNoAgentSends(t *testing.T) {
 		server.Close()
 	}
 }
+
+// A proxy that answers without an end is cut off, before the agent has no memory left.
+func TestAnEndlessAnswerIsCutOff(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	sent := make(chan int, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			sent <- 0
+			return
+		}
+		defer conn.Close()
+		total, line := 0, []byte("HTTP/1.1 101 Switching Protocols\r\nX-Long: ")
+		for err == nil && total < 1<<30 {
+			var n int
+			n, err = conn.Write(line)
+			total, line = total+n, bytes.Repeat([]byte("x"), 64<<10)
+		}
+		sent <- total
+	}()
+	_, err = WebSocketDialer{Dial: dialServer, Plain: true}.Open(t.Context(), listener.Addr().String())
+	if !errors.Is(err, errLongAnswer) {
+		t.Errorf("the answer ends with %v", err)
+	}
+	if n := <-sent; n > 64<<20 {
+		t.Errorf("%d bytes of the answer were taken", n)
+	}
+}

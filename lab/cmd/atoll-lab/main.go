@@ -17,6 +17,7 @@ import (
 
 	"atoll.dev/atoll/internal/profile"
 	"atoll.dev/atoll/lab/attack"
+	"atoll.dev/atoll/lab/attack/hostilehub"
 	"atoll.dev/atoll/lab/bench"
 	"atoll.dev/atoll/lab/corpus"
 	"atoll.dev/atoll/lab/demo"
@@ -62,6 +63,6 @@ Everything listens on loopback, lives in one directory and needs no network.
 	for _, c := range fleet.NewFleetCommands() {
 		root.AddCommand(profile.AddProfileFlag(c))
 	}
-	root.AddCommand(demo.NewCommand(), bench.NewCommand(), attack.NewAttackCommand(), corpus.NewCommand())
+	root.AddCommand(demo.NewCommand(), bench.NewCommand(), attack.NewAttackCommand(), hostilehub.NewCommand(), corpus.NewCommand())
 	return root
 }
