@@ -10,7 +10,10 @@ func (s *rolloutStep) holdRowsLosingMovedItems() {
 	sticky := false
 	for c, spec := range s.nextSpecs {
 		old := s.Rows[c].Spec
-		if len(s.MovedItems[c]) == 0 || !s.changesRevision(c) || spec.Phase != atoll.RowActive || old.Phase != atoll.RowActive {
+		if spec == nil {
+			continue
+		}
+		if len(s.MovedItems[c]) == 0 || !s.isToChangeRevision(c) || s.isRemovalAdmitted(c) || spec.Phase != atoll.RowActive || old.Phase != atoll.RowActive {
 			continue
 		}
 		losing = append(losing, c)
