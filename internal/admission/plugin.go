@@ -89,6 +89,7 @@ func (p *AdmissionPlugin) Admit(ctx context.Context, a admission.Attributes, _ a
 	}
 	if isBundle(a) {
 		p.stampDriftApprover(a)
+		p.stampRolloutAuthor(a)
 	}
 	p.keepOnHub(ctx, a)
 	return p.ensureTemplateFinalizer(a)

@@ -42,6 +42,9 @@ type PreviewedBundle struct {
 	OldCopyWaits map[string]rollout.RowWait
 	// Shortages lists the workloads whose replicas do not all fit.
 	Shortages []schedule.Shortage
+	// Rollout is what the Bundle states for its rollout, and its first turn; nil: all rows change at once. After
+	// is the state after the last turn.
+	Rollout *rollout.FirstTurn
 	// IsHolding means that the hub holds after a restore, and nothing changes.
 	IsHolding bool
 }
@@ -80,7 +83,12 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			p, snap, err := f.previewWithInput(ctx, out[i].Bundle)
+			if n == 0 {
+				if err := f.previewFirstTurn(ctx, &out[i]); err != nil {
+					return nil, err
+				}
+			}
+			p, snap, err := f.previewWithInput(ctx, withoutTurns(out[i].Bundle))
 			if err != nil {
 				return nil, err
 			}

@@ -71,6 +71,9 @@ func ProgressOf(row Row, isWanted bool) RowProgress {
 	return RowChanging
 }
 
+// IsUnavailable reports whether a row of a connected cluster is not healthy.
+func (r Row) IsUnavailable() bool { return r.Online && !r.isReady() }
+
 // isFailing reports whether the row could not be applied, or is unhealthy and does not become healthy by itself,
 // or whether its stage failed by it.
 func (r Row) isFailing() bool {
@@ -114,6 +117,28 @@ type Progress struct {
 // NewProgress returns a progress without rows.
 func (t *Terms) NewProgress() Progress { return Progress{Stages: make([]StageTally, t.CountStages())} }
 
+// FirstTurn is the first turn of a rollout that is previewed.
+type FirstTurn struct {
+	Terms *Terms
+	Pause *v1alpha1.RolloutPause
+	// Progress after the turn, and for what the other rows wait then.
+	Progress Progress
+	Wait     StageWait
+}
+
+// DescribeWait returns what the rows wait for after the turn; empty where no row waits.
+func (f *FirstTurn) DescribeWait() string {
+	switch {
+	case f.Wait.Reason == "":
+		return ""
+	case f.Wait.Reason == atoll.ReasonRolloutPaused:
+		return DescribePause(f.Pause)
+	case f.Wait.Stage < 0:
+		return f.Terms.DescribeStageWait(f.Wait, StageTally{})
+	}
+	return f.Terms.DescribeStageWait(f.Wait, f.Progress.Stages[f.Wait.Stage])
+}
+
 // countWaiting returns how many rows do not hold what is wanted.
 func (p *Progress) countWaiting() (n int) {
 	for i := range p.Stages {
@@ -128,6 +153,23 @@ func (p *Progress) countConnected() (n int) {
 		n += p.Stages[i].Clusters
 	}
 	return n
+}
+
+// MarkSoaking counts the healthy rows of the last stage that has begun as soaking, where only its minSuccessTime can
+// keep the next one from beginning. It is for readers without the times of rows.
+func (p *Progress) MarkSoaking(t *Terms) {
+	laterWaits := false
+	for i := len(p.Stages) - 1; i >= 0; i-- {
+		n := &p.Stages[i]
+		if n.Updated+n.Changing+n.Failed == 0 {
+			laterWaits = laterWaits || n.Waiting > 0
+			continue
+		}
+		if laterWaits && n.Waiting+n.Changing == 0 && t.successTimeOf(i) > 0 {
+			n.Soaking = n.Updated
+		}
+		return
+	}
 }
 
 // StageWait is for what the rows of a rollout wait. Stage is the index of the stage that changes or holds; -1: none
