@@ -74,7 +74,7 @@ func (p *AdmissionPlugin) validateAnswerToHub(ctx context.Context, a admission.A
 		if changesOnlyField(a, []string{"metadata", "annotations", atoll.AnnotationRebalance}) {
 			return true, p.validateRebalance(ctx, a)
 		}
-		return true, refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only spec.pause and spec.resume, or the annotation %s, %s, %s or %s of a %s may be changed, and one annotation at a time: edit the policy, annotation or object that it comes from",
+		return true, refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only the annotation %s, %s, %s or %s, or spec.pause or spec.resume, of a %s may be changed, and one at a time: edit the policy, annotation or object that it comes from",
 			atoll.AnnotationConfirm, atoll.AnnotationKeep, atoll.AnnotationRebalance, atoll.AnnotationCorrectDrift, kind))
 	case kind == "HubState":
 		if changesOnlyField(a, []string{"rewound", "accepted"}) {

@@ -254,6 +254,7 @@ func (s *rolloutStep) canChange(c string, row Row) bool {
 
 func (s *rolloutStep) allowTurn(c string, i int, slots *int) {
 	s.turns.allowed[c] = true
+	s.turns.awaited = append(s.turns.awaited, c)
 	s.turns.Stages[i].Waiting--
 	s.turns.Stages[i].Changing++
 	*slots--
