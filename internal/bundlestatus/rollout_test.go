@@ -23,7 +23,7 @@ func inStage(i int, waits bool) func(*Row) {
 	}
 }
 
-// The status of a Bundle counts its rows by stage, and says for what they wait, who paused and since when.
+// The status of a Bundle counts its rows by stage, and says for what they wait, and the user and time of a pause.
 func TestRolloutStatus(t *testing.T) {
 	stated := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{
 		{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a", "b"}}, MinSuccessTime: &metav1.Duration{Duration: time.Minute}},

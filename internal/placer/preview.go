@@ -77,16 +77,14 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 			s.rows[uid][row.Cluster], out[i].Before[row.Cluster] = row, row.Spec
 		}
 	}
+	if err := f.previewFirstTurns(ctx, out); err != nil {
+		return nil, err
+	}
 	for changed, n := true, 0; changed && n < maxPreviewSteps; n++ {
 		changed = false
 		for i := range out {
 			if err := ctx.Err(); err != nil {
 				return nil, err
-			}
-			if n == 0 {
-				if err := f.previewFirstTurn(ctx, &out[i]); err != nil {
-					return nil, err
-				}
 			}
 			p, snap, err := f.previewWithInput(ctx, withoutTurns(out[i].Bundle))
 			if err != nil {

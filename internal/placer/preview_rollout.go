@@ -7,17 +7,20 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// previewFirstTurn records the first turn of a Bundle whose rows do not all change at once.
-func (r *PlacementReconciler) previewFirstTurn(ctx context.Context, b *PreviewedBundle) error {
-	if b.Bundle.Spec.Rollout == nil && b.Bundle.Spec.Pause == nil {
-		return nil
-	}
-	p, snap, err := r.previewWithInput(ctx, b.Bundle)
-	if err != nil {
-		return err
-	}
-	if len(p.Output.Progress.Stages) > 0 {
-		b.Rollout = &rollout.FirstTurn{Terms: snap.rollout.Terms, Pause: snap.rollout.Pause, Progress: p.Output.Progress, Wait: p.Output.StageWait}
+// previewFirstTurns records the first turns of Bundles whose rows do not all change at once.
+func (r *PlacementReconciler) previewFirstTurns(ctx context.Context, list []PreviewedBundle) error {
+	for i := range list {
+		b := &list[i]
+		if b.Bundle.Spec.Rollout == nil && b.Bundle.Spec.Pause == nil {
+			continue
+		}
+		p, snap, err := r.previewWithInput(ctx, b.Bundle)
+		if err != nil {
+			return err
+		}
+		if len(p.Output.Progress.Stages) > 0 {
+			b.Rollout = &rollout.FirstTurn{Terms: snap.rollout.Terms, Pause: snap.rollout.Pause, Progress: p.Output.Progress, Wait: p.Output.StageWait}
+		}
 	}
 	return nil
 }

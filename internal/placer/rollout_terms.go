@@ -19,8 +19,8 @@ type turnTerms struct {
 // isBounded reports whether rows may keep their revision until their turn.
 func (t turnTerms) isBounded() bool { return t.Terms != nil || t.isPaused }
 
-// differ reports whether a cluster is in another stage than it was.
-func (t turnTerms) differ(was, is *schedule.Cluster) bool {
+// changesStage reports whether a cluster is in another stage than it was.
+func (t turnTerms) changesStage(was, is *schedule.Cluster) bool {
 	return t.HasStages() && t.StageOf(was.Name, was.Labels) != t.StageOf(is.Name, is.Labels)
 }
 

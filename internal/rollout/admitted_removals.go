@@ -2,8 +2,8 @@ package rollout
 
 import "atoll.dev/atoll/internal/atoll"
 
-// isToChangeRevision reports whether a row changes its revision in this step, or in its turn of a rollout. What all
-// rows lose is counted before the first of them changes.
+// isToChangeRevision reports whether a row changes its revision in this step, or in its turn of a rollout. The losses
+// of all rows are counted before the first of them changes.
 func (s *rolloutStep) isToChangeRevision(c string) bool {
 	spec := s.nextSpecs[c]
 	return s.changesRevision(c) || spec != nil && spec.Phase != atoll.RowRemoving && s.awaitsTurn(c, spec)

@@ -18,39 +18,39 @@ type rolloutWalk struct {
 	log  []string
 }
 
-func (w *rolloutWalk) play(line string) {
+func (w *rolloutWalk) playLine(line string) {
 	w.log = append(w.log, line)
 	words := strings.Fields(line)
 	w.runCommand(words[0], words[1:])
 }
 
-func (w *rolloutWalk) cluster() string { return fmt.Sprintf("c%02d", 1+w.rand.IntN(20)) }
+func (w *rolloutWalk) randomCluster() string { return fmt.Sprintf("c%02d", 1+w.rand.IntN(20)) }
 
-// act lets a cluster, a link or a person do something. After the walk only clusters become healthy.
-func (w *rolloutWalk) act(revision int) {
+// actRandomly lets a cluster, a link or a person do something. After the walk only clusters become healthy.
+func (w *rolloutWalk) actRandomly(revision int) {
 	switch w.rand.IntN(14) {
 	case 0:
-		w.play(fmt.Sprint("revision r", revision))
+		w.playLine(fmt.Sprint("revision r", revision))
 	case 1:
-		w.play("away " + w.cluster())
+		w.playLine("away " + w.randomCluster())
 	case 2, 3:
-		w.play("back " + w.cluster())
+		w.playLine("back " + w.randomCluster())
 	case 4:
-		w.play("report Degraded " + w.cluster())
+		w.playLine("report Degraded " + w.randomCluster())
 	case 5:
-		w.play("report Progressing " + w.cluster())
+		w.playLine("report Progressing " + w.randomCluster())
 	case 6:
-		w.play(fmt.Sprintf("relabel %s ring=%d", w.cluster(), w.rand.IntN(3)))
+		w.playLine(fmt.Sprintf("relabel %s ring=%d", w.randomCluster(), w.rand.IntN(3)))
 	case 7:
-		w.play("resume")
+		w.playLine("resume")
 	case 8:
-		w.play(fmt.Sprintf("after %dm", w.rand.IntN(8)))
+		w.playLine(fmt.Sprintf("after %dm", w.rand.IntN(8)))
 	case 9:
 		if w.baseInput.Pause == nil && w.rand.IntN(3) == 0 {
-			w.play("pause alice later")
+			w.playLine("pause alice later")
 		}
 	default:
-		w.play("report Ready " + w.cluster())
+		w.playLine("report Ready " + w.randomCluster())
 	}
 }
 
@@ -116,24 +116,24 @@ func TestRolloutWalk(t *testing.T) {
 	for seed := range uint64(walks) {
 		w := &rolloutWalk{scriptStage: newStage(t), rand: rand.New(rand.NewPCG(seed, 17))}
 		for _, line := range []string{"fleet 20", "unavailable 3", "stage a label:ring=1 success=3m", "stage b label:ring=2 concurrency=2 failures=1", "step"} {
-			w.play(line)
+			w.playLine(line)
 		}
 		for i := range 120 {
-			w.act(2 + i/10)
+			w.actRandomly(2 + i/10)
 			w.stepAndCheck(t)
 		}
-		w.play("after 1m")
-		w.play("resume")
+		w.playLine("after 1m")
+		w.playLine("resume")
 		for c := range w.clusters {
-			w.play("back " + c)
+			w.playLine("back " + c)
 		}
 		for range 80 {
 			for c, row := range w.rows {
 				if row = w.withLink(c, row); !row.isReady() {
-					w.play("report Ready " + c)
+					w.playLine("report Ready " + c)
 				}
 			}
-			w.play("after 1m")
+			w.playLine("after 1m")
 			w.stepAndCheck(t)
 		}
 		for _, c := range slices.Sorted(maps.Keys(w.rows)) {

@@ -88,16 +88,11 @@ func (s *rolloutStep) memberRow(c string) (Row, bool) {
 }
 
 func (s *rolloutStep) tallyRow(c string, row Row) {
-	t, isWanted := &s.turns, !s.wantsTurn(c, row)
+	t, isWanted, isReady := &s.turns, !s.wantsTurn(c, row), row.Online && row.isReady()
 	n := &t.Stages[row.Stage]
-	isUncertain := s.isConnectionUncertain(row)
-	row.Online = row.Online || isUncertain
-	p := ProgressOf(row, isWanted)
-	if isUncertain && p == RowUpdated {
-		p = RowChanging // the hub cannot tell whether it is healthy
-	}
+	p := s.progressOfRow(row, isWanted)
 	n.AddRows(p, 1)
-	if row.Online && (isUncertain || !row.isReady()) {
+	if p != RowDisconnected && !isReady {
 		t.Unavailable++
 	}
 	switch p {
@@ -108,13 +103,34 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 	case RowFailing:
 		s.tallyFailure(n, row)
 	case RowUpdated:
-		if end := row.healthySince(s.nowUnix) + int64(s.Terms.successTimeOf(row.Stage)/time.Second); end > s.nowUnix {
-			n.Soaking++
-			t.soakUntil[row.Stage] = max(t.soakUntil[row.Stage], end)
+		s.tallySuccessTime(n, row)
+		return
+	case RowWaiting:
+		if isReady {
+			return
 		}
 	}
-	if p != RowUpdated && (p != RowWaiting || !row.isReady()) {
-		t.awaited = append(t.awaited, c)
+	t.awaited = append(t.awaited, c)
+}
+
+// progressOfRow returns where a row is. While the hub cannot tell whether its cluster is disconnected, the row counts,
+// and not as healthy.
+func (s *rolloutStep) progressOfRow(row Row, isWanted bool) RowProgress {
+	isUncertain := s.isConnectionUncertain(row)
+	row.Online = row.Online || isUncertain
+	p := ProgressOf(row, isWanted)
+	if isUncertain && p == RowUpdated {
+		p = RowChanging
+	}
+	return p
+}
+
+// tallySuccessTime counts a healthy row that is so for a shorter time than minSuccessTime.
+func (s *rolloutStep) tallySuccessTime(n *StageTally, row Row) {
+	end := row.healthySince(s.nowUnix) + int64(s.Terms.successTimeOf(row.Stage)/time.Second)
+	if end > s.nowUnix {
+		n.Soaking++
+		s.turns.soakUntil[row.Stage] = max(s.turns.soakUntil[row.Stage], end)
 	}
 }
 
