@@ -70,12 +70,7 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 	f, s := r.forkForPreview(*t, list)
 	out := make([]PreviewedBundle, len(list))
 	for i, b := range list {
-		uid := b.Bundle.Ref.UID
-		s.contents[b.Revision], s.latestRevisions[uid], s.rows[uid] = b.Content, b.Revision, map[string]state.Row{}
-		out[i] = PreviewedBundle{SupposedBundle: b, Before: map[string]atoll.RowSpec{}}
-		for _, row := range r.Rows.ListOfBundle(uid) {
-			s.rows[uid][row.Cluster], out[i].Before[row.Cluster] = row, row.Spec
-		}
+		out[i] = s.addBundle(b, r.Rows.ListOfBundle(b.Bundle.Ref.UID))
 	}
 	if err := f.previewFirstTurns(ctx, out); err != nil {
 		return nil, err
@@ -104,6 +99,17 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 		}
 	}
 	return out, nil
+}
+
+// addBundle adds a Bundle and its rows to the hypothetical state.
+func (s *supposedState) addBundle(b SupposedBundle, rows []state.Row) PreviewedBundle {
+	uid := b.Bundle.Ref.UID
+	s.contents[b.Revision], s.latestRevisions[uid], s.rows[uid] = b.Content, b.Revision, map[string]state.Row{}
+	out := PreviewedBundle{SupposedBundle: b, Before: map[string]atoll.RowSpec{}}
+	for _, row := range rows {
+		s.rows[uid][row.Cluster], out.Before[row.Cluster] = row, row.Spec
+	}
+	return out
 }
 
 // recordOldCopyWaits keeps the waits of rows that this step makes Pending.
