@@ -242,6 +242,9 @@ type rolloutStep struct {
 	removedByEdit []string
 	// turns of rows in a rollout.
 	turns turns
+	// areRowsIndependent is hasOnlyIndependentRows. scratch is the spec that is being computed.
+	areRowsIndependent bool
+	scratch            atoll.RowSpec
 }
 
 func newRolloutStep(in Input, released bool) *rolloutStep {
@@ -260,6 +263,7 @@ func (s *rolloutStep) computeSpecs() {
 		}
 	}
 	s.planTurns()
+	s.areRowsIndependent = s.hasOnlyIndependentRows()
 	holds := s.holdOverBudget()
 	s.deferExclusions(holds)
 	s.assignment = s.Decision.KeepCurrentShares(s.pendingExclusions).AssignReplicas(holds)
@@ -378,9 +382,10 @@ func (s *rolloutStep) applyRemovalModeToRow(c string, row Row) {
 // setActiveSpec sets the spec of a row that is to be Active.
 func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 	v, _ := s.Decision.FindVerdict(c)
-	spec := s.Rows[c].Spec
-	if spec.UID != v.UID {
-		spec = atoll.RowSpec{UID: v.UID, Generation: spec.Generation}
+	row, has := s.Rows[c]
+	spec := &s.scratch
+	if *spec = row.Spec; spec.UID != v.UID {
+		*spec = atoll.RowSpec{UID: v.UID, Generation: spec.Generation}
 	}
 	if spec.Phase == atoll.RowRemoving || spec.Phase == atoll.RowPending {
 		spec.Assigned, spec.ShrinkTo = nil, nil
@@ -388,25 +393,40 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 	if spec.Phase != atoll.RowActive {
 		s.arriving[c] = true
 		spec.Phase, spec.Since, spec.Orphan, spec.GrownAt, spec.MovingSince = atoll.RowActive, s.nowUnix, false, 0, 0
-		if !s.awaitsTurn(c, &spec) {
-			s.beginTurn(&spec)
+		if !s.awaitsTurn(c, spec) {
+			s.beginTurn(spec)
 		}
 	}
 	spec.PlacementFingerprint, spec.Reason, spec.Recall = v.PlacementFingerprint, "", nil
 	if v.Outcome == schedule.OutcomeKept {
 		spec.Reason = atoll.RowReason{Reason: v.RowReason, Text: v.Reason}.String()
 	}
-	s.moveToTargetRevision(c, &spec)
-	s.growShares(c, &spec, share)
-	if s.keepTurn(c, &spec); s.awaitsTurn(c, &spec) {
-		s.keepRevisionUntilTurn(c, &spec)
+	s.moveToTargetRevision(c, spec)
+	s.growShares(c, spec, share)
+	if s.keepTurn(c, spec); s.awaitsTurn(c, spec) {
+		s.keepRevisionUntilTurn(c, spec)
 	}
-	spec.Approvals = s.approvalsOf(c, &spec)
+	spec.Approvals = s.approvalsOf(c, spec)
 	if s.isBlockedByCapacity(c, v) {
 		spec.Reason = atoll.RowReason{Reason: atoll.ReasonNoCapacity, Text: v.CapacityReason}.String()
-		keepItemShares(s.Rows[c].Spec, &spec)
+		keepItemShares(row.Spec, spec)
 	}
-	s.nextSpecs[c] = &spec
+	if !s.areRowsIndependent || !has || !isUnchanged(row.Spec, spec) {
+		stored := *spec
+		s.nextSpecs[c] = &stored
+	}
+}
+
+// hasOnlyIndependentRows reports whether nothing in this step looks at the next spec of another row, so that the specs
+// of rows that do not change need not be kept.
+func (s *rolloutStep) hasOnlyIndependentRows() bool {
+	return len(s.leavingClusters())+len(s.recallWaiting)+len(s.withheld)+len(s.Decision.DividedWorkloads()) == 0 && s.Recalled.PlanHash+s.Unconfirmed.PlanHash == "" &&
+		len(s.DeletedItems)+len(s.MovedItems)+len(s.ExcludedItems) == 0
+}
+
+// isUnchanged reports whether a spec orders and remembers the same as the row.
+func isUnchanged(row atoll.RowSpec, next *atoll.RowSpec) bool {
+	return row.UID == next.UID && isSameWork(row, *next) && isSameBookkeeping(row, *next)
 }
 
 // moveToTargetRevision moves the spec to the target revision.

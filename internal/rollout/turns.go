@@ -83,6 +83,9 @@ func (s *rolloutStep) memberRow(c string) (Row, bool) {
 	if !has || row.Spec.Phase == atoll.RowPending {
 		return row, false
 	}
+	if len(s.nextSpecs) == 0 {
+		return row, true
+	}
 	_, abandoned := s.nextSpecs[c] // its Cluster was replaced
 	return row, !abandoned
 }
