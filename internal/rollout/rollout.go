@@ -431,7 +431,10 @@ func isUnchanged(row atoll.RowSpec, next *atoll.RowSpec) bool {
 
 // moveToTargetRevision moves the spec to the target revision.
 func (s *rolloutStep) moveToTargetRevision(c string, spec *atoll.RowSpec) {
-	if v, _ := s.Decision.FindVerdict(c); s.Revision == "" || s.staysAtRevision(c, spec) || s.isBlockedByCapacity(c, v) || s.awaitsTurn(c, spec) {
+	if s.Revision == "" || s.staysAtRevision(c, spec) || s.awaitsTurn(c, spec) {
+		return
+	}
+	if v, _ := s.Decision.FindVerdict(c); s.isBlockedByCapacity(c, v) {
 		return
 	}
 	if spec.Revision != s.Revision {
