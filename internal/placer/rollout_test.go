@@ -90,16 +90,24 @@ func (m *fakeHub) reportHealthy(uid, cluster string) {
 // A label that puts a cluster into another stage requests a step, and so does one that takes the blocking cluster
 // out of its stage. A label that does neither requests none.
 func TestALabelMovesAClusterToAnotherStage(t *testing.T) {
-	for name, c := range map[string]struct{ cluster, ring, rows string }{
-		"into the stage that changes": {"c", "1", "a Active r2, b Active r1, c Active r2"},
-		"into a later stage":          {"b", "9", "a Active r2, b Active r1, c Active r1"},
-		"the blocking cluster":        {"a", "9", "a Active r2, b Active r2, c Active r1"},
+	for name, c := range map[string]struct {
+		healthy             bool
+		cluster, ring, rows string
+	}{
+		"into the stage that changes":   {false, "c", "1", "a Active r2, b Active r1, c Active r2"},
+		"into a later stage":            {false, "b", "9", "a Active r2, b Active r1, c Active r1"},
+		"the blocking cluster":          {false, "a", "9", "a Active r2, b Active r2, c Active r1"},
+		"the one whose time is counted": {true, "a", "9", "a Active r2, b Active r2, c Active r1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newRings("a", "b", "c")
 			runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 				newStagedBundle(m)
 				expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+				if c.healthy {
+					m.reportHealthy("web", "a")
+					synctest.Wait()
+				}
 				labelRing(m, c.cluster, c.ring)
 				time.Sleep(time.Second)
 				expectRows(t, m, "web", c.rows)
