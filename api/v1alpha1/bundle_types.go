@@ -68,6 +68,15 @@ type BundleSpec struct {
 	// MoveOrder as in the source. Absent: the kinds of the objects decide.
 	// +optional
 	MoveOrder MoveOrder `json:"moveOrder,omitempty"`
+	// Rollout as in the source. Absent: all clusters change at once.
+	// +optional
+	Rollout *Rollout `json:"rollout,omitempty"`
+	// Pause stops the rollout until a person removes it. People write it; no policy has it.
+	// +optional
+	Pause *RolloutPause `json:"pause,omitempty"`
+	// Resume is the last time that a person resumed the rollout.
+	// +optional
+	Resume *RolloutResume `json:"resume,omitempty"`
 }
 
 // WeightRule is how static weights count.
@@ -147,6 +156,9 @@ type BundleStatus struct {
 	// ReadyReplicas over all clusters.
 	// +optional
 	ReadyReplicas int64 `json:"readyReplicas,omitempty"`
+	// Rollout has the progress of the rollout. Absent: the Bundle states no rollout, and is not paused.
+	// +optional
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
 	// Conditions: Bound, Scheduled, ReplicasPlaced, PreferredGroup, Applied, Ready,
 	// RemovalHeld.
 	// +optional

@@ -118,6 +118,11 @@ type PropagationSpec struct {
 	// +kubebuilder:validation:Enum=Surge;Recreate
 	MoveOrder MoveOrder `json:"moveOrder,omitempty"`
 
+	// Rollout bounds how fast a change of templates or override rules reaches the clusters. Absent: all
+	// clusters at once. Not in Karmada.
+	// +optional
+	Rollout *Rollout `json:"rollout,omitempty"`
+
 	// ItemRules say how members treat objects. For each field, the first rule counts that selects
 	// the object and states the field. Annotations of the object win over rules:
 	// atoll.dev/update, atoll.dev/ignore-fields, atoll.dev/drift, atoll.dev/conflict-resolution and

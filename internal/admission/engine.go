@@ -33,7 +33,7 @@ func isHubWrittenKind(a admission.Attributes) bool {
 }
 
 // validateHubWrittenKinds refuses users' writes to what the hub itself writes. On a Bundle, users may
-// confirm or withdraw a removal and request a new placement. On the HubState, they may answer
+// confirm or withdraw a removal, pause and resume its rollout, and request a new placement. On the HubState, they may answer
 // after a restore.
 func (p *AdmissionPlugin) validateHubWrittenKinds(ctx context.Context, a admission.Attributes) error {
 	kind := a.GetKind().Kind
@@ -65,13 +65,16 @@ func (p *AdmissionPlugin) validateAnswerToHub(ctx context.Context, a admission.A
 				return true, nil
 			}
 		}
+		if changesOnlyField(a, pausePath, resumePath) {
+			return true, nil
+		}
 		if changesOnlyField(a, []string{"metadata", "annotations", atoll.AnnotationCorrectDrift}) {
 			return true, p.validateDriftOrder(a)
 		}
 		if changesOnlyField(a, []string{"metadata", "annotations", atoll.AnnotationRebalance}) {
 			return true, p.validateRebalance(ctx, a)
 		}
-		return true, refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only the annotation %s, %s, %s or %s of a %s may be changed, and one at a time: edit the policy, annotation or object that it comes from",
+		return true, refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only the annotation %s, %s, %s or %s, or spec.pause or spec.resume, of a %s may be changed, and one at a time: edit the policy, annotation or object that it comes from",
 			atoll.AnnotationConfirm, atoll.AnnotationKeep, atoll.AnnotationRebalance, atoll.AnnotationCorrectDrift, kind))
 	case kind == "HubState":
 		if changesOnlyField(a, []string{"rewound", "accepted"}) {
@@ -82,19 +85,21 @@ func (p *AdmissionPlugin) validateAnswerToHub(ctx context.Context, a admission.A
 	return false, nil
 }
 
-// changesOnlyField reports whether an update changes nothing but the field.
-func changesOnlyField(a admission.Attributes, path []string) bool {
+// changesOnlyField reports whether an update changes nothing but the field, or the fields.
+func changesOnlyField(a admission.Attributes, paths ...[]string) bool {
 	now, ok := a.GetObject().(*unstructured.Unstructured)
 	before, ok2 := a.GetOldObject().(*unstructured.Unstructured)
 	if !ok || !ok2 {
 		return false
 	}
-	return apiequality.Semantic.DeepEqual(withoutPath(now, path), withoutPath(before, path))
+	return apiequality.Semantic.DeepEqual(withoutPaths(now, paths), withoutPaths(before, paths))
 }
 
-func withoutPath(u *unstructured.Unstructured, path []string) map[string]any {
+func withoutPaths(u *unstructured.Unstructured, paths [][]string) map[string]any {
 	u = u.DeepCopy()
-	unstructured.RemoveNestedField(u.Object, path...)
+	for _, path := range paths {
+		unstructured.RemoveNestedField(u.Object, path...)
+	}
 	for _, hubs := range []string{"managedFields", "resourceVersion", "generation"} {
 		unstructured.RemoveNestedField(u.Object, "metadata", hubs)
 	}

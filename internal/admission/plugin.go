@@ -88,6 +88,7 @@ func (p *AdmissionPlugin) Admit(ctx context.Context, a admission.Attributes, _ a
 		return p.stampTaintTimes(a)
 	}
 	if isBundle(a) {
+		p.stampRolloutAuthor(a)
 		if err := p.stampDriftApprover(a); err != nil {
 			return err
 		}

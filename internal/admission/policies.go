@@ -23,7 +23,7 @@ import (
 
 // validatePropagation is for both propagation policies: they share their fields.
 func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.Attributes) error {
-	if errs := checkRemovalBudgetFitsInt32(a.GetObject()); len(errs) > 0 {
+	if errs := append(checkRemovalBudgetFitsInt32(a.GetObject()), checkRolloutFitsInt32(a.GetObject())...); len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
 	now, before, err := typedObjects[v1alpha1.PropagationPolicy](a)
@@ -84,6 +84,7 @@ func (p *AdmissionPlugin) checkPropagationSpec(spec *v1alpha1.PropagationSpec, n
 			errs = append(errs, field.Invalid(at.Child("groupBy", "labelKey"), spec.GroupBy.LabelKey, msg))
 		}
 	}
+	errs = append(errs, checkRollout(spec.Rollout, at.Child("rollout"))...)
 	errs = append(errs, policymatch.CheckIgnoredFieldsOfRules(spec.ItemRules, at.Child("itemRules"))...)
 	for i, rule := range spec.ItemRules {
 		errs = append(errs, p.checkSelectors(rule.ResourceSelectors, namespace, at.Child("itemRules").Index(i).Child("resourceSelectors"))...)

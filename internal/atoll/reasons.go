@@ -34,6 +34,13 @@ const (
 	ReasonWaitsForOldCopy      Reason = "WaitsForOldCopy"
 	// ReasonWaitsForDisconnectedCopy: a person decides whether a copy that may still run blocks its replacement.
 	ReasonWaitsForDisconnectedCopy Reason = "WaitsForDisconnectedCopy"
+	// The reasons of a row that keeps its revision until its turn in a rollout.
+	ReasonRolloutPaused         Reason = "RolloutPaused"
+	ReasonStageFailed           Reason = "StageFailed"
+	ReasonWaitsForStage         Reason = "WaitsForStage"
+	ReasonWaitsForSuccessTime   Reason = "WaitsForSuccessTime"
+	ReasonMaxConcurrencyReached Reason = "MaxConcurrencyReached"
+	ReasonMaxUnavailableReached Reason = "MaxUnavailableReached"
 )
 
 // ReasonNotDetermined is the reason of any condition that is unknown since the first write of a

@@ -98,13 +98,27 @@ type RowSpec struct {
 	// Approvals of reported drift that the member has not answered yet, at most MaxRowApprovals, sorted by item.
 	// A new approval moves the generation, and the end of one does not.
 	Approvals []DriftApproval `json:"c,omitempty"`
+	// MovedAt is when the row was allowed to hold its revision, in Unix seconds, where the Bundle states a rollout
+	// or is paused. Like Reason it does not move the generation, nor do the following fields.
+	MovedAt int64 `json:"t,omitempty"`
+	// StageFailed: the row failed at its revision, and its stage with it. It stays until the row gets
+	// another revision.
+	StageFailed bool `json:"x,omitempty"`
+	// AdmittedRemoval, of a row that waits for its turn, is the hash of the items that its turn removes.
+	// They were counted with those of all other rows, or confirmed.
+	AdmittedRemoval string `json:"z,omitempty"`
 }
 
 // Equal reports whether two specs are equal.
 func (r RowSpec) Equal(o RowSpec) bool {
 	return r.hasSameOrder(o) && r.Reason == o.Reason && r.Since == o.Since && r.PlacementFingerprint == o.PlacementFingerprint &&
 		slices.Equal(r.HomeItems, o.HomeItems) && r.GrownAt == o.GrownAt && r.MovingSince == o.MovingSince &&
-		maps.Equal(r.ShrinkTo, o.ShrinkTo) && r.RequestedPods == o.RequestedPods && slices.Equal(r.Approvals, o.Approvals)
+		maps.Equal(r.ShrinkTo, o.ShrinkTo) && r.RequestedPods == o.RequestedPods && slices.Equal(r.Approvals, o.Approvals) && r.HasSameTurn(o)
+}
+
+// HasSameTurn reports whether both specs remember the same of their turn in a rollout.
+func (r RowSpec) HasSameTurn(o RowSpec) bool {
+	return r.MovedAt == o.MovedAt && r.StageFailed == o.StageFailed && r.AdmittedRemoval == o.AdmittedRemoval
 }
 
 // hasSameOrder reports whether both specs order the same of the member.

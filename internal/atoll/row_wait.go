@@ -63,3 +63,12 @@ func (s *RowStatus) RemovalBlocker() string {
 	}
 	return ""
 }
+
+// IsTurnReason reports whether a row with the reason keeps its revision until its turn in a rollout.
+func IsTurnReason(r Reason) bool {
+	switch r {
+	case ReasonRolloutPaused, ReasonStageFailed, ReasonWaitsForStage, ReasonWaitsForSuccessTime, ReasonMaxConcurrencyReached, ReasonMaxUnavailableReached:
+		return true
+	}
+	return false
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -74,7 +75,7 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 	spec := v1alpha1.PropagationSpec{
 		Placement:          v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"a"}}},
 		ConflictResolution: v1alpha1.ConflictOverwrite, WhenUnfit: v1alpha1.UnfitRemove, MoveOrder: v1alpha1.MoveRecreate,
-		Removal: v1alpha1.Removal{Mode: v1alpha1.RemoveOrphan, Budget: &budget},
+		Removal: v1alpha1.Removal{Mode: v1alpha1.RemoveOrphan, Budget: &budget}, Rollout: &v1alpha1.Rollout{MaxUnavailable: &budget},
 	}
 	b, x, _ := newTestBinder(t)
 	id := policymatch.BundleID{Namespace: "shop", Name: "web"}
@@ -87,6 +88,9 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 		s := stored.Spec
 		if s.Source != from.source || s.Group != "x" {
 			t.Errorf("%s: source %+v, group %q", what, s.Source, s.Group)
+		}
+		if !equality.Semantic.DeepEqual(s.Rollout, want.Rollout) {
+			t.Errorf("%s: rollout %+v", what, s.Rollout)
 		}
 		if s.MoveOrder != want.MoveOrder {
 			t.Errorf("%s: moveOrder %q", what, s.MoveOrder)
@@ -108,12 +112,16 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 	edited := *spec.DeepCopy()
 	more := intstr.FromString("50%")
 	edited.ConflictResolution, edited.WhenUnfit, edited.MoveOrder = v1alpha1.ConflictAbort, v1alpha1.UnfitKeep, ""
-	edited.Removal = v1alpha1.Removal{Mode: v1alpha1.RemoveDelete, Budget: &more}
+	edited.Removal, edited.Rollout = v1alpha1.Removal{Mode: v1alpha1.RemoveDelete, Budget: &more}, nil
+	made.Spec.Pause, made.Spec.Resume = &v1alpha1.RolloutPause{By: "alice"}, &v1alpha1.RolloutResume{By: "bob"}
 	edited.Placement.ClusterAffinity.ClusterNames = []string{"b", "c"}
 	if _, err := b.writeBundle(t.Context(), id, made, bundlePlan{origin: from, intent: &policymatch.Intent{Spec: edited}}); err != nil {
 		t.Fatal(err)
 	}
 	made = check("edited", edited)
+	if made.Spec.Pause == nil || made.Spec.Pause.By != "alice" || made.Spec.Resume == nil || made.Spec.Resume.By != "bob" {
+		t.Errorf("the binder takes back what people wrote: %+v, %+v", made.Spec.Pause, made.Spec.Resume)
+	}
 	made.Ref.UID = "bundle-uid"
 	writes := len(x.written)
 	if _, err := b.writeBundle(t.Context(), id, made, bundlePlan{origin: from, intent: &policymatch.Intent{Spec: edited}}); err != nil || len(x.written) != writes {

@@ -28,6 +28,7 @@ func (b *Binder) canHandOver(from, to policymatch.BundleID) bool {
 	}
 	return coversOldRows(b.Rows.ListOfBundle(old.Ref.UID), b.Rows.ListOfBundle(next.Ref.UID), successor{
 		latestRevision: latest.Name, minRevision: latest.Spec.Base, isPlacedNowhere: atoll.IsNowhere(next.Spec.Placement), isOnline: b.Clusters.IsOnline,
+		hasTurns: next.Spec.Rollout != nil || next.Spec.Pause != nil,
 	})
 }
 
@@ -37,6 +38,13 @@ type successor struct {
 	minRevision     int64 // of latestRevision
 	isPlacedNowhere bool
 	isOnline        func(clusterUID string) bool
+	// hasTurns: its rows may keep a revision without the items for long, until their turn in a rollout.
+	hasTurns bool
+}
+
+// coversCluster reports whether the successor's row brings the items to its cluster.
+func (s successor) coversCluster(r state.Row) bool {
+	return r.Spec.Phase == atoll.RowActive && (!s.hasTurns || atoll.IsAcceptableRevision(r.Spec.Revision, s.latestRevision, s.minRevision))
 }
 
 // isReady reports whether a row of the successor has a revision with the items, and is healthy at it.
@@ -53,7 +61,7 @@ func coversOldRows(old, next []state.Row, s successor) bool {
 	there := map[string]bool{}
 	ready, unready := 0, 0
 	for _, r := range next {
-		there[r.Spec.UID] = r.Spec.Phase == atoll.RowActive
+		there[r.Spec.UID] = s.coversCluster(r)
 		switch {
 		case r.Spec.Phase == atoll.RowPending:
 			unready++

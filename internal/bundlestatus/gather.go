@@ -11,6 +11,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -26,6 +27,8 @@ type bundleSnapshot struct {
 	// rows of which each stands for all that say the same; total counts them all.
 	rows  []Row
 	total int
+	// terms of its rollout; nil: it states none.
+	terms *rollout.Terms
 	// unused are the slices without rows, of so many slices.
 	unused []*enginev1.TargetSlice
 	slices int
@@ -52,6 +55,9 @@ type Row struct {
 	Known bool
 	// CheckIn is how often the cluster checks in; 0: it holds a stream.
 	CheckIn time.Duration
+	// Stage of the Bundle's rollout. FailureAccepted: a person resumed after the row changed.
+	Stage           int
+	FailureAccepted bool
 	// More rows than this one say the same; this is the first of them by cluster name.
 	More int
 	// Names of their clusters, the first few in order; none where there are no more.
@@ -81,7 +87,10 @@ func (r *BundleReconciler) gatherSnapshot(ctx context.Context, uid string) (*bun
 	s := &bundleSnapshot{uid: uid, contents: map[string]map[atoll.ItemKey]version{}}
 	s.bundle, s.alive = r.Bundles.Get(uid)
 	s.doomed = s.alive && r.isNamespaceDeleting(s.bundle.Ref.Namespace)
-	s.rows, s.total = r.readGroupedRows(uid)
+	if s.alive {
+		s.terms = rollout.CompileTerms(s.bundle.Spec.Rollout)
+	}
+	s.rows, s.total = r.readGroupedRows(uid, s.rolloutView(time.Now()))
 	s.unused, s.slices = r.RowSlices.EmptySlices(uid)
 	s.revisions = r.Revisions.OfBundle(uid)
 	if n := len(s.revisions); n > 0 {
@@ -140,7 +149,11 @@ func (r *BundleReconciler) isShownReachable(clusterUID string) bool {
 
 // clusterLinks returns the state of a cluster like this, by its links alone.
 func (r *BundleReconciler) clusterLinks(clusterUID string) seenCluster {
-	return seenCluster{reachable: r.isShownReachable(clusterUID), online: r.holdsStream(clusterUID)}
+	out := seenCluster{reachable: r.isShownReachable(clusterUID), online: r.holdsStream(clusterUID)}
+	if c, ok := r.Clusters.GetByUID(clusterUID); ok {
+		out.labels = c.Labels
+	}
+	return out
 }
 
 // isAwaitedForRemoval is about what waits for a cluster: one that has no stream is not waited

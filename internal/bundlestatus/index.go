@@ -56,7 +56,10 @@ type seenTemplate struct {
 	leaving    bool
 }
 
-type seenCluster struct{ reachable, online bool }
+type seenCluster struct {
+	reachable, online bool
+	labels            map[string]string
+}
 
 type seenBundle struct {
 	generation int64
@@ -287,16 +290,16 @@ func (x *bundleIndex) recordTemplateChange(key atoll.ItemKey, t *unstructured.Un
 	return true
 }
 
-// recordLinkChange reports whether a cluster can be reached, or holds a stream, other than at the
+// recordLinkChange reports whether a cluster can be reached, holds a stream or is labelled other than at the
 // last look. It reads under the lock: of two concurrent readers the later one would count, though
 // it may have read before.
-func (x *bundleIndex) recordLinkChange(uid string, look func(uid string) seenCluster) (reach, stream bool) {
+func (x *bundleIndex) recordLinkChange(uid string, look func(uid string) seenCluster) (reach, stream, relabelled bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	was, seen := x.clusters[uid]
 	is := look(uid)
 	x.clusters[uid] = is
-	return !seen || was.reachable != is.reachable, !seen || was.online != is.online
+	return !seen || was.reachable != is.reachable, !seen || was.online != is.online, seen && !maps.Equal(was.labels, is.labels)
 }
 
 // setWaitingRemoval remembers whether a removal waits in the Bundle.

@@ -76,6 +76,7 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 		in.Latest = s.revisions[n-1]
 		in.Workloads = r.index.dividedWorkloads(in.Latest.Name, s.content)
 	}
+	in.Terms = s.terms
 	in.Quarantine = r.findQuarantine(s, m, now)
 	next := ComputeStatus(in)
 	if age := now.Sub(s.bundle.Meta.CreationTimestamp.Time); len(s.rows) == 0 && len(old.Conditions) == 0 && age < placing {
@@ -109,6 +110,10 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 // coarseBundleState is the rough state of a Bundle: a change of it is written at once. Everything
 // under way is one class, however far it is.
 func coarseBundleState(st v1alpha1.BundleStatus) string {
+	return coarseReadiness(st) + coarseRollout(st.Rollout)
+}
+
+func coarseReadiness(st v1alpha1.BundleStatus) string {
 	ready := meta.FindStatusCondition(st.Conditions, v1alpha1.BundleReady)
 	held := meta.FindStatusCondition(st.Conditions, v1alpha1.BundleRemovalHeld)
 	switch {

@@ -30,6 +30,7 @@ type rowGroups struct {
 	mu     sync.Mutex
 	built  bool
 	grace  bool // built while clusters that were Ready count as waited for
+	view   rolloutView
 	of     map[string]*group
 	groups map[string]*group
 	key    []byte // scratch
@@ -73,6 +74,8 @@ type rowSource struct {
 	one func(cluster string) (Row, bool)
 	// grace: clusters that were Ready at the hub's start still count as waited for.
 	grace bool
+	// view of the Bundle's rollout, by which rows differ.
+	view rolloutView
 }
 
 // readRows looks at the rows as they are now: one of each group, in the order of the first
@@ -81,8 +84,8 @@ func (l *rowGroups) readRows(from rowSource) (rows []Row, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	noted := l.takeChanged()
-	if !l.built || l.grace && !from.grace {
-		l.of, l.groups = map[string]*group{}, map[string]*group{}
+	if !l.built || l.grace && !from.grace || !l.view.isSame(from.view) {
+		l.of, l.groups, l.view = map[string]*group{}, map[string]*group{}, from.view
 		for _, row := range from.all() {
 			l.addRow(row)
 		}
@@ -205,6 +208,10 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 	}
 	flags(r.Reachable, r.Waited, r.Known, r.Spec.Orphan, r.Spec.Recall != nil, r.Status != nil)
 	b = binary.AppendVarint(b, int64(r.CheckIn))
+	if l.view.isBounded() {
+		flags(r.Spec.StageFailed, r.FailureAccepted)
+		b = binary.AppendVarint(b, int64(r.Stage))
+	}
 	text(string(r.Spec.Phase))
 	text(r.Spec.Reason)
 	text(r.Spec.Revision)
@@ -263,21 +270,21 @@ func (r *BundleReconciler) markRowsChanged(uid string, clusters ...string) {
 }
 
 // readGroupedRows returns one row of each group of equal rows, and the number of all rows.
-func (r *BundleReconciler) readGroupedRows(uid string) (rows []Row, total int) {
+func (r *BundleReconciler) readGroupedRows(uid string, view rolloutView) (rows []Row, total int) {
 	return r.rowGroupsOf(uid, true).readRows(rowSource{
 		all: func() []Row {
 			all := r.Rows.ListOfBundle(uid)
 			rows := make([]Row, 0, len(all))
 			for _, row := range all {
-				rows = append(rows, r.rowView(row))
+				rows = append(rows, r.rowInRollout(row, view))
 			}
 			return rows
 		},
 		one: func(cluster string) (Row, bool) {
 			row, ok := r.Rows.Get(uid, cluster)
-			return r.rowView(row), ok
+			return r.rowInRollout(row, view), ok
 		},
-		grace: r.isStarting(),
+		grace: r.isStarting(), view: view,
 	})
 }
 

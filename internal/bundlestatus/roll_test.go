@@ -61,7 +61,7 @@ func TestRollSaysWhatItsRowsSay(t *testing.T) {
 			names[i] = fmt.Sprintf("c%03d", i)
 			m.addCluster(names[i])
 		}
-		r.readGroupedRows("b")
+		r.readGroupedRows("b", rolloutView{})
 		for range 25 {
 			for range 1 + rnd.IntN(30) {
 				name := names[rnd.IntN(len(names))]
@@ -85,9 +85,9 @@ func TestRollSaysWhatItsRowsSay(t *testing.T) {
 
 func compareWithRows(t *testing.T, m *memory, r *BundleReconciler) {
 	t.Helper()
-	rows, total := r.readGroupedRows("b")
+	rows, total := r.readGroupedRows("b", rolloutView{})
 	delete(r.rolls, "b")
-	anew, _ := r.readGroupedRows("b")
+	anew, _ := r.readGroupedRows("b", rolloutView{})
 	if a, b := drawnUp(rows), drawnUp(anew); a != b {
 		t.Fatalf("updated\n%s\nbuilt from nothing\n%s", a, b)
 	}

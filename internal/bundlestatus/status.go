@@ -15,6 +15,7 @@ import (
 	"atoll.dev/atoll/internal/kinds"
 	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/quarantine"
+	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
@@ -50,7 +51,9 @@ type StatusInput struct {
 	Workloads []schedule.Workload
 	// Quarantine of a Revision that a row is to hold; nil: there is none.
 	Quarantine *quarantine.Quarantine
-	Now        time.Time
+	// Terms of its rollout; nil: it states none.
+	Terms *rollout.Terms
+	Now   time.Time
 }
 
 // ComputeStatus returns the status of a Bundle, of what its rows say. It is a pure function; the conditions
@@ -66,6 +69,7 @@ func ComputeStatus(in StatusInput) v1alpha1.BundleStatus {
 		Conditions: slices.Clone(in.Bundle.Status.Conditions),
 	}
 	t.setQuarantinedCondition(&st, in)
+	st.Rollout = t.rolloutStatus(in)
 	w := t.currentWait(in)
 	st.WaitsFor, st.Wait = w.text, in.newBundleWait(w)
 	if in.Latest != nil {
@@ -149,10 +153,14 @@ type rowTally struct {
 	first waitCause
 	waits int
 	short shortage
+	// progress of the rollout, and for what its rows wait.
+	progress  rollout.Progress
+	stageWait rollout.StageWait
 }
 
 func countRows(in StatusInput) *rowTally {
 	t := &rowTally{short: in.countShortage()}
+	t.countProgress(in)
 	for _, r := range in.Rows {
 		reason := atoll.ParseRowReason(r.Spec.Reason)
 		if in.needsConfirmation(reason) {

@@ -307,8 +307,12 @@ func (r *BundleReconciler) clusterChanged(name string) {
 		r.enqueueBundlesOfCluster(was, false)
 	}
 	if now != "" {
-		if reachable, stream := r.index.recordLinkChange(now, r.clusterLinks); reachable || stream || was != now {
+		reachable, stream, relabelled := r.index.recordLinkChange(now, r.clusterLinks)
+		if reachable || stream || was != now {
 			r.enqueueBundlesOfCluster(now, !reachable && was == now)
+		}
+		if relabelled {
+			r.enqueueStagedBundlesOfCluster(now)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestTheNewestLookAtAStreamIsRemembered(t *testing.T) {
 	}
 	m.tellCluster("a")
 	<-noted
-	if reach, stream := r.index.recordLinkChange("uid-a", func(string) seenCluster { return seenCluster{true, true} }); !reach || !stream {
+	if reach, stream, _ := r.index.recordLinkChange("uid-a", func(string) seenCluster { return seenCluster{reachable: true, online: true} }); !reach || !stream {
 		t.Errorf("that the stream is back is no news: reachable %t, stream %t", reach, stream)
 	}
 }

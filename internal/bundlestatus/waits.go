@@ -26,11 +26,13 @@ type waitCause struct {
 // The ranks of waits.
 const (
 	rankPlan = iota
+	rankHeldTurn
 	rankPending
 	rankFailed
 	rankDegraded
 	rankBehind
 	rankProgressing
+	rankTurn
 	rankLeaving
 	rankRemoving
 )
@@ -42,6 +44,8 @@ func (t *rowTally) countWait(in StatusInput, r Row, reason atoll.RowReason) {
 	switch {
 	case in.needsConfirmation(reason):
 		w.rank, w.reason, w.text = rankPlan, atoll.ReasonWaitsForConfirmation, "a confirmation of plan "+reason.Plan
+	case r.Reachable && in.awaitsTurn(r):
+		t.setTurnWait(in, &w)
 	case r.Spec.Phase == atoll.RowPending:
 		w.rank, w.reason, w.text = rankPending, reason.Reason, reason.Text
 	case !r.Reachable || r.isRemoved():

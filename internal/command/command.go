@@ -33,6 +33,7 @@ import (
 	"atoll.dev/atoll/internal/command/rebalance"
 	"atoll.dev/atoll/internal/command/remove"
 	"atoll.dev/atoll/internal/command/restore"
+	"atoll.dev/atoll/internal/command/rollout"
 	"atoll.dev/atoll/internal/command/schedule"
 	"atoll.dev/atoll/internal/command/set"
 	"atoll.dev/atoll/internal/command/tenant"
@@ -91,7 +92,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 		look:     {get.NewCommand(flags), logs.NewCommand(flags), exec.NewCommand(flags), top.NewCommand(flags), explain.NewCommand(flags), diff.NewCommand(flags), drift.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand()},
 		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddProfileFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags), kubeconfig.NewCommand(flags), crd.NewCommand(flags), credential.NewCommand(flags), ca.NewCommand(flags)},
 		move:     {rebalance.NewCommand(flags)},
-		act:      {confirm.NewCommand(flags), restore.NewCommand(flags)},
+		act:      {confirm.NewCommand(flags), rollout.NewCommand(flags), restore.NewCommand(flags)},
 	} {
 		for _, c := range commands {
 			c.GroupID = id

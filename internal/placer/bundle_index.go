@@ -79,6 +79,7 @@ type bundleEntry struct {
 	reportedRecall      string
 	reportedUnconfirmed string
 	intent              *placementIntent
+	turns               turnTerms
 	failback            failbackState
 	connectionWait      connectionWait
 	// unreplacedCopies is rollout.Output.UnreplacedCopies of the last step over all rows.

@@ -42,6 +42,9 @@ type PreviewedBundle struct {
 	OldCopyWaits map[string]rollout.RowWait
 	// Shortages lists the workloads whose replicas do not all fit.
 	Shortages []schedule.Shortage
+	// Rollout is what the Bundle states for its rollout, and its first turn; nil: all rows change at once. After
+	// is the state after the last turn.
+	Rollout *rollout.FirstTurn
 	// IsHolding means that the hub holds after a restore, and nothing changes.
 	IsHolding bool
 }
@@ -67,12 +70,10 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 	f, s := r.forkForPreview(*t, list)
 	out := make([]PreviewedBundle, len(list))
 	for i, b := range list {
-		uid := b.Bundle.Ref.UID
-		s.contents[b.Revision], s.latestRevisions[uid], s.rows[uid] = b.Content, b.Revision, map[string]state.Row{}
-		out[i] = PreviewedBundle{SupposedBundle: b, Before: map[string]atoll.RowSpec{}}
-		for _, row := range r.Rows.ListOfBundle(uid) {
-			s.rows[uid][row.Cluster], out[i].Before[row.Cluster] = row, row.Spec
-		}
+		out[i] = s.addBundle(b, r.Rows.ListOfBundle(b.Bundle.Ref.UID))
+	}
+	if err := f.previewFirstTurns(ctx, out); err != nil {
+		return nil, err
 	}
 	for changed, n := true, 0; changed && n < maxPreviewSteps; n++ {
 		changed = false
@@ -80,7 +81,7 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			p, snap, err := f.previewWithInput(ctx, out[i].Bundle)
+			p, snap, err := f.previewWithInput(ctx, withoutTurns(out[i].Bundle))
 			if err != nil {
 				return nil, err
 			}
@@ -98,6 +99,17 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 		}
 	}
 	return out, nil
+}
+
+// addBundle adds a Bundle and its rows to the hypothetical state.
+func (s *supposedState) addBundle(b SupposedBundle, rows []state.Row) PreviewedBundle {
+	uid := b.Bundle.Ref.UID
+	s.contents[b.Revision], s.latestRevisions[uid], s.rows[uid] = b.Content, b.Revision, map[string]state.Row{}
+	out := PreviewedBundle{SupposedBundle: b, Before: map[string]atoll.RowSpec{}}
+	for _, row := range rows {
+		s.rows[uid][row.Cluster], out.Before[row.Cluster] = row, row.Spec
+	}
+	return out
 }
 
 // recordOldCopyWaits keeps the waits of rows that this step makes Pending.

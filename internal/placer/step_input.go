@@ -95,6 +95,7 @@ func (s *stepInput) overridesExcludeHeldItems(cluster string) bool {
 // row or were touched, because no other cluster can gain a part.
 func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundle, v bundleView) (stepInput, error) {
 	snap := stepInput{bundle: b, baseRows: r.rowsInView(b.Ref.UID, v), reserved: r.index.copyReservations(), unreplacedCopies: v.unreplacedCopies}
+	turns := r.index.turnTermsOf(b)
 	rows, specs := r.rolloutRows(snap.baseRows)
 	target, content, err := r.latestContent(ctx, b)
 	if err != nil {
@@ -124,20 +125,21 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 	if err := facts.usage.err; err != nil {
 		return stepInput{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
 	}
-	items, err := r.leavingItemsOf(ctx, target, content, stepParts{clusters, specs, d}, v)
+	items, err := r.leavingItemsOf(ctx, target, content, stepParts{clusters, specs, d, turns.isBounded()}, v)
 	if err != nil {
 		return stepInput{}, err
 	}
 	_, holding := r.Hub.HoldReason()
 	snap.rollout = rollout.Input{
 		BundleUID: b.Ref.UID, Rows: rows, Decision: d, Revision: target, MinRevision: minRevisionOf(content),
-		Variants: variantsOfAffectedClusters(content, target, stepParts{clusters, specs, d}, v), CurrentVariants: items.variants,
+		Variants: variantsOfAffectedClusters(content, target, stepParts{clusters, specs, d, turns.isBounded()}, v), CurrentVariants: items.variants,
 		RemovalMode: b.Spec.Removal.Mode, RemovalBudget: b.Spec.Removal.Budget, MoveOrder: moveOrderOf(&b.Spec, content),
 		ConfirmedPlan: b.Meta.Annotations[atoll.AnnotationConfirm], KeptPlan: b.Meta.Annotations[atoll.AnnotationKeep],
 		DriftOrders: driftOrdersOf(b, snap.baseRows), PlacementHash: v.placementHash, Recalled: heldBackDeletions(b.Ref.UID, content), Unconfirmed: unconfirmedRemovals(b.Ref.UID, content), MustConfirmRemovals: content.MustConfirmRemovals(),
 		Deleting: r.isBundleOrNamespaceDeleting(b), DeletedItems: items.deleted, MovedItems: items.moved, ExcludedItems: items.excluded,
 		PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: now,
 	}
+	r.addRolloutTerms(&snap, turns, clusters)
 	return snap, nil
 }
 
@@ -205,7 +207,7 @@ func (r *PlacementReconciler) leavingItemsOf(ctx context.Context, target string,
 	out.variants, err = r.variantsOfStayingRows(ctx, p.clusters, p.rows, func(c string) bool {
 		row := p.rows[c]
 		return len(out.deleted[row.Revision])+len(out.moved[c]) > 0 ||
-			row.Revision != target && rowMayStay(row, target, content) && (!v.isComplete || v.touchedClusters[c])
+			row.Revision != target && (p.hasTurns || rowMayStay(row, target, content)) && (!v.isComplete || v.touchedClusters[c])
 	})
 	return out, err
 }
@@ -316,6 +318,8 @@ type stepParts struct {
 	clusters []schedule.Cluster
 	rows     map[string]atoll.RowSpec
 	decision schedule.Decision
+	// hasTurns: rows may keep their revision until their turn in a rollout.
+	hasTurns bool
 }
 
 // variantsOfAffectedClusters returns the variants of clusters whose rows may render differently: those below the

@@ -56,8 +56,10 @@ type BundleChange struct {
 	Waiting       []rollout.RowWait
 	// OldCopyWaits are of clusters that get the Bundle after an old copy has ended, by cluster name.
 	OldCopyWaits map[string]rollout.RowWait
-	Short        []schedule.Shortage
-	Problems     []bundlecontent.TemplateProblem
+	// Rollout is its first turn; nil: all rows change at once.
+	Rollout  *rollout.FirstTurn
+	Short    []schedule.Shortage
+	Problems []bundlecontent.TemplateProblem
 	// Waits is why nothing more is known.
 	Waits       string
 	WaitsReason atoll.Reason
@@ -136,6 +138,8 @@ type BundlePlan struct {
 	Short []Shortage `json:"short,omitempty"`
 	// OldCopies are what clusters would wait for before the Bundle starts there.
 	OldCopies []OldCopyWait `json:"oldCopies,omitempty"`
+	// Rollout is in which stages rows would change. Absent: all at once.
+	Rollout *RolloutPlan `json:"rollout,omitempty"`
 	// Unweighed: no cluster that would be chosen has a static weight, and each would keep
 	// the replicas that it has.
 	Unweighed bool `json:"unweighed,omitempty"`
@@ -350,6 +354,9 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 	b.EvenDivision = c.Decision.FallsBackToEvenDivision()
 	c.addRows(&b)
 	b.OldCopies = c.oldCopyWaits()
+	if len(b.Rows) > 0 {
+		b.Rollout = newRolloutPlan(c.Rollout)
+	}
 	return b
 }
 

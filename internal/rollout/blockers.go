@@ -106,6 +106,11 @@ func (s *rolloutStep) blockingClusters() []string {
 			all[c] = true
 		}
 	}
+	if s.turns.countWaiting() > 0 {
+		for _, c := range s.turns.awaited {
+			all[c] = true
+		}
+	}
 	out := make([]string, 0, len(all))
 	for c := range all {
 		out = append(out, c)

@@ -168,7 +168,7 @@ func (s *rolloutStep) holdRowsLosingDeletedItems() {
 	sticky := false
 	for c := range s.nextSpecs {
 		old := s.Rows[c].Spec
-		if len(s.DeletedItems[old.Revision]) == 0 || !s.changesRevision(c) {
+		if len(s.DeletedItems[old.Revision]) == 0 || !s.isToChangeRevision(c) || s.isRemovalAdmitted(c) {
 			continue
 		}
 		losing = append(losing, c)
@@ -192,6 +192,7 @@ func (s *rolloutStep) holdAtRevision(c string, items []string) {
 	old, spec := s.Rows[c].Spec, s.nextSpecs[c]
 	spec.Revision, spec.Variant = old.Revision, old.Variant
 	spec.Absent, spec.ExcludedPending = old.Absent, old.ExcludedPending
+	spec.MovedAt, spec.StageFailed, spec.AdmittedRemoval = old.MovedAt, old.StageFailed, old.AdmittedRemoval
 	if v, ok := s.CurrentVariants[c]; ok && v != old.Variant {
 		// Other rules of its own revision target the cluster now. The items that they
 		// exclude wait as well.

@@ -35,6 +35,7 @@ func (s *rolloutStep) classifyLosing(holds map[string]bool) (losing []string, st
 		case len(lost) == 0:
 		case holds[c], s.isBlockedByCapacity(c, v):
 			s.pendingExclusions[c] = lost
+		case s.isRemovalAdmitted(c):
 		case slices.Contains(s.staying, c) && !s.staysAtRevision(c, &row.Spec):
 			losing = append(losing, c)
 			sticky = sticky || len(row.Spec.ExcludedPending) > 0

@@ -140,7 +140,12 @@ func (s *rolloutStep) setPendingSpec(c string) {
 		return
 	}
 	s.unreplaced = max(0, s.unreplaced-1)
-	spec := row.Spec
+	s.keepPlace(c, v)
+}
+
+// keepPlace sets the spec of a Pending row, which keeps the place of a copy to come.
+func (s *rolloutStep) keepPlace(c string, v schedule.Verdict) {
+	spec := s.Rows[c].Spec
 	if spec.Phase != atoll.RowPending || spec.UID != v.UID {
 		spec = atoll.RowSpec{UID: v.UID, Generation: spec.Generation, Phase: atoll.RowPending, Since: s.nowUnix}
 	}
@@ -151,7 +156,15 @@ func (s *rolloutStep) setPendingSpec(c string) {
 		spec.Assigned = share.AssignedReplicas()
 	}
 	s.moveToTargetRevision(c, &spec)
+	spec.MovedAt = 0
 	s.nextSpecs[c] = &spec
+}
+
+// setPendingUntilTurn sets the spec of a row that is to be Active in its turn of a rollout.
+func (s *rolloutStep) setPendingUntilTurn(c string) {
+	v, _ := s.Decision.FindVerdict(c)
+	s.keepPlace(c, v)
+	s.nextSpecs[c].Reason = atoll.RowReason{Reason: atoll.ReasonWaitsForStage, Text: "its turn in the rollout, in stage " + s.Terms.StageName(s.arrivalRow(c).Stage)}.String()
 }
 
 // explainPendingRows writes the most pressing wait of the ending copies into the rows that wait for them. The

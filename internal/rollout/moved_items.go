@@ -8,13 +8,11 @@ import "atoll.dev/atoll/internal/atoll"
 func (s *rolloutStep) holdRowsLosingMovedItems() {
 	var losing []string
 	sticky := false
-	for c, spec := range s.nextSpecs {
-		old := s.Rows[c].Spec
-		if len(s.MovedItems[c]) == 0 || !s.changesRevision(c) || spec.Phase != atoll.RowActive || old.Phase != atoll.RowActive {
-			continue
+	for c := range s.nextSpecs {
+		if s.losesMovedItems(c) {
+			losing = append(losing, c)
+			sticky = sticky || atoll.ParseRowReason(s.Rows[c].Spec.Reason).Reason == atoll.ReasonRemovalHeld
 		}
-		losing = append(losing, c)
-		sticky = sticky || atoll.ParseRowReason(old.Reason).Reason == atoll.ReasonRemovalHeld
 	}
 	if len(losing) == 0 || s.confirmed || s.isOrphanRemoval() {
 		return
@@ -25,6 +23,14 @@ func (s *rolloutStep) holdRowsLosingMovedItems() {
 	for _, c := range losing {
 		s.holdAtRevision(c, s.MovedItems[c])
 	}
+}
+
+// losesMovedItems reports whether a row that stays loses items to other Bundles, and the loss was not admitted.
+func (s *rolloutStep) losesMovedItems(c string) bool {
+	if len(s.MovedItems[c]) == 0 || !s.isToChangeRevision(c) || s.isRemovalAdmitted(c) {
+		return false
+	}
+	return s.nextSpecs[c].Phase == atoll.RowActive && s.Rows[c].Spec.Phase == atoll.RowActive
 }
 
 // changesRevision reports whether a row of the cluster is about to go to another revision,

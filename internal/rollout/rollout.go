@@ -30,6 +30,8 @@ type Row struct {
 	// UncertainUntil is when the hub can tell that a cluster without a stream is disconnected: it
 	// has just started, or lost most clusters at once. In the past or zero: it can.
 	UncertainUntil time.Time
+	// Stage is the index of the cluster's stage in Input.Terms.
+	Stage int
 	// CheckIn is how often the cluster checks in; 0: it holds a stream.
 	CheckIn time.Duration
 }
@@ -64,6 +66,16 @@ type Input struct {
 	// whose cluster may have changed. A missing cluster keeps its own.
 	CurrentVariants map[string]string
 	RemovalMode     v1alpha1.RemovalMode
+	// Terms bound how fast rows take the target revision; nil: all take it at once.
+	Terms *Terms
+	// Pause of the rollout by a person; nil: there is none.
+	Pause *v1alpha1.RolloutPause
+	// ResumedAt is when a person last resumed the rollout; zero: never.
+	ResumedAt time.Time
+	// RevisionAt is when the target revision was made.
+	RevisionAt time.Time
+	// NewClusters that may get their first row, by name. It is set where Terms or Pause are.
+	NewClusters map[string]Row
 	// MoveOrder of rows that come in place of rows that leave.
 	MoveOrder MoveOrder
 	// RemovalBudget limits removals by edit; nil: 10%.
@@ -143,6 +155,10 @@ type Output struct {
 	// CapacityBlocked names clusters whose stated capacity kept back a row or its share.
 	// Sorted.
 	CapacityBlocked []string
+	// Progress of the rollout after this step; without stages where nothing bounds the rollout.
+	Progress Progress
+	// StageWait is for what its rows wait.
+	StageWait StageWait
 }
 
 // HeldBackDeletions are deletions that the target revision holds back, and the hash by which they
@@ -224,6 +240,11 @@ type rolloutStep struct {
 	// directDeletes and removedByEdit go without a confirmation.
 	directDeletes int
 	removedByEdit []string
+	// turns of rows in a rollout.
+	turns turns
+	// areRowsIndependent is hasOnlyIndependentRows. scratch is the spec that is being computed.
+	areRowsIndependent bool
+	scratch            atoll.RowSpec
 }
 
 func newRolloutStep(in Input, released bool) *rolloutStep {
@@ -241,6 +262,8 @@ func (s *rolloutStep) computeSpecs() {
 			s.moveStart, s.moveResumed = min(s.moveStart, since), true
 		}
 	}
+	s.planTurns()
+	s.areRowsIndependent = s.hasOnlyIndependentRows()
 	holds := s.holdOverBudget()
 	s.deferExclusions(holds)
 	s.assignment = s.Decision.KeepCurrentShares(s.pendingExclusions).AssignReplicas(holds)
@@ -249,6 +272,9 @@ func (s *rolloutStep) computeSpecs() {
 	}
 	for _, c := range s.withheld {
 		s.setPendingSpec(c)
+	}
+	for _, c := range s.turns.withheld {
+		s.setPendingUntilTurn(c)
 	}
 	for _, c := range s.leavingClusters() {
 		s.setLeavingSpec(c, holds[c])
@@ -261,6 +287,7 @@ func (s *rolloutStep) computeSpecs() {
 	s.holdRowsLosingDeletedItems()
 	s.holdRowsLosingMovedItems()
 	s.addExclusionsToPendingRemoval()
+	s.admitRemovals()
 	s.requestConfirmation()
 	s.explainPendingRows()
 	s.assignGenerations()
@@ -355,9 +382,10 @@ func (s *rolloutStep) applyRemovalModeToRow(c string, row Row) {
 // setActiveSpec sets the spec of a row that is to be Active.
 func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 	v, _ := s.Decision.FindVerdict(c)
-	spec := s.Rows[c].Spec
-	if spec.UID != v.UID {
-		spec = atoll.RowSpec{UID: v.UID, Generation: spec.Generation}
+	row, has := s.Rows[c]
+	spec := &s.scratch
+	if *spec = row.Spec; spec.UID != v.UID {
+		*spec = atoll.RowSpec{UID: v.UID, Generation: spec.Generation}
 	}
 	if spec.Phase == atoll.RowRemoving || spec.Phase == atoll.RowPending {
 		spec.Assigned, spec.ShrinkTo = nil, nil
@@ -365,25 +393,52 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 	if spec.Phase != atoll.RowActive {
 		s.arriving[c] = true
 		spec.Phase, spec.Since, spec.Orphan, spec.GrownAt, spec.MovingSince = atoll.RowActive, s.nowUnix, false, 0, 0
+		if !s.awaitsTurn(c, spec) {
+			s.beginTurn(spec)
+		}
 	}
 	spec.PlacementFingerprint, spec.Reason, spec.Recall = v.PlacementFingerprint, "", nil
 	if v.Outcome == schedule.OutcomeKept {
 		spec.Reason = atoll.RowReason{Reason: v.RowReason, Text: v.Reason}.String()
 	}
-	s.moveToTargetRevision(c, &spec)
-	s.growShares(c, &spec, share)
-	spec.Approvals = s.approvalsOf(c, &spec)
+	s.moveToTargetRevision(c, spec)
+	s.growShares(c, spec, share)
+	if s.keepTurn(c, spec); s.awaitsTurn(c, spec) {
+		s.keepRevisionUntilTurn(c, spec)
+	}
+	spec.Approvals = s.approvalsOf(c, spec)
 	if s.isBlockedByCapacity(c, v) {
 		spec.Reason = atoll.RowReason{Reason: atoll.ReasonNoCapacity, Text: v.CapacityReason}.String()
-		keepItemShares(s.Rows[c].Spec, &spec)
+		keepItemShares(row.Spec, spec)
 	}
-	s.nextSpecs[c] = &spec
+	if !s.areRowsIndependent || !has || !isUnchanged(row.Spec, spec) {
+		stored := *spec
+		s.nextSpecs[c] = &stored
+	}
+}
+
+// hasOnlyIndependentRows reports whether nothing in this step looks at the next spec of another row, so that the specs
+// of rows that do not change need not be kept.
+func (s *rolloutStep) hasOnlyIndependentRows() bool {
+	return len(s.leavingClusters())+len(s.recallWaiting)+len(s.withheld)+len(s.Decision.DividedWorkloads()) == 0 && s.Recalled.PlanHash+s.Unconfirmed.PlanHash == "" &&
+		len(s.DeletedItems)+len(s.MovedItems)+len(s.ExcludedItems) == 0
+}
+
+// isUnchanged reports whether a spec orders and remembers the same as the row.
+func isUnchanged(row atoll.RowSpec, next *atoll.RowSpec) bool {
+	return row.UID == next.UID && isSameWork(row, *next) && isSameBookkeeping(row, *next)
 }
 
 // moveToTargetRevision moves the spec to the target revision.
 func (s *rolloutStep) moveToTargetRevision(c string, spec *atoll.RowSpec) {
-	if v, _ := s.Decision.FindVerdict(c); s.Revision == "" || s.staysAtRevision(c, spec) || s.isBlockedByCapacity(c, v) {
+	if s.Revision == "" || s.staysAtRevision(c, spec) || s.awaitsTurn(c, spec) {
 		return
+	}
+	if v, _ := s.Decision.FindVerdict(c); s.isBlockedByCapacity(c, v) {
+		return
+	}
+	if spec.Revision != s.Revision {
+		s.beginTurn(spec)
 	}
 	spec.Revision = s.Revision
 	if v, ok := s.Variants[c]; ok {
@@ -432,7 +487,9 @@ func (s *rolloutStep) setLeavingSpec(c string, hold bool) {
 	spec.Reason = s.leaveReason(c).String()
 	if !s.Deleting {
 		s.moveToTargetRevision(c, &spec)
-		if v, _ := s.Decision.FindVerdict(c); !s.isBlockedByCapacity(c, v) {
+		if v, _ := s.Decision.FindVerdict(c); s.awaitsTurn(c, &spec) {
+			s.keepRevisionUntilTurn(c, &spec)
+		} else if !s.isBlockedByCapacity(c, v) {
 			spec.Assigned = s.keepDividedShares(spec.Assigned)
 		}
 		spec.OrdinalStarts = pruneUnassignedOrdinalStarts(spec.OrdinalStarts, spec.Assigned)
@@ -481,7 +538,7 @@ func isSameWork(a, b atoll.RowSpec) bool {
 func isSameBookkeeping(a, b atoll.RowSpec) bool {
 	return a.Reason == b.Reason && a.Since == b.Since && a.PlacementFingerprint == b.PlacementFingerprint &&
 		a.GrownAt == b.GrownAt && a.MovingSince == b.MovingSince && a.RequestedPods == b.RequestedPods && slices.Equal(a.HomeItems, b.HomeItems) && slices.Equal(a.Absent, b.Absent) &&
-		maps.Equal(a.ShrinkTo, b.ShrinkTo) && a.Recall.Equal(b.Recall) && slices.Equal(a.Approvals, b.Approvals)
+		maps.Equal(a.ShrinkTo, b.ShrinkTo) && a.Recall.Equal(b.Recall) && slices.Equal(a.Approvals, b.Approvals) && a.HasSameTurn(b)
 }
 
 func (s *rolloutStep) buildOutput() Output {
@@ -491,6 +548,7 @@ func (s *rolloutStep) buildOutput() Output {
 	out := Output{
 		Changes: s.nextSpecs, AbandonedRows: s.abandonedRows, PendingRemoval: s.pendingRemoval.buildPendingRemoval(s.BundleUID), UnreplacedCopies: s.unreplaced, BlockingClusters: s.blockingClusters(),
 		RequeueAt: s.requeueAt, DirectDeletes: s.directDeletes, RemovedByEdit: s.removedByEdit, RowsIndependent: s.hasIndependentRows(), Shortages: s.assignment.Shortages, CapacityBlocked: s.assignment.CapacityBlocked,
+		Progress: s.turns.Progress, StageWait: s.turns.wait,
 	}
 	if s.ExplainWaits {
 		out.Waits = s.listWaits()
@@ -499,7 +557,7 @@ func (s *rolloutStep) buildOutput() Output {
 }
 
 func (s *rolloutStep) hasIndependentRows() bool {
-	return !s.Deleting && s.Revision != "" && s.Recalled.PlanHash+s.Unconfirmed.PlanHash == "" && !s.Decision.NoFit && len(s.Decision.DividedWorkloads()) == 0 &&
+	return !s.Deleting && s.Revision != "" && !s.isTurnUnderway() && s.Recalled.PlanHash+s.Unconfirmed.PlanHash == "" && !s.Decision.NoFit && len(s.Decision.DividedWorkloads()) == 0 &&
 		len(s.newlyLeaving)+len(s.heldClusters)+len(s.leaving)+len(s.recallWaiting)+len(s.blockersByCluster)+len(s.pendingRemoval.entries) == 0
 }
 

@@ -85,6 +85,9 @@ type scriptStage struct {
 	baseInput Input
 	ledger    RemovalLedger
 	plan      *PendingRemoval
+	progress  Progress
+	stageWait StageWait
+	rollout   *v1alpha1.Rollout
 	requeueAt time.Time
 	unwanted  map[string]string // items by cluster
 }
@@ -151,6 +154,8 @@ func (s *scriptStage) runCommand(cmd string, args []string) string {
 		return s.formatRows()
 	case "waits":
 		return s.formatWaits()
+	case "stages":
+		return s.formatStages()
 	default:
 		return s.runUserCommand(cmd, args)
 	}
@@ -238,7 +243,7 @@ func (s *scriptStage) runUserCommand(cmd string, args []string) string {
 	case "floor":
 		s.baseInput.GenerationFloor, _ = strconv.ParseInt(args[0], 10, 64)
 	default:
-		s.t.Fatalf("unknown command %s", cmd)
+		s.runRolloutCommand(cmd, args)
 	}
 	return ""
 }
@@ -300,6 +305,7 @@ func (s *scriptStage) buildInput() Input {
 		r.Online, r.CheckIn, r.UncertainUntil = s.online[c], s.checkIns[c], s.uncertain[c]
 		in.Rows[c], specs[c] = r, r.Spec
 	}
+	s.addRolloutInput(&in)
 	for c, item := range s.unwanted {
 		u := ExcludedItem{Key: item, MustConfirm: s.baseInput.MustConfirmRemovals}
 		if r, has := s.rows[c]; has && !slices.Contains(r.Spec.Absent, item) && r.Spec.Phase != atoll.RowRemoving {
@@ -329,7 +335,7 @@ func (s *scriptStage) advanceOnce() string {
 	seen := s.applyOutput(in, out)
 	s.ledger.RecordDeletes("", s.now, out.DirectDeletes)
 	s.ledger.RecordRemovedClusters("bundle", s.now, out.RemovedByEdit)
-	s.plan, s.requeueAt = out.PendingRemoval, out.RequeueAt
+	s.plan, s.requeueAt, s.progress, s.stageWait = out.PendingRemoval, out.RequeueAt, out.Progress, out.StageWait
 	if again := AdvanceRows(s.buildInput()); len(again.Changes) > 0 {
 		s.t.Fatalf("a step that nothing came before changes\n%safter\n%s%s", s.applyOutput(s.buildInput(), again), seen, s.formatRows())
 	}
@@ -401,6 +407,12 @@ func (s *scriptStage) formatRow(c string, r atoll.RowSpec) string {
 	}
 	for _, item := range slices.Sorted(maps.Keys(r.ExcludedPending)) {
 		out += " still with " + item[strings.LastIndexByte(item, '/')+1:]
+	}
+	if r.StageFailed {
+		out += " failed its stage"
+	}
+	if r.AdmittedRemoval != "" {
+		out += " loses items in its turn"
 	}
 	reason := atoll.ParseRowReason(r.Reason)
 	if reason.Plan != "" {

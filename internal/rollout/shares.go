@@ -77,6 +77,9 @@ func pruneUnassignedOrdinalStarts(old, assigned map[string]int64) map[string]int
 // applySafeShareReductions lets shares shrink where every share that grew since is healthy. All are judged
 // before any shrinks, since a row that changes is not known to be healthy.
 func (s *rolloutStep) applySafeShareReductions() {
+	if s.areRowsIndependent {
+		return // no share is divided
+	}
 	g, blockers := blockerCache{rolloutStep: s}, map[string]*blockerSet{}
 	for _, c := range s.staying {
 		if since := s.nextSpecs[c].MovingSince; since != 0 {

@@ -55,7 +55,9 @@ func (s *rolloutStep) listWaits() (out []RowWait) {
 	plan := s.pendingRemoval.buildPendingRemoval(s.BundleUID)
 	for _, c := range slices.Sorted(maps.Keys(specs)) {
 		w := waitOfPendingRow(specs[c])
-		if specs[c].Phase != atoll.RowPending {
+		if w.Reason == atoll.ReasonWaitsForStage {
+			w = s.findTurnWait(c, specs[c])
+		} else if specs[c].Phase != atoll.RowPending {
 			w = s.findRowWait(c, specs[c], plan)
 		}
 		if w.For != "" {
@@ -82,6 +84,8 @@ func (s *rolloutStep) findRowWait(c string, spec atoll.RowSpec, plan *PendingRem
 		return newRowWait(atoll.ReasonWaitsForReplacements, s.blockersByCluster[c].formatNames()+" to become ready, before its share shrinks", time.Unix(spec.MovingSince, 0))
 	case spec.Phase == atoll.RowRemoving:
 		return WaitOfRemovingRow(row)
+	case s.awaitsTurn(c, &spec):
+		return s.findTurnWait(c, spec)
 	}
 	return WaitOfActiveRow(row)
 }

@@ -96,6 +96,9 @@ func EncodeSpec(r atoll.RowSpec, words *Dictionary) string {
 		l.writeTag('c')
 		l.writeNested(func() { writeApproval(&l, a) })
 	}
+	l.writeNumber('t', r.MovedAt, 0)
+	l.writeFlag('x', r.StageFailed)
+	l.writeText('z', r.AdmittedRemoval)
 	return string(l.buf)
 }
 
@@ -231,6 +234,20 @@ func readPlacementField(f *lineReader, r *atoll.RowSpec) {
 		r.Recall = f.readRememberedRemoval()
 	case 'c':
 		r.Approvals = append(r.Approvals, f.readApproval())
+	default:
+		readTurnField(f, r)
+	}
+}
+
+// readTurnField reads a field about the row's turn in a rollout. It skips unknown fields.
+func readTurnField(f *lineReader, r *atoll.RowSpec) {
+	switch f.tag {
+	case 't':
+		r.MovedAt = f.readNumber()
+	case 'x':
+		r.StageFailed = true
+	case 'z':
+		r.AdmittedRemoval = f.decodeText(f.value)
 	}
 }
 

@@ -126,7 +126,7 @@ func (in ExplanationInput) visibleWait(row rollout.Row, w rollout.RowWait) strin
 		return w.For
 	}
 	st := row.Status
-	if st == nil || st.Generation < row.Spec.Generation || !row.Online {
+	if st == nil || st.Generation < row.Spec.Generation || !row.Online || atoll.IsTurnReason(w.Reason) {
 		return w.For
 	}
 	for _, i := range st.Items {

@@ -314,7 +314,7 @@ func (x *userQuery) bundleChange(ctx context.Context, f placer.PreviewedBundle, 
 		ID: policymatch.BundleID{Namespace: ref.Namespace, Name: ref.Name}, Source: f.Bundle.Spec.Source,
 		Revision: f.Revision, Content: f.Content, Contents: map[string]*atoll.Content{},
 		Before: f.Before, After: f.After, Decision: f.Decision, Held: f.HeldPlan, Waiting: f.Waits, OldCopyWaits: f.OldCopyWaits, Short: f.Shortages,
-		Placement: f.Bundle.Spec.Placement,
+		Placement: f.Bundle.Spec.Placement, Rollout: f.Rollout,
 	}
 	if latest, ok := x.sources.State.Revisions.LatestOfBundle(ref.UID); !ok || latest.Name != f.Revision {
 		c.NewRevision = true

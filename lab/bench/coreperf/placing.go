@@ -16,7 +16,7 @@ import (
 
 // AllCases returns all cases, in the order of the report.
 func AllCases() []Case {
-	return slices.Concat(placingCases(), dividingCases(), renderingCases())
+	return slices.Concat(placingCases(), dividingCases(), rolloutCases(), renderingCases())
 }
 
 // choosingPolicy is the placement of the number: labels, a toleration, a spread over

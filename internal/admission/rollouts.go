@@ -1,0 +1,130 @@
+package admission
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// checkRollout returns the fields of a rollout that could not be honoured.
+func checkRollout(r *v1alpha1.Rollout, at *field.Path) (errs field.ErrorList) {
+	if r == nil {
+		return nil
+	}
+	errs = append(errs, checkRolloutBound(r.MaxUnavailable, 1, at.Child("maxUnavailable"))...)
+	if staged := r.Type == v1alpha1.RolloutStaged; staged != (len(r.Stages) > 0) {
+		errs = append(errs, field.Invalid(at.Child("type"), r.Type, "stages need type: Staged, and type: Staged needs stages"))
+	}
+	names := map[string]bool{v1alpha1.RestStage: true}
+	for i := range r.Stages {
+		s, in := &r.Stages[i], at.Child("stages").Index(i)
+		if names[s.Name] {
+			errs = append(errs, field.Duplicate(in.Child("name"), s.Name))
+		}
+		names[s.Name] = true
+		errs = append(errs, checkStageClusters(&s.Clusters, i == len(r.Stages)-1, in.Child("clusters"))...)
+		errs = append(errs, checkRolloutBound(s.MaxConcurrency, 1, in.Child("maxConcurrency"))...)
+		errs = append(errs, checkRolloutBound(s.MaxFailures, 0, in.Child("maxFailures"))...)
+	}
+	return errs
+}
+
+func checkStageClusters(c *v1alpha1.StageClusters, isLast bool, at *field.Path) field.ErrorList {
+	sel := c.LabelSelector
+	switch {
+	case (sel != nil) == (len(c.Names) > 0):
+		return field.ErrorList{field.Required(at, "give names or labelSelector, and not both")}
+	case sel == nil:
+		return nil
+	case len(sel.MatchLabels)+len(sel.MatchExpressions) > 0:
+		return checkLabels(sel, at.Child("labelSelector"))
+	case !isLast:
+		return field.ErrorList{field.Required(at.Child("labelSelector"), "an empty selector takes all that is left, so that only the last stage may have one")}
+	}
+	return nil
+}
+
+// checkRolloutBound checks a number or a percentage of at least so much.
+func checkRolloutBound(b *intstr.IntOrString, least int, at *field.Path) field.ErrorList {
+	if b == nil {
+		return nil
+	}
+	n, most := int(b.IntVal), math.MaxInt32
+	if b.Type == intstr.String {
+		var err error
+		if n, err = strconv.Atoi(b.StrVal[:max(0, len(b.StrVal)-1)]); err != nil || !percentage.MatchString(b.StrVal) {
+			n = -1
+		}
+		most = 100
+	}
+	if n < least || n > most {
+		return field.ErrorList{field.Invalid(at, b.String(), fmt.Sprintf("must be a number of at least %d, or a percentage from %d%% to 100%%", least, least))}
+	}
+	return nil
+}
+
+// checkRolloutFitsInt32 refuses bounds that the typed object could not hold, which the schema of a number or a
+// percentage lets through.
+func checkRolloutFitsInt32(obj runtime.Object) (errs field.ErrorList) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	at := field.NewPath("spec", "rollout")
+	check := func(of map[string]any, name string, at *field.Path) {
+		if n, is := of[name].(int64); is && n != int64(int32(n)) {
+			errs = append(errs, field.Invalid(at.Child(name), n, fmt.Sprintf("must be at most %d", math.MaxInt32)))
+		}
+	}
+	stated, _, _ := unstructured.NestedMap(u.Object, "spec", "rollout")
+	check(stated, "maxUnavailable", at)
+	stages, _ := stated["stages"].([]any)
+	for i, s := range stages {
+		if m, is := s.(map[string]any); is {
+			check(m, "maxConcurrency", at.Child("stages").Index(i))
+			check(m, "maxFailures", at.Child("stages").Index(i))
+		}
+	}
+	return errs
+}
+
+// The fields of a Bundle by which people pause and resume its rollout.
+var (
+	pausePath  = []string{"spec", "pause"}
+	resumePath = []string{"spec", "resume"}
+)
+
+// stampRolloutAuthor writes the user and the time into a pause or a resume that an update states or edits, whatever
+// the writer states. An edited pause began when it was first stated.
+func (p *AdmissionPlugin) stampRolloutAuthor(a admission.Attributes) {
+	now, ok := a.GetObject().(*unstructured.Unstructured)
+	before, ok2 := a.GetOldObject().(*unstructured.Unstructured)
+	if !ok || !ok2 || a.GetOperation() != admission.Update {
+		return
+	}
+	at := p.Clock.Now().UTC().Format("2006-01-02T15:04:05Z")
+	p.stampAuthor(a, now, before, pausePath, "since", at)
+	p.stampAuthor(a, now, before, resumePath, "at", at)
+}
+
+func (p *AdmissionPlugin) stampAuthor(a admission.Attributes, now, before *unstructured.Unstructured, path []string, timeField, at string) {
+	is, stated, _ := unstructured.NestedMap(now.Object, path...)
+	was, had, _ := unstructured.NestedMap(before.Object, path...)
+	if !stated || had && equality.Semantic.DeepEqual(is, was) {
+		return
+	}
+	if began, _ := was[timeField].(string); began != "" && timeField == "since" {
+		at = began
+	}
+	is["by"], is[timeField] = a.GetUserInfo().GetName(), at
+	_ = unstructured.SetNestedMap(now.Object, is, path...) // fails for no object that has the path
+}

@@ -1,0 +1,185 @@
+package bundlestatus
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/state"
+)
+
+// rolloutView is what of a Bundle's rollout tells its rows apart.
+type rolloutView struct {
+	stated    *v1alpha1.Rollout
+	terms     *rollout.Terms
+	isPaused  bool
+	resumedAt time.Time
+	now       time.Time
+}
+
+func (s *bundleSnapshot) rolloutView(now time.Time) rolloutView {
+	v := rolloutView{stated: s.bundle.Spec.Rollout, terms: s.terms, isPaused: s.bundle.Spec.Pause != nil, now: now}
+	if resume := s.bundle.Spec.Resume; resume != nil {
+		v.resumedAt = resume.At.Time
+	}
+	return v
+}
+
+// isBounded reports whether rows may keep their revision until their turn.
+func (v rolloutView) isBounded() bool { return v.terms != nil || v.isPaused }
+
+// isSame reports whether rows of equal content are in the same groups by both views.
+func (v rolloutView) isSame(o rolloutView) bool {
+	return v.isBounded() == o.isBounded() && v.resumedAt.Equal(o.resumedAt) && equality.Semantic.DeepEqual(v.stated, o.stated)
+}
+
+// rowInRollout returns the view of a row, with its place in the Bundle's rollout.
+func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
+	out := r.rowView(row)
+	if !v.isBounded() {
+		return out
+	}
+	if c, ok := r.Clusters.GetByUID(row.Spec.UID); ok {
+		out.Stage = v.terms.StageOf(row.Cluster, c.Labels)
+	}
+	out.FailureAccepted = rollout.Row{Spec: row.Spec}.IsFailureAccepted(v.resumedAt, v.now)
+	return out
+}
+
+// enqueueStagedBundlesOfCluster enqueues the Bundles of a cluster whose rows are counted by stage.
+func (r *BundleReconciler) enqueueStagedBundlesOfCluster(clusterUID string) {
+	for _, row := range r.Rows.ListOfCluster(clusterUID) {
+		if b, ok := r.Bundles.Get(row.Bundle.UID); ok && b.Spec.Rollout != nil {
+			r.markRowsChanged(row.Bundle.UID, row.Cluster)
+			r.enqueueDebounced(row.Bundle.UID)
+		}
+	}
+}
+
+func (in StatusInput) isRolloutBounded() bool {
+	return (in.Terms != nil || in.Bundle.Spec.Pause != nil) && in.Bundle.Meta.DeletionTimestamp == nil
+}
+
+// isInRollout reports whether a row is one that a rollout changes.
+func isInRollout(r Row) bool {
+	return r.Spec.Phase != atoll.RowRemoving && r.Spec.Phase != atoll.RowVacant
+}
+
+// awaitsTurn reports whether a row keeps its revision, or has none, until its turn in the rollout.
+func (in StatusInput) awaitsTurn(r Row) bool {
+	if !in.isRolloutBounded() || !isInRollout(r) {
+		return false
+	}
+	if r.Spec.Phase == atoll.RowPending {
+		return atoll.ParseRowReason(r.Spec.Reason).Reason == atoll.ReasonWaitsForStage
+	}
+	return !in.acceptsRevision(r.Spec.Revision)
+}
+
+// countProgress counts the rows by stage, by the function that the placer uses.
+func (t *rowTally) countProgress(in StatusInput) {
+	if !in.isRolloutBounded() {
+		return
+	}
+	t.progress = in.Terms.NewProgress()
+	for _, r := range in.Rows {
+		if !isInRollout(r) || r.Spec.Phase == atoll.RowPending && !in.awaitsTurn(r) {
+			continue
+		}
+		n, row := &t.progress.Stages[r.Stage], rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable}
+		isWanted := !in.awaitsTurn(r)
+		p := rollout.ProgressOf(row, isWanted)
+		n.AddRows(p, int(r.rowCount()))
+		switch {
+		case p == rollout.RowDisconnected && !isWanted:
+			n.DisconnectedWaiting += int(r.rowCount())
+		case p == rollout.RowFailing && r.FailureAccepted:
+			n.Accepted += int(r.rowCount())
+		}
+		if r.Spec.Phase != atoll.RowPending && row.IsUnavailable() {
+			t.progress.Unavailable += int(r.rowCount())
+		}
+	}
+	t.progress.MarkSoaking(in.Terms)
+	t.stageWait = in.Terms.FindStageWait(t.progress, in.Bundle.Spec.Pause != nil)
+}
+
+// setTurnWait sets for what a row waits that has not had its turn.
+func (t *rowTally) setTurnWait(in StatusInput, w *waitCause) {
+	w.rank, w.reason, w.text = rankTurn, t.stageWait.Reason, t.describeStageWait(in)
+	switch t.stageWait.Reason {
+	case "":
+		w.reason = atoll.ReasonWaitsForStage
+	case atoll.ReasonRolloutPaused, atoll.ReasonStageFailed:
+		w.rank = rankHeldTurn
+	}
+	switch {
+	case w.reason == atoll.ReasonRolloutPaused:
+		w.since = in.Bundle.Spec.Pause.Since.Time
+	case in.Latest != nil:
+		w.since = in.Latest.CreationTimestamp.Time
+	}
+}
+
+func (t *rowTally) describeStageWait(in StatusInput) string {
+	if t.stageWait.Reason == atoll.ReasonRolloutPaused {
+		return rollout.DescribePause(in.Bundle.Spec.Pause)
+	}
+	n := rollout.StageTally{}
+	if t.stageWait.Stage >= 0 {
+		n = t.progress.Stages[t.stageWait.Stage]
+	}
+	return in.Terms.DescribeStageWait(t.stageWait, n)
+}
+
+// rolloutStatus returns the progress of the Bundle's rollout; nil: nothing bounds one.
+func (t *rowTally) rolloutStatus(in StatusInput) *v1alpha1.RolloutStatus {
+	if !in.isRolloutBounded() {
+		return nil
+	}
+	out := &v1alpha1.RolloutStatus{}
+	for i, n := range t.progress.Stages {
+		out.Stages = append(out.Stages, v1alpha1.StageStatus{
+			Name: in.Terms.StageName(i), Clusters: int32(n.Clusters), Updated: int32(n.Updated), Changing: int32(n.Changing), Failed: int32(n.Failed),
+			Waiting: int32(n.Waiting), Disconnected: int32(n.Disconnected),
+		})
+	}
+	if pause := in.Bundle.Spec.Pause; pause != nil {
+		out.PausedBy = pause.By
+		if !pause.Since.IsZero() {
+			out.PausedSince = &metav1.Time{Time: pause.Since.Time}
+		}
+	}
+	if w := t.stageWait; w.Stage >= 0 {
+		out.CurrentStage = in.Terms.StageName(w.Stage)
+	}
+	if out.Reason = string(t.stageWait.Reason); out.Reason != "" {
+		out.Actor, out.Message = string(atoll.ActorOf(t.stageWait.Reason)), phrase.TruncateText(t.describeStageWait(in), 1024)
+		out.Since = in.sinceOfRolloutReason(out)
+	}
+	return out
+}
+
+// sinceOfRolloutReason returns since when the rollout has its reason.
+func (in StatusInput) sinceOfRolloutReason(is *v1alpha1.RolloutStatus) *metav1.Time {
+	if is.PausedSince != nil {
+		return is.PausedSince
+	}
+	if was := in.Bundle.Status.Rollout; was != nil && was.Since != nil && was.Reason == is.Reason && was.CurrentStage == is.CurrentStage {
+		return was.Since
+	}
+	return &metav1.Time{Time: in.Now.Truncate(time.Second)}
+}
+
+// coarseRollout is the rough state of a rollout, without counts.
+func coarseRollout(r *v1alpha1.RolloutStatus) string {
+	if r == nil {
+		return ""
+	}
+	return " " + r.CurrentStage + " " + r.Reason + " " + r.PausedBy
+}

@@ -1,0 +1,98 @@
+package bundlestatus
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/state"
+)
+
+// inStage puts a row into a stage, at the revision before the latest if it waits.
+func inStage(i int, waits bool) func(*Row) {
+	return func(r *Row) {
+		if r.Stage = i; waits {
+			r.Spec.Revision = "earlier"
+		}
+	}
+}
+
+// The status of a Bundle counts its rows by stage, and says for what they wait, and the user and time of a pause.
+func TestRolloutStatus(t *testing.T) {
+	stated := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{
+		{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a", "b"}}, MinSuccessTime: &metav1.Duration{Duration: time.Minute}},
+	}}
+	pause := &v1alpha1.RolloutPause{Reason: "Requested", Message: "lunch", By: "alice", Since: metav1.NewTime(time.Unix(900, 0))}
+	failed := &atoll.RowStatus{Generation: 5, State: atoll.RowDegraded, Applied: true, Reason: "CrashLoopBackOff"}
+	behind := &atoll.RowStatus{Generation: 4, State: atoll.RowReady, Applied: true}
+	accept := func(r *Row) { r.FailureAccepted = true }
+	for name, c := range map[string]struct {
+		rows   []Row
+		pause  *v1alpha1.RolloutPause
+		stages string // clusters, updated, changing, failed, waiting, disconnected
+		now    string // stage, reason, seconds since
+		waits  string
+	}{
+		"all updated":             {[]Row{newRow("a", readyStatus()), newRow("c", readyStatus(), inStage(1, false))}, nil, "canary 1 1 0 0 0 0, rest 1 1 0 0 0 0", "", ""},
+		"the first stage begins":  {[]Row{newRow("a", behind), newRow("c", readyStatus(), inStage(1, true))}, nil, "canary 1 0 1 0 0 0, rest 1 0 0 0 1 0", "canary WaitsForStage 1000", "a: the latest change"},
+		"the first stage soaks":   {[]Row{newRow("a", readyStatus()), newRow("c", readyStatus(), inStage(1, true))}, nil, "canary 1 1 0 0 0 0, rest 1 0 0 0 1 0", "canary WaitsForSuccessTime 1000", "c: stage canary to stay healthy for minSuccessTime; no person has to act"},
+		"the first stage failed":  {[]Row{newRow("a", failed), newRow("c", readyStatus(), inStage(1, true))}, nil, "canary 1 0 0 1 0 0, rest 1 0 0 0 1 0", "canary StageFailed 1000", "c: stage canary, in which 1 cluster failed"},
+		"a failure is accepted":   {[]Row{newRow("a", failed, accept), newRow("c", behind, inStage(1, false))}, nil, "canary 1 0 0 1 0 0, rest 1 0 1 0 0 0", "rest  0", "a: CrashLoopBackOff"},
+		"paused":                  {[]Row{newRow("a", readyStatus()), newRow("c", readyStatus(), inStage(1, true))}, pause, "canary 1 1 0 0 0 0, rest 1 0 0 0 1 0", "canary RolloutPaused 900", "c: `atoll rollout resume`: alice paused it (Requested lunch); the application's owner must act"},
+		"paused, and all updated": {[]Row{newRow("a", readyStatus())}, pause, "canary 1 1 0 0 0 0, rest 0 0 0 0 0 0", "", ""},
+		"one is disconnected":     {[]Row{newRow("a", readyStatus()), newRow("c", readyStatus(), inStage(1, true), makeUnreachable)}, nil, "canary 1 1 0 0 0 0, rest 0 0 0 0 0 1", " WaitsForCluster 1000", ""},
+		"no copy yet":             {[]Row{newRow("a", behind), newRow("c", nil, inStage(1, false), withPhase(atoll.RowPending, "WaitsForStage: its turn"))}, nil, "canary 1 0 1 0 0 0, rest 1 0 0 0 1 0", "canary WaitsForStage 1000", "a: the latest change"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := state.Bundle{}
+			b.Spec.Rollout, b.Spec.Pause = stated, c.pause
+			got := ComputeStatus(StatusInput{Bundle: b, Rows: c.rows, Latest: latest, Terms: rollout.CompileTerms(stated), Now: time.Unix(1000, 0)})
+			var stages []string
+			for _, s := range got.Rollout.Stages {
+				stages = append(stages, fmt.Sprint(s.Name, " ", s.Clusters, " ", s.Updated, " ", s.Changing, " ", s.Failed, " ", s.Waiting, " ", s.Disconnected))
+			}
+			if is := strings.Join(stages, ", "); is != c.stages {
+				t.Errorf("stages %s, want %s", is, c.stages)
+			}
+			now := ""
+			if r := got.Rollout; r.CurrentStage+r.Reason != "" {
+				since := int64(0)
+				if r.Since != nil {
+					since = r.Since.Unix()
+				}
+				now = fmt.Sprint(r.CurrentStage, " ", r.Reason, " ", since)
+				if want := atoll.ActorOf(atoll.Reason(r.Reason)); r.Reason != "" && (r.Actor != string(want) || r.Message == "") {
+					t.Errorf("the actor is %q, want %q, by %q", r.Actor, want, r.Message)
+				}
+			}
+			if now != c.now || !strings.HasPrefix(got.WaitsFor, c.waits) || c.waits == "" && got.WaitsFor != "" {
+				t.Errorf("now %q, want %q; the Bundle waits for %q, want %q", now, c.now, got.WaitsFor, c.waits)
+			}
+			if by := got.Rollout.PausedBy; (by == "alice") != (c.pause != nil) || (got.Rollout.PausedSince != nil) != (c.pause != nil) {
+				t.Errorf("paused by %q since %v", by, got.Rollout.PausedSince)
+			}
+		})
+	}
+}
+
+// A Bundle without a rollout has no such status, and a reason keeps its time while it stays.
+func TestTimesOfARolloutStatus(t *testing.T) {
+	stated := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a"}}}}}
+	rows := []Row{newRow("a", nil), newRow("c", readyStatus(), inStage(1, true))}
+	in := StatusInput{Rows: rows, Latest: latest, Now: time.Unix(1000, 0)}
+	if got := ComputeStatus(in).Rollout; got != nil {
+		t.Errorf("a Bundle without a rollout has the status %+v", got)
+	}
+	in.Bundle.Spec.Rollout, in.Terms = stated, rollout.CompileTerms(stated)
+	in.Bundle.Status = ComputeStatus(in)
+	in.Now = time.Unix(2000, 0)
+	if got := ComputeStatus(in).Rollout.Since.Unix(); got != 1000 {
+		t.Errorf("the reason began at %d, want 1000", got)
+	}
+}

@@ -1,0 +1,149 @@
+// Package rollout is the command `atoll rollout`, which shows, pauses and resumes the rollout of a Bundle.
+//
+// Contract: status writes nothing. Pause and resume write one field of the Bundle and nothing else, and the hub adds
+// the user and the time.
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+)
+
+// NewCommand makes the command.
+func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rollout",
+		Short: "Show, pause and resume the rollout of a change",
+		Long: `Show, pause and resume the rollout of a change.
+
+A policy states in which stages a change of its templates reaches the clusters. KIND is
+bundle or clusterbundle, or the kind of a template, which stands for its Bundle.`,
+		Example: `  atoll rollout status deployment/web -n shop
+  atoll rollout pause bundle/web -n shop --message "the canary is slow"
+  atoll rollout resume bundle/web -n shop`,
+	}
+	cmd.AddCommand(newStatusCommand(flags), newPauseCommand(flags), newResumeCommand(flags))
+	return cmd
+}
+
+func newStatusCommand(flags *client.ConnectionFlags) *cobra.Command {
+	var format output.Format
+	cmd := &cobra.Command{
+		Use: "status KIND/NAME [-n NAMESPACE]", Short: "Show the stages of a rollout, and what it waits for", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, bundle, _, err := findBundle(cmd.Context(), flags, args[0])
+			if err != nil {
+				return err
+			}
+			done, err := format.PrintStructured(cmd.OutOrStdout(), bundle.Status.Rollout)
+			if !done {
+				_, err = io.WriteString(cmd.OutOrStdout(), formatRollout(args[0], bundle))
+			}
+			return err
+		},
+	}
+	flags.AddNamespace(cmd.Flags())
+	format.AddTo(cmd.Flags(), "json", "yaml")
+	return cmd
+}
+
+func newPauseCommand(flags *client.ConnectionFlags) *cobra.Command {
+	var pause v1alpha1.RolloutPause
+	cmd := &cobra.Command{
+		Use: "pause KIND/NAME [-n NAMESPACE] [--message TEXT]", Short: "Keep all clusters at their revision until a person resumes", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return writeTurn(cmd, flags, args[0], map[string]any{"pause": map[string]any{"reason": pause.Reason, "message": pause.Message}}, "is paused")
+		},
+	}
+	flags.AddNamespace(cmd.Flags())
+	cmd.Flags().StringVar(&pause.Reason, "reason", "Requested", "reason in one CamelCase word")
+	cmd.Flags().StringVar(&pause.Message, "message", "", "message for people")
+	return cmd
+}
+
+func newResumeCommand(flags *client.ConnectionFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "resume KIND/NAME [-n NAMESPACE]", Short: "Resume a rollout that is paused, or whose stage failed", Args: cobra.ExactArgs(1),
+		Long: `Resume a rollout that is paused, or whose stage failed.
+
+Clusters that failed before hold the rollout no more. Further failures count from 0.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			now := metav1.Now().UTC().Format("2006-01-02T15:04:05Z") // the hub writes its own time in its place
+			return writeTurn(cmd, flags, args[0], map[string]any{"pause": nil, "resume": map[string]any{"at": now}}, "is resumed")
+		},
+	}
+	flags.AddNamespace(cmd.Flags())
+	return cmd
+}
+
+// writeTurn writes fields of the spec of a Bundle.
+func writeTurn(cmd *cobra.Command, flags *client.ConnectionFlags, argument string, spec map[string]any, done string) error {
+	c, bundle, of, err := findBundle(cmd.Context(), flags, argument)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": bundle.UID}, "spec": spec})
+	if err != nil {
+		return err
+	}
+	_, err = c.Dynamic.Resource(of.Resource).Namespace(of.Namespace).Patch(cmd.Context(), of.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: atoll.CLIFieldManager})
+	if err != nil {
+		return c.ExplainError(err)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the rollout of %s %s; follow it with: atoll rollout status %s\n", argument, done, argument)
+	return err
+}
+
+// findBundle returns the Bundle that an argument names, or that places the template that it names.
+func findBundle(ctx context.Context, flags *client.ConnectionFlags, argument string) (*client.Connection, *v1alpha1.Bundle, client.Object, error) {
+	c, err := flags.LoadClusterConnection()
+	if err != nil {
+		return nil, nil, client.Object{}, err
+	}
+	of, err := c.ParseObject(ctx, argument)
+	if err != nil {
+		return nil, nil, of, err
+	}
+	if of.Resource != client.Bundles && of.Resource != client.ClusterBundles {
+		if of, err = bundleOfTemplate(ctx, c, argument, of); err != nil {
+			return nil, nil, of, err
+		}
+	}
+	bundle, err := client.Get[v1alpha1.Bundle](ctx, c, of.Resource, of.Namespace, of.Name)
+	return c, bundle, of, err
+}
+
+// explainedBundles is what the command reads of an explanation.
+type explainedBundles struct {
+	Bundles []struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"bundles"`
+}
+
+// bundleOfTemplate returns the Bundle that places a template.
+func bundleOfTemplate(ctx context.Context, c *client.Connection, argument string, template client.Object) (client.Object, error) {
+	var found explainedBundles
+	if err := c.DecodeAnswer(c.RequestAbout(atoll.ExplainPath, template).Do(ctx), "what is no JSON", &found); err != nil {
+		return client.Object{}, fmt.Errorf("find the Bundle of %s: %w", argument, err)
+	}
+	if len(found.Bundles) != 1 {
+		return client.Object{}, fmt.Errorf("%s is in %d Bundles: name one as bundle/NAME; `atoll explain %s` lists them", argument, len(found.Bundles), argument)
+	}
+	of := client.Object{Resource: client.Bundles, Namespace: found.Bundles[0].Namespace, Name: found.Bundles[0].Name}
+	if of.Namespace == "" {
+		of.Resource = client.ClusterBundles
+	}
+	return of, nil
+}

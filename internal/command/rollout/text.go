@@ -1,0 +1,43 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/phrase"
+)
+
+// formatRollout formats the progress of a Bundle's rollout for people.
+func formatRollout(argument string, bundle *v1alpha1.Bundle) string {
+	var b strings.Builder
+	r := bundle.Status.Rollout
+	if r == nil {
+		return fmt.Sprintf("%s states no rollout, and is not paused: a change reaches all clusters at once\n", argument)
+	}
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "STAGE\tCLUSTERS\tUPDATED\tCHANGING\tFAILED\tWAITING\tDISCONNECTED")
+	for _, s := range r.Stages {
+		name := s.Name
+		if name == r.CurrentStage {
+			name += " *"
+		}
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", name, s.Clusters, s.Updated, s.Changing, s.Failed, s.Waiting, s.Disconnected)
+	}
+	_ = table.Flush() // a Builder takes all
+	switch {
+	case r.PausedBy != "" || r.PausedSince != nil:
+		fmt.Fprintf(&b, "paused by %s", phrase.EscapeLine(r.PausedBy))
+		if r.PausedSince != nil {
+			fmt.Fprintf(&b, " since %s", phrase.FormatTime(r.PausedSince.Time))
+		}
+		b.WriteString("\n")
+	case r.Reason == "" && r.CurrentStage == "":
+		b.WriteString("complete: no connected cluster waits\n")
+	}
+	if r.Reason != "" {
+		fmt.Fprintf(&b, "%s: clusters wait for %s; %s must act\n", r.Reason, phrase.EscapeLine(r.Message), r.Actor)
+	}
+	return b.String()
+}

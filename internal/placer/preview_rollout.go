@@ -1,0 +1,32 @@
+package placer
+
+import (
+	"context"
+
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/state"
+)
+
+// previewFirstTurns records the first turns of Bundles whose rows do not all change at once.
+func (r *PlacementReconciler) previewFirstTurns(ctx context.Context, list []PreviewedBundle) error {
+	for i := range list {
+		b := &list[i]
+		if b.Bundle.Spec.Rollout == nil && b.Bundle.Spec.Pause == nil {
+			continue
+		}
+		p, snap, err := r.previewWithInput(ctx, b.Bundle)
+		if err != nil {
+			return err
+		}
+		if len(p.Output.Progress.Stages) > 0 {
+			b.Rollout = &rollout.FirstTurn{Terms: snap.rollout.Terms, Pause: snap.rollout.Pause, Progress: p.Output.Progress, Wait: p.Output.StageWait}
+		}
+	}
+	return nil
+}
+
+// withoutTurns returns the Bundle with all rows changing at once.
+func withoutTurns(b state.Bundle) state.Bundle {
+	b.Spec.Rollout, b.Spec.Pause = nil, nil
+	return b
+}

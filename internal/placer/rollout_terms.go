@@ -1,0 +1,67 @@
+package placer
+
+import (
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
+	"atoll.dev/atoll/internal/state"
+)
+
+// turnTerms are the terms by which the rows of a Bundle take a new revision in turns.
+type turnTerms struct {
+	stated *v1alpha1.Rollout
+	*rollout.Terms
+	isPaused bool
+}
+
+// isBounded reports whether rows may keep their revision until their turn.
+func (t turnTerms) isBounded() bool { return t.Terms != nil || t.isPaused }
+
+// changesStage reports whether a cluster is in another stage than it was.
+func (t turnTerms) changesStage(was, is *schedule.Cluster) bool {
+	return t.HasStages() && t.StageOf(was.Name, was.Labels) != t.StageOf(is.Name, is.Labels)
+}
+
+// turnTermsOf returns the terms of a Bundle. They are compiled when they change.
+func (x *bundleIndex) turnTermsOf(b state.Bundle) turnTerms {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e := x.ensureEntry(b.Ref.UID)
+	if !equality.Semantic.DeepEqual(e.turns.stated, b.Spec.Rollout) {
+		e.turns = turnTerms{stated: b.Spec.Rollout, Terms: rollout.CompileTerms(b.Spec.Rollout)}
+	}
+	e.turns.isPaused = b.Spec.Pause != nil
+	return e.turns
+}
+
+// addRolloutTerms adds the terms of the Bundle's rollout to a step, and the clusters that may get their first row.
+func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clusters []schedule.Cluster) {
+	if !turns.isBounded() {
+		return
+	}
+	in := &s.rollout
+	in.Terms, in.Pause = turns.Terms, s.bundle.Spec.Pause
+	if resume := s.bundle.Spec.Resume; resume != nil {
+		in.ResumedAt = resume.At.Time
+	}
+	if latest, ok := r.Revisions.LatestOfBundle(s.bundle.Ref.UID); ok {
+		in.RevisionAt = latest.CreationTimestamp.Time
+	}
+	in.NewClusters = map[string]rollout.Row{}
+	for i := range clusters {
+		c := &clusters[i]
+		at := turns.StageOf(c.Name, c.Labels)
+		if row, has := in.Rows[c.Name]; has {
+			if row.Stage != at {
+				row.Stage = at
+				in.Rows[c.Name] = row
+			}
+			continue
+		}
+		if v, known := in.Decision.FindVerdict(c.Name); known && v.Outcome == schedule.OutcomePlaced {
+			in.NewClusters[c.Name] = rollout.Row{Online: r.isConnected(c), Stage: at}
+		}
+	}
+}

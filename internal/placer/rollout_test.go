@@ -1,0 +1,236 @@
+package placer
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/state"
+)
+
+// stagesByRing has the stages ring=1 and ring=2, and the rest. A stage must be healthy for a minute.
+func stagesByRing() *v1alpha1.Rollout {
+	out := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged}
+	for _, ring := range []string{"1", "2"} {
+		out.Stages = append(out.Stages, v1alpha1.RolloutStage{
+			Name: "ring-" + ring, Clusters: v1alpha1.StageClusters{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"ring": ring}}},
+			MinSuccessTime: &metav1.Duration{Duration: time.Minute},
+		})
+	}
+	return out
+}
+
+func labelRing(m *fakeHub, cluster, ring string) {
+	m.changeCluster(cluster, func(c *v1alpha1.Cluster) { c.Labels = map[string]string{"ring": ring} })
+}
+
+// newStagedBundle makes a Bundle with revision r1 in clusters a, b and c, which are in ring 1, ring 2 and the rest. It
+// then states stages, and revision r2 comes.
+func newStagedBundle(m *fakeHub) {
+	m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("a", "b", "c") })
+	m.cutRevision("web", &atoll.Content{})
+	m.settleRows("web")
+	m.changeBundle("web", func(b *state.Bundle) { b.Spec.Rollout = stagesByRing() })
+	m.cutRevision("web", &atoll.Content{})
+}
+
+func newRings(names ...string) *fakeHub {
+	m := newFakeHub()
+	for i, name := range names {
+		labelRing(m, name, fmt.Sprint(i+1))
+	}
+	return m
+}
+
+// Rows change in the order of their stages, each when the one before has been healthy for its time. No step is made
+// in between.
+func TestRowsChangeInStages(t *testing.T) {
+	m := newRings("a", "b", "c")
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+		newStagedBundle(m)
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		time.Sleep(time.Hour)
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		m.reportHealthy("web", "a")
+		synctest.Wait()
+		_, steps := m.countsAfterWait()
+		time.Sleep(59 * time.Second)
+		if _, after := m.countsAfterWait(); after != steps {
+			t.Errorf("%d steps although nothing was due", after-steps)
+		}
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		time.Sleep(2 * time.Second)
+		expectRows(t, m, "web", "a Active r2, b Active r2, c Active r1")
+		m.reportHealthy("web", "b")
+		time.Sleep(2 * time.Minute)
+		expectRows(t, m, "web", "a Active r2, b Active r2, c Active r2")
+	})
+}
+
+// reportHealthy reports the row as healthy since now.
+func (m *fakeHub) reportHealthy(uid, cluster string) {
+	m.mu.Lock()
+	r := m.rows[uid][cluster]
+	r.Status = &atoll.RowStatus{UID: r.Spec.UID, Generation: r.Spec.Generation, State: atoll.RowReady, Applied: true, Total: 1, Ready: 1, Since: time.Now().Unix()}
+	m.rows[uid][cluster] = r
+	m.mu.Unlock()
+	for _, fn := range m.onRows {
+		fn(uid, []string{cluster}, nil)
+	}
+}
+
+// A label that puts a cluster into another stage requests a step, and so does one that takes the blocking cluster
+// out of its stage. A label that does neither requests none.
+func TestALabelMovesAClusterToAnotherStage(t *testing.T) {
+	for name, c := range map[string]struct {
+		healthy             bool
+		cluster, ring, rows string
+	}{
+		"into the stage that changes":   {false, "c", "1", "a Active r2, b Active r1, c Active r2"},
+		"into a later stage":            {false, "b", "9", "a Active r2, b Active r1, c Active r1"},
+		"the blocking cluster":          {false, "a", "9", "a Active r2, b Active r2, c Active r1"},
+		"the one whose time is counted": {true, "a", "9", "a Active r2, b Active r2, c Active r1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newRings("a", "b", "c")
+			runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+				newStagedBundle(m)
+				expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+				if c.healthy {
+					m.reportHealthy("web", "a")
+					synctest.Wait()
+				}
+				labelRing(m, c.cluster, c.ring)
+				time.Sleep(time.Second)
+				expectRows(t, m, "web", c.rows)
+			})
+		})
+	}
+}
+
+// A pause holds every row, and a resume lets them go. Reports, and clusters that go and come, write nothing
+// in it: rows at rest are not written again.
+func TestAPauseWritesNothing(t *testing.T) {
+	m := newRings("a", "b", "c")
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+		newStagedBundle(m)
+		synctest.Wait()
+		m.reportHealthy("web", "a")
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Pause = &v1alpha1.RolloutPause{By: "alice"} })
+		synctest.Wait()
+		writes, _ := m.countsAfterWait()
+		for _, cluster := range []string{"a", "b", "c"} {
+			m.setOnline(cluster, false)
+			m.setOnline(cluster, true)
+			m.reportHealthy("web", cluster)
+			time.Sleep(time.Hour)
+		}
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		if after, _ := m.countsAfterWait(); after != writes {
+			t.Errorf("%d writes in the pause", after-writes)
+		}
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Pause = nil })
+		expectRows(t, m, "web", "a Active r2, b Active r2, c Active r1")
+	})
+}
+
+// A hub that starts has no streams for a moment. No stage begins because of that, and no time is counted again.
+func TestARestartBeginsNoStage(t *testing.T) {
+	m := newRings("a", "b", "c")
+	for _, name := range []string{"a", "b", "c"} {
+		m.changeCluster(name, func(c *v1alpha1.Cluster) {
+			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClusterReady, Status: metav1.ConditionTrue}}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		start := func() (stop func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			r, done := New(m.reconcilerConfig()), make(chan error, 1)
+			go func() { done <- r.Run(ctx) }()
+			synctest.Wait()
+			return func() {
+				synctest.Wait()
+				cancel()
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+				m.forgetCounts()
+			}
+		}
+		stop := start()
+		newStagedBundle(m)
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		stop()
+		for _, name := range []string{"a", "b", "c"} {
+			m.setOnline(name, false)
+		}
+		stop = start()
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		m.setOnline("b", true)
+		time.Sleep(time.Minute)
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		m.setOnline("a", true)
+		m.setOnline("c", true)
+		m.reportHealthy("web", "a")
+		time.Sleep(30 * time.Second)
+		stop()
+		stop = start()
+		time.Sleep(29 * time.Second)
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		time.Sleep(2 * time.Second)
+		expectRows(t, m, "web", "a Active r2, b Active r2, c Active r1")
+		stop()
+		time.Sleep(time.Minute)
+	})
+}
+
+// A change that takes an item from 100 clusters in stages of 5 is one removal: it waits for its confirmation before
+// the first cluster loses anything, and one confirmation is for all.
+func TestStagesDoNotSplitARemoval(t *testing.T) {
+	m := newFakeHub()
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprintf("c%03d", i))
+	}
+	addClusters(m, names...)
+	item := atoll.Item{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "x"}, UID: "u", Object: []byte(`{}`)}
+	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
+		newPlacedBundle(m, "web", &atoll.Content{Items: []atoll.Item{item}}, names...)
+		m.settleRows("web")
+		five := intstr.FromInt32(5)
+		m.changeBundle("web", func(b *state.Bundle) {
+			b.Spec.Rollout = &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{
+				{Name: "all", Clusters: v1alpha1.StageClusters{LabelSelector: &metav1.LabelSelector{}}, MaxConcurrency: &five},
+			}}
+		})
+		r.ledgerMu.Lock()
+		r.ledger.RecordDeletes("shop", time.Now(), 950)
+		r.ledgerMu.Unlock()
+		m.cutRevision("web", &atoll.Content{Tombstones: []atoll.Tombstone{{Key: item.Key, UID: "u", Cause: atoll.CauseDeleted}}})
+		m.settleRows("web")
+		if n := strings.Count(m.rowsOf("web"), "r1"); n != 100 {
+			t.Fatalf("%d of 100 clusters keep the item before the confirmation", n)
+		}
+		row, _ := fakeRows{m}.Get("web", "c000")
+		plan := atoll.ParseRowReason(row.Spec.Reason).Plan
+		m.changeBundle("web", func(b *state.Bundle) { b.Meta.Annotations = map[string]string{atoll.AnnotationConfirm: plan} })
+		synctest.Wait()
+		if n := strings.Count(m.rowsOf("web"), "r2"); plan == "" || n != 5 {
+			t.Fatalf("%d clusters change by plan %q, want 5", n, plan)
+		}
+		for range 25 {
+			m.settleRows("web")
+		}
+		if n := strings.Count(m.rowsOf("web"), "r2"); n != 100 {
+			t.Errorf("%d of 100 clusters changed by the one confirmation", n)
+		}
+	})
+}

@@ -1,0 +1,254 @@
+package rollout
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
+)
+
+// RowProgress is where a row is in a rollout.
+type RowProgress int
+
+// The progress of a row. A disconnected row is outside all bounds. A waiting row keeps its revision until its
+// turn. The others hold what is wanted.
+const (
+	RowDisconnected RowProgress = iota
+	RowWaiting
+	RowChanging
+	RowFailing
+	RowUpdated
+)
+
+// StageTally counts the rows of a stage.
+type StageTally struct {
+	// Clusters that are connected.
+	Clusters int
+	// Updated, Changing, Failed and Waiting are parts of Clusters.
+	Updated, Changing, Failed, Waiting int
+	// Accepted failed before a person resumed, and hold nothing. They are a part of Failed.
+	Accepted int
+	// Soaking are healthy for a shorter time than minSuccessTime. They are a part of Updated.
+	Soaking int
+	// Disconnected clusters, and those of them that do not hold what is wanted.
+	Disconnected, DisconnectedWaiting int
+}
+
+// AddRows counts rows of equal progress.
+func (t *StageTally) AddRows(p RowProgress, n int) {
+	if p == RowDisconnected {
+		t.Disconnected += n
+		return
+	}
+	t.Clusters += n
+	switch p {
+	case RowWaiting:
+		t.Waiting += n
+	case RowChanging:
+		t.Changing += n
+	case RowFailing:
+		t.Failed += n
+	case RowUpdated:
+		t.Updated += n
+	}
+}
+
+// ProgressOf returns where a row is. isWanted: it holds what is wanted.
+func ProgressOf(row Row, isWanted bool) RowProgress {
+	switch {
+	case !row.Online:
+		return RowDisconnected
+	case !isWanted:
+		return RowWaiting
+	case row.isFailing():
+		return RowFailing
+	case row.isReady():
+		return RowUpdated
+	}
+	return RowChanging
+}
+
+// IsUnavailable reports whether a row of a connected cluster is not healthy.
+func (r Row) IsUnavailable() bool { return r.Online && !r.isReady() }
+
+// isFailing reports whether the row could not be applied, or is unhealthy and does not become healthy by itself,
+// or whether its stage failed by it.
+func (r Row) isFailing() bool {
+	st := r.Status
+	return r.Spec.StageFailed || st != nil && st.Generation == r.Spec.Generation && (st.State == atoll.RowFailed || st.State == atoll.RowDegraded)
+}
+
+// IsFailureAccepted reports whether a person resumed after the row changed. A time in the future accepts nothing.
+func (r Row) IsFailureAccepted(resumedAt, now time.Time) bool {
+	return !resumedAt.IsZero() && !resumedAt.After(now) && r.Spec.MovedAt <= resumedAt.Unix()
+}
+
+// healthySince returns since when the row is healthy at its revision, in Unix seconds. A time in the future, of a
+// clock that was set back, counts as now, and one of the member's clock does not count.
+func (r Row) healthySince(now int64) int64 {
+	since := min(r.Spec.MovedAt, now)
+	if r.Status != nil && r.Status.Since <= now {
+		since = max(since, r.Status.Since)
+	}
+	return since
+}
+
+// isDone reports whether the next stage may begin.
+func (t *Terms) isDone(i int, n StageTally) bool {
+	return n.Waiting+n.Changing+n.Soaking == 0 && !t.isFailed(i, n)
+}
+
+// isFailed reports whether a stage has more failures than it may.
+func (t *Terms) isFailed(i int, n StageTally) bool {
+	return n.Failed-n.Accepted > t.failuresOf(i, n.Clusters)
+}
+
+// Progress is what a rollout's rows count to.
+type Progress struct {
+	// Stages by index.
+	Stages []StageTally
+	// Unavailable connected clusters of all stages.
+	Unavailable int
+}
+
+// NewProgress returns a progress without rows.
+func (t *Terms) NewProgress() Progress { return Progress{Stages: make([]StageTally, t.CountStages())} }
+
+// FirstTurn is the first turn of a rollout that is previewed.
+type FirstTurn struct {
+	Terms *Terms
+	Pause *v1alpha1.RolloutPause
+	// Progress after the turn, and for what the other rows wait then.
+	Progress Progress
+	Wait     StageWait
+}
+
+// DescribeWait returns what the rows wait for after the turn; empty where no row waits.
+func (f *FirstTurn) DescribeWait() string {
+	switch {
+	case f.Wait.Reason == "":
+		return ""
+	case f.Wait.Reason == atoll.ReasonRolloutPaused:
+		return DescribePause(f.Pause)
+	case f.Wait.Stage < 0:
+		return f.Terms.DescribeStageWait(f.Wait, StageTally{})
+	}
+	return f.Terms.DescribeStageWait(f.Wait, f.Progress.Stages[f.Wait.Stage])
+}
+
+// countWaiting returns how many rows do not hold what is wanted.
+func (p *Progress) countWaiting() (n int) {
+	for i := range p.Stages {
+		n += p.Stages[i].Waiting + p.Stages[i].DisconnectedWaiting
+	}
+	return n
+}
+
+// countConnected returns how many clusters are connected.
+func (p *Progress) countConnected() (n int) {
+	for i := range p.Stages {
+		n += p.Stages[i].Clusters
+	}
+	return n
+}
+
+// MarkSoaking counts the healthy rows of the last stage that has begun as soaking, where only its minSuccessTime can
+// keep the next one from beginning. It is for readers without the times of rows.
+func (p *Progress) MarkSoaking(t *Terms) {
+	laterWaits := false
+	for i := len(p.Stages) - 1; i >= 0; i-- {
+		n := &p.Stages[i]
+		if n.Updated+n.Changing+n.Failed == 0 {
+			laterWaits = laterWaits || n.Waiting > 0
+			continue
+		}
+		if laterWaits && n.Waiting+n.Changing == 0 && t.successTimeOf(i) > 0 {
+			n.Soaking = n.Updated
+		}
+		return
+	}
+}
+
+// StageWait is for what the rows of a rollout wait. Stage is the index of the stage that changes or holds; -1: none
+// does. Reason is empty where no row waits.
+type StageWait struct {
+	Stage  int
+	Reason atoll.Reason
+}
+
+// FindStageWait returns for what the rows of a rollout wait.
+func (t *Terms) FindStageWait(p Progress, isPaused bool) StageWait {
+	waiting := p.countWaiting() > 0
+	if waiting && !isPaused {
+		for i, n := range p.Stages {
+			if t.isFailed(i, n) {
+				return StageWait{i, atoll.ReasonStageFailed}
+			}
+		}
+	}
+	w := StageWait{Stage: -1}
+	for i, n := range p.Stages {
+		if !t.isDone(i, n) && (waiting || n.Changing > 0) {
+			w = StageWait{i, t.reasonInStage(i, n, p)}
+			break
+		}
+	}
+	switch {
+	case !waiting:
+		w.Reason = ""
+	case isPaused:
+		w.Reason = atoll.ReasonRolloutPaused
+	case w.Stage < 0:
+		w.Reason = atoll.ReasonWaitsForCluster
+	}
+	return w
+}
+
+// reasonInStage returns for what rows wait while a stage changes.
+func (t *Terms) reasonInStage(i int, n StageTally, p Progress) atoll.Reason {
+	switch {
+	case n.Waiting == 0 && n.Changing == 0:
+		return atoll.ReasonWaitsForSuccessTime
+	case n.Waiting == 0:
+		return atoll.ReasonWaitsForStage
+	case n.Changing >= t.concurrencyOf(i, n.Clusters):
+		return atoll.ReasonMaxConcurrencyReached
+	case p.Unavailable >= t.unavailableOf(p.countConnected()):
+		return atoll.ReasonMaxUnavailableReached
+	}
+	return atoll.ReasonWaitsForStage
+}
+
+// DescribeStageWait returns what the rows of a rollout wait for, in a few words. The tally is that of the stage.
+func (t *Terms) DescribeStageWait(w StageWait, n StageTally) string {
+	if w.Stage < 0 {
+		return "disconnected clusters to come back"
+	}
+	in := "stage " + t.StageName(w.Stage)
+	switch w.Reason {
+	case atoll.ReasonStageFailed:
+		return in + ", in which " + phrase.CountNoun(n.Failed-n.Accepted, "cluster") + " failed: another template, or `atoll rollout resume`"
+	case atoll.ReasonWaitsForSuccessTime:
+		return in + " to stay healthy for minSuccessTime"
+	case atoll.ReasonMaxConcurrencyReached:
+		return "a cluster of " + in + " to become healthy: " + strconv.Itoa(n.Changing) + " change, as many as maxConcurrency allows"
+	case atoll.ReasonMaxUnavailableReached:
+		return "clusters to become healthy: as many are unhealthy as maxUnavailable allows"
+	}
+	return in + " to become healthy"
+}
+
+// DescribePause returns what a paused rollout waits for.
+func DescribePause(p *v1alpha1.RolloutPause) string {
+	text := "`atoll rollout resume`"
+	if p.By != "" {
+		text += ": " + phrase.EscapeLine(p.By) + " paused it"
+	}
+	if p.Reason != "" || p.Message != "" {
+		text += " (" + strings.TrimSpace(p.Reason+" "+phrase.EscapeLine(p.Message)) + ")"
+	}
+	return text
+}

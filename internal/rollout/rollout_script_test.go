@@ -1,0 +1,93 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// runRolloutCommand runs the commands of scripts that are about rollouts.
+func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
+	switch cmd {
+	case "stage": // NAME CLUSTER,... | NAME label:K=V, and bounds: concurrency=N failures=N success=DURATION
+		s.statedRollout().Type = v1alpha1.RolloutStaged
+		s.rollout.Stages = append(s.rollout.Stages, s.parseStage(args))
+	case "unavailable": // N
+		b := intstr.Parse(args[0])
+		s.statedRollout().MaxUnavailable = &b
+	case "pause": // BY MESSAGE
+		s.baseInput.Pause = &v1alpha1.RolloutPause{Reason: "Requested", By: args[0], Message: args[1], Since: metav1.NewTime(s.now)}
+	case "resume":
+		s.baseInput.Pause, s.baseInput.ResumedAt = nil, s.now
+	case "all-at-once": // the rollout is stated no more
+		s.rollout = nil
+	case "relabel": // NAME K=V
+		k, v, _ := strings.Cut(args[1], "=")
+		s.clusters[args[0]].Labels[k] = v
+	case "clock": // BACK DURATION
+		s.now = s.now.Add(-s.parseDuration(args[1]))
+	default:
+		s.t.Fatalf("unknown command %s", cmd)
+	}
+}
+
+func (s *scriptStage) statedRollout() *v1alpha1.Rollout {
+	if s.rollout == nil {
+		s.rollout = &v1alpha1.Rollout{}
+	}
+	return s.rollout
+}
+
+func (s *scriptStage) parseStage(args []string) v1alpha1.RolloutStage {
+	out := v1alpha1.RolloutStage{Name: args[0]}
+	if label, is := strings.CutPrefix(args[1], "label:"); is {
+		k, v, _ := strings.Cut(label, "=")
+		out.Clusters.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{k: v}}
+	} else {
+		out.Clusters.Names = strings.Split(args[1], ",")
+	}
+	for _, bound := range args[2:] {
+		name, value, _ := strings.Cut(bound, "=")
+		n := intstr.Parse(value)
+		switch name {
+		case "concurrency":
+			out.MaxConcurrency = &n
+		case "failures":
+			out.MaxFailures = &n
+		case "success":
+			out.MinSuccessTime = &metav1.Duration{Duration: s.parseDuration(value)}
+		}
+	}
+	return out
+}
+
+// addRolloutInput adds what a step knows of the rollout.
+func (s *scriptStage) addRolloutInput(in *Input) {
+	in.Terms, in.RevisionAt = CompileTerms(s.rollout), time.Unix(1_000_000, 0)
+	in.NewClusters = map[string]Row{}
+	for c, of := range s.clusters {
+		row, has := in.Rows[c]
+		if row.Stage = in.Terms.StageOf(c, of.Labels); has {
+			in.Rows[c] = row
+		} else {
+			in.NewClusters[c] = Row{Stage: row.Stage, Online: s.online[c], UncertainUntil: s.uncertain[c]}
+		}
+	}
+}
+
+// formatStages formats the progress of the last step.
+func (s *scriptStage) formatStages() string {
+	terms, out := CompileTerms(s.rollout), ""
+	for i, n := range s.progress.Stages {
+		out += fmt.Sprintf("  %s: %d clusters, %d updated, %d changing, %d failed, %d waiting, %d disconnected\n", terms.StageName(i), n.Clusters, n.Updated, n.Changing, n.Failed, n.Waiting, n.Disconnected)
+	}
+	if w := s.stageWait; w.Stage >= 0 {
+		out += fmt.Sprintf("  now %s %s\n", terms.StageName(w.Stage), w.Reason)
+	}
+	return out
+}

@@ -1,0 +1,194 @@
+package rollout
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// rolloutWalk is a rollout on which clusters, links and people act at random. It counts from the rows alone.
+type rolloutWalk struct {
+	*scriptStage
+	rand *rand.Rand
+	log  []string
+}
+
+func (w *rolloutWalk) playLine(line string) {
+	w.log = append(w.log, line)
+	words := strings.Fields(line)
+	w.runCommand(words[0], words[1:])
+}
+
+func (w *rolloutWalk) randomCluster() string { return fmt.Sprintf("c%02d", 1+w.rand.IntN(20)) }
+
+// actRandomly lets a cluster, a link or a person do something. After the walk only clusters become healthy.
+func (w *rolloutWalk) actRandomly(revision int) {
+	switch w.rand.IntN(14) {
+	case 0:
+		w.playLine(fmt.Sprint("revision r", revision))
+	case 1:
+		w.playLine("away " + w.randomCluster())
+	case 2, 3:
+		w.playLine("back " + w.randomCluster())
+	case 4:
+		w.playLine("report Degraded " + w.randomCluster())
+	case 5:
+		w.playLine("report Progressing " + w.randomCluster())
+	case 6:
+		w.playLine(fmt.Sprintf("relabel %s ring=%d", w.randomCluster(), w.rand.IntN(3)))
+	case 7:
+		w.playLine("resume")
+	case 8:
+		w.playLine(fmt.Sprintf("after %dm", w.rand.IntN(8)))
+	case 9:
+		if w.baseInput.Pause == nil && w.rand.IntN(3) == 0 {
+			w.playLine("pause alice later")
+		}
+	default:
+		w.playLine("report Ready " + w.randomCluster())
+	}
+}
+
+// stepAndCheck makes a step, and checks its bounds against the rows before and after it.
+func (w *rolloutWalk) stepAndCheck(t *testing.T) {
+	t.Helper()
+	before, terms := maps.Clone(w.rows), CompileTerms(w.rollout)
+	w.log = append(w.log, "step")
+	w.advanceOnce()
+	moved, changing, waiting, broken := map[int]int{}, map[int]int{}, map[int]bool{}, 0
+	unavailable, connected := 0, 0
+	for c, row := range w.rows {
+		stage, row, was := terms.StageOf(c, w.clusters[c].Labels), w.withLink(c, row), w.withLink(c, before[c])
+		isMove := row.Spec.Revision != was.Spec.Revision || row.Spec.Phase == atoll.RowActive && was.Spec.Phase == atoll.RowPending
+		if isMove && row.Spec.Phase == atoll.RowActive {
+			moved[stage]++
+			if !row.Online || w.baseInput.Pause != nil {
+				t.Fatalf("%s changes, online %t, paused %t\n%s", c, row.Online, w.baseInput.Pause != nil, strings.Join(w.log, "\n"))
+			}
+			if was.Spec.Phase == atoll.RowPending || was.isReady() {
+				broken++
+			}
+		}
+		if row.Online {
+			connected++
+			if was.Spec.Phase == atoll.RowActive && !was.isReady() {
+				unavailable++
+			}
+			isWanted := row.Spec.Revision == w.baseInput.Revision && row.Spec.Phase == atoll.RowActive
+			waiting[stage] = waiting[stage] || !isWanted
+			if isWanted && !row.isReady() && !row.isFailing() {
+				changing[stage]++
+			}
+		}
+	}
+	if broken > 0 && broken+unavailable > 3 {
+		t.Fatalf("%d healthy clusters change while %d are unhealthy\n%s", broken, unavailable, strings.Join(w.log, "\n"))
+	}
+	for stage, n := range moved {
+		if stage == 1 && changing[stage] > 2 {
+			t.Fatalf("%d clusters of a stage change at one time\n%s", changing[stage], strings.Join(w.log, "\n"))
+		}
+		for earlier := range stage {
+			if n > 0 && (waiting[earlier] || changing[earlier] > 0) {
+				t.Fatalf("stage %d changes before stage %d is done\n%s", stage, earlier, strings.Join(w.log, "\n"))
+			}
+		}
+	}
+}
+
+func (w *rolloutWalk) withLink(c string, row Row) Row {
+	row.Online = w.online[c]
+	return row
+}
+
+// TestRolloutWalk checks the bounds of rollouts over random reports, links, labels and people, and that a rollout ends
+// when all clusters are healthy.
+func TestRolloutWalk(t *testing.T) {
+	walks := 100
+	if testing.Short() {
+		walks = 20
+	}
+	for seed := range uint64(walks) {
+		w := &rolloutWalk{scriptStage: newStage(t), rand: rand.New(rand.NewPCG(seed, 17))}
+		for _, line := range []string{"fleet 20", "unavailable 3", "stage a label:ring=1 success=3m", "stage b label:ring=2 concurrency=2 failures=1", "step"} {
+			w.playLine(line)
+		}
+		for i := range 120 {
+			w.actRandomly(2 + i/10)
+			w.stepAndCheck(t)
+		}
+		w.playLine("after 1m")
+		w.playLine("resume")
+		for c := range w.clusters {
+			w.playLine("back " + c)
+		}
+		for range 80 {
+			for c, row := range w.rows {
+				if row = w.withLink(c, row); !row.isReady() {
+					w.playLine("report Ready " + c)
+				}
+			}
+			w.playLine("after 1m")
+			w.stepAndCheck(t)
+		}
+		for _, c := range slices.Sorted(maps.Keys(w.rows)) {
+			if row := w.rows[c].Spec; row.Revision != w.baseInput.Revision || row.Phase != atoll.RowActive {
+				t.Fatalf("seed %d: %s is %s at %s, want %s\n%s\n%s%s", seed, c, row.Phase, row.Revision, w.baseInput.Revision, strings.Join(w.log, "\n"), w.formatStages(), w.formatWaits())
+			}
+		}
+	}
+}
+
+// benchInput is a Bundle of so many rows that wait for their turn behind a first stage.
+func benchInput(tb testing.TB, rows int, terms bool) Input {
+	s := newStage(tb)
+	s.runCommand("fleet", []string{fmt.Sprint(rows)})
+	for c := range s.clusters {
+		s.rows[c] = Row{Spec: atoll.RowSpec{UID: "uid-" + c, Generation: 1, Revision: "r1", Phase: atoll.RowActive, Since: 1}}
+	}
+	s.reportState(atoll.RowReady, []string{"*"})
+	if terms {
+		s.runRolloutCommand("stage", []string{"canary", "c01"})
+		s.baseInput.Revision = "r2"
+		s.advanceOnce()
+	} else {
+		s.baseInput.Revision = "r1"
+	}
+	in := s.buildInput()
+	in.ExplainWaits, in.NewClusters = false, nil
+	return in
+}
+
+// BenchmarkStepAtRest is a step over rows that do not change: all of them wait, or nothing bounds them.
+func BenchmarkStepAtRest(b *testing.B) {
+	for name, terms := range map[string]bool{"stages": true, "plain": false} {
+		b.Run(name, func(b *testing.B) {
+			in := benchInput(b, 10_000, terms)
+			b.ReportAllocs()
+			for b.Loop() {
+				if out := AdvanceRows(in); len(out.Changes) > 0 {
+					b.Fatalf("%d rows change", len(out.Changes))
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkPlanTurns is the part of such a step that is about turns.
+func BenchmarkPlanTurns(b *testing.B) {
+	in := benchInput(b, 10_000, true)
+	b.ReportAllocs()
+	for b.Loop() {
+		s := newRolloutStep(in, false)
+		s.classifyClusters()
+		b.StartTimer()
+		if s.planTurns(); len(s.turns.allowed) > 0 {
+			b.Fatal("rows change")
+		}
+	}
+}

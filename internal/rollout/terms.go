@@ -1,0 +1,136 @@
+package rollout
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// Terms are the compiled bounds of a Bundle's rollout. They are immutable. Nil terms bound nothing, and have
+// one stage.
+type Terms struct {
+	stages         []stage
+	maxUnavailable *intstr.IntOrString
+	isStaged       bool
+}
+
+// stage is a compiled stage. The last one has the clusters that no other stage chooses.
+type stage struct {
+	v1alpha1.RolloutStage
+	names    map[string]bool
+	selector labels.Selector
+}
+
+// CompileTerms compiles the rollout that a Bundle states; nil for none.
+func CompileTerms(r *v1alpha1.Rollout) *Terms {
+	if r == nil || r.MaxUnavailable == nil && len(r.Stages) == 0 {
+		return nil
+	}
+	t := &Terms{maxUnavailable: r.MaxUnavailable, isStaged: r.Type == v1alpha1.RolloutStaged}
+	if t.isStaged {
+		for _, s := range r.Stages {
+			t.stages = append(t.stages, compileStage(s))
+		}
+	}
+	t.stages = append(t.stages, stage{RolloutStage: v1alpha1.RolloutStage{Name: v1alpha1.RestStage}})
+	return t
+}
+
+func compileStage(s v1alpha1.RolloutStage) stage {
+	out := stage{RolloutStage: s, selector: labels.Nothing()}
+	if s.Clusters.LabelSelector != nil {
+		if sel, err := metav1.LabelSelectorAsSelector(s.Clusters.LabelSelector); err == nil { // admission refuses others
+			out.selector = sel
+		}
+	}
+	out.names = make(map[string]bool, len(s.Clusters.Names))
+	for _, name := range s.Clusters.Names {
+		out.names[name] = true
+	}
+	return out
+}
+
+// StageOf returns the index of the stage of a cluster.
+func (t *Terms) StageOf(name string, clusterLabels map[string]string) int {
+	if t == nil {
+		return 0
+	}
+	last := len(t.stages) - 1
+	for i := range t.stages[:last] {
+		if s := &t.stages[i]; s.names[name] || s.selector.Matches(labels.Set(clusterLabels)) {
+			return i
+		}
+	}
+	return last
+}
+
+// HasStages reports whether clusters are in different stages.
+func (t *Terms) HasStages() bool { return t != nil && t.isStaged }
+
+// CountStages returns the number of stages.
+func (t *Terms) CountStages() int {
+	if t == nil {
+		return 1
+	}
+	return len(t.stages)
+}
+
+// StageName returns the name of a stage.
+func (t *Terms) StageName(i int) string {
+	if t == nil {
+		return v1alpha1.RestStage
+	}
+	return t.stages[i].Name
+}
+
+// noBound is a bound that nothing reaches.
+const noBound = int(^uint(0) >> 1)
+
+// concurrencyOf returns how many clusters of a stage may change at one time.
+func (t *Terms) concurrencyOf(i, clusters int) int {
+	if t == nil || t.stages[i].MaxConcurrency == nil {
+		return noBound
+	}
+	return max(1, scaleBound(*t.stages[i].MaxConcurrency, clusters, true))
+}
+
+// failuresOf returns how many clusters of a stage may fail.
+func (t *Terms) failuresOf(i, clusters int) int {
+	switch {
+	case !t.HasStages():
+		return noBound
+	case t.stages[i].MaxFailures == nil:
+		return 0
+	}
+	return scaleBound(*t.stages[i].MaxFailures, clusters, false)
+}
+
+// unavailableOf returns how many clusters may be unhealthy when a healthy one changes.
+func (t *Terms) unavailableOf(clusters int) int {
+	if t == nil || t.maxUnavailable == nil {
+		return noBound
+	}
+	return max(1, scaleBound(*t.maxUnavailable, clusters, false))
+}
+
+// successTimeOf returns how long the clusters of a stage must be healthy.
+func (t *Terms) successTimeOf(i int) time.Duration {
+	if t == nil || t.stages[i].MinSuccessTime == nil {
+		return 0
+	}
+	return t.stages[i].MinSuccessTime.Duration
+}
+
+// scaleBound returns a number, or a percentage of the clusters. A bound that cannot be read, which admission
+// refuses, is 0.
+func scaleBound(b intstr.IntOrString, clusters int, roundUp bool) int {
+	n, err := intstr.GetScaledValueFromIntOrPercent(&b, clusters, roundUp)
+	if err != nil {
+		return 0
+	}
+	return n
+}

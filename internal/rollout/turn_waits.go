@@ -1,0 +1,47 @@
+package rollout
+
+import (
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
+)
+
+// findTurnWait returns why a row has not had its turn.
+func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
+	t, row, since := &s.turns, s.arrivalRow(c), s.RevisionAt
+	if since.IsZero() || since.After(s.Now) {
+		since = time.Unix(spec.Since, 0)
+	}
+	if !row.Online && !s.isConnectionUncertain(row) {
+		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back, and then its turn in the rollout", since)
+	}
+	switch w := t.wait; w.Reason {
+	case atoll.ReasonRolloutPaused:
+		if at := s.Pause.Since.Time; !at.IsZero() {
+			since = at
+		}
+		return newRowWait(w.Reason, DescribePause(s.Pause), since)
+	case atoll.ReasonStageFailed:
+		return newRowWait(w.Reason, s.describeStageWait(), time.Unix(t.failedSince, 0))
+	case atoll.ReasonMaxConcurrencyReached, atoll.ReasonMaxUnavailableReached:
+		if w.Stage < row.Stage {
+			return newRowWait(atoll.ReasonWaitsForStage, "stage "+s.Terms.StageName(w.Stage)+" to become healthy", since)
+		}
+		return newRowWait(w.Reason, s.describeStageWait(), since)
+	case atoll.ReasonWaitsForSuccessTime:
+		until := phrase.FormatTime(time.Unix(t.soakUntil[w.Stage], 0))
+		return newRowWait(w.Reason, s.describeStageWait()+", until "+until, since)
+	case "":
+		return newRowWait(atoll.ReasonWaitsForStage, "its turn in the rollout", since)
+	}
+	return newRowWait(atoll.ReasonWaitsForStage, s.describeStageWait(), since)
+}
+
+func (s *rolloutStep) describeStageWait() string {
+	w, n := s.turns.wait, StageTally{}
+	if w.Stage >= 0 {
+		n = s.turns.Stages[w.Stage]
+	}
+	return s.Terms.DescribeStageWait(w, n)
+}

@@ -1,0 +1,354 @@
+package rollout
+
+import (
+	"slices"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// turns are which rows take the wanted revision now, where the Bundle states a rollout or is paused. Nothing of
+// them is stored but the time at which a row was allowed to change.
+type turns struct {
+	// isBounded: the Bundle states a rollout or is paused.
+	isBounded bool
+	Progress
+	// wait is for what the rows at rest wait.
+	wait StageWait
+	// allowed clusters change in this step.
+	allowed map[string]bool
+	// withheld clusters get their first copy in their turn. They are Pending until then.
+	withheld []string
+	// awaited clusters have rows whose reports may let others change.
+	awaited []string
+	// soakUntil is when the last row of each stage has been healthy for minSuccessTime, in Unix seconds.
+	soakUntil []int64
+	// failedSince is when a row of the failed stage failed, in Unix seconds.
+	failedSince int64
+	// uncertainUntil is the first time at which the hub can tell of a cluster that it is disconnected.
+	uncertainUntil time.Time
+}
+
+// planTurns decides which rows change now. Rows at rest and at the wanted revision cost no memory.
+func (s *rolloutStep) planTurns() {
+	if s.Terms == nil && s.Pause == nil || s.Deleting || s.Revision == "" {
+		return
+	}
+	t := &s.turns
+	t.isBounded, t.Progress, t.soakUntil = true, s.Terms.NewProgress(), make([]int64, s.Terms.CountStages())
+	arrivals := s.tallyMembers()
+	arrivals = s.withoutReplacements(arrivals)
+	for _, c := range arrivals {
+		s.tallyArrival(c)
+	}
+	if t.wait = s.Terms.FindStageWait(t.Progress, s.Pause != nil); s.Pause == nil && t.wait.Reason != atoll.ReasonStageFailed {
+		s.allowTurns(arrivals)
+	}
+	t.withheld = slices.DeleteFunc(arrivals, func(c string) bool { return t.allowed[c] })
+	if slices.Sort(t.withheld); len(t.withheld) > 0 {
+		s.staying = slices.DeleteFunc(slices.Clone(s.staying), func(c string) bool {
+			_, waits := slices.BinarySearch(t.withheld, c)
+			return waits
+		})
+	}
+	if t.countWaiting() > 0 {
+		s.requestNextTurn()
+	}
+}
+
+// eachMember calls fn for the clusters that hold the Bundle, or are to hold it.
+func (s *rolloutStep) eachMember(fn func(c string)) {
+	for _, list := range [...][]string{s.staying, s.newlyLeaving, s.heldClusters, s.leaving} {
+		for _, c := range list {
+			fn(c)
+		}
+	}
+}
+
+// tallyMembers counts the rows that hold a revision, and returns the clusters that are to get their first one.
+func (s *rolloutStep) tallyMembers() (arrivals []string) {
+	s.eachMember(func(c string) {
+		if row, has := s.memberRow(c); has {
+			s.tallyRow(c, row)
+		} else {
+			arrivals = append(arrivals, c)
+		}
+	})
+	return arrivals
+}
+
+// memberRow returns the row of a cluster that holds a revision.
+func (s *rolloutStep) memberRow(c string) (Row, bool) {
+	row, has := s.Rows[c]
+	if !has || row.Spec.Phase == atoll.RowPending {
+		return row, false
+	}
+	if len(s.nextSpecs) == 0 {
+		return row, true
+	}
+	_, abandoned := s.nextSpecs[c] // its Cluster was replaced
+	return row, !abandoned
+}
+
+func (s *rolloutStep) tallyRow(c string, row Row) {
+	t, isWanted, isReady := &s.turns, !s.wantsTurn(c, row), row.Online && row.isReady()
+	n := &t.Stages[row.Stage]
+	p := s.progressOfRow(row, isWanted)
+	n.AddRows(p, 1)
+	if p != RowDisconnected && !isReady {
+		t.Unavailable++
+	}
+	switch p {
+	case RowDisconnected:
+		if !isWanted {
+			n.DisconnectedWaiting++
+		}
+	case RowFailing:
+		s.tallyFailure(n, row)
+	case RowUpdated:
+		s.tallySuccessTime(n, row)
+		return
+	case RowWaiting:
+		if isReady {
+			return
+		}
+	}
+	t.awaited = append(t.awaited, c)
+}
+
+// progressOfRow returns where a row is. While the hub cannot tell whether its cluster is disconnected, the row counts,
+// and not as healthy.
+func (s *rolloutStep) progressOfRow(row Row, isWanted bool) RowProgress {
+	isUncertain := s.isConnectionUncertain(row)
+	row.Online = row.Online || isUncertain
+	p := ProgressOf(row, isWanted)
+	if isUncertain && p == RowUpdated {
+		p = RowChanging
+	}
+	return p
+}
+
+// tallySuccessTime counts a healthy row that is so for a shorter time than minSuccessTime.
+func (s *rolloutStep) tallySuccessTime(n *StageTally, row Row) {
+	end := row.healthySince(s.nowUnix) + int64(s.Terms.successTimeOf(row.Stage)/time.Second)
+	if end > s.nowUnix {
+		n.Soaking++
+		s.turns.soakUntil[row.Stage] = max(s.turns.soakUntil[row.Stage], end)
+	}
+}
+
+func (s *rolloutStep) tallyFailure(n *StageTally, row Row) {
+	if row.IsFailureAccepted(s.ResumedAt, s.Now) {
+		n.Accepted++
+		return
+	}
+	since := s.nowUnix
+	if row.Status != nil {
+		since = min(since, row.Status.SinceTime().Unix())
+	}
+	if t := &s.turns; t.failedSince == 0 || since < t.failedSince {
+		t.failedSince = since
+	}
+}
+
+// tallyArrival counts a cluster that waits for its first copy.
+func (s *rolloutStep) tallyArrival(c string) {
+	row := s.arrivalRow(c)
+	n := &s.turns.Stages[row.Stage]
+	if !row.Online && !s.isConnectionUncertain(row) {
+		n.Disconnected++
+		n.DisconnectedWaiting++
+		s.turns.awaited = append(s.turns.awaited, c)
+		return
+	}
+	n.AddRows(RowWaiting, 1)
+}
+
+// arrivalRow returns what is known of a cluster that is to get its first copy.
+func (s *rolloutStep) arrivalRow(c string) Row {
+	if row, has := s.Rows[c]; has {
+		return row
+	}
+	return s.NewClusters[c]
+}
+
+// isConnectionUncertain reports whether the hub cannot tell yet that a cluster is disconnected.
+func (s *rolloutStep) isConnectionUncertain(row Row) bool {
+	if row.Online || !row.UncertainUntil.After(s.Now) {
+		return false
+	}
+	if at := &s.turns.uncertainUntil; at.IsZero() || row.UncertainUntil.Before(*at) {
+		*at = row.UncertainUntil
+	}
+	return true
+}
+
+// wantsTurn reports whether a row does not hold what is wanted.
+func (s *rolloutStep) wantsTurn(c string, row Row) bool {
+	return row.Spec.Revision != s.Revision && !s.staysAtRevision(c, &row.Spec)
+}
+
+// withoutReplacements returns the arrivals that wait for their turn. One that replaces a copy does not: a move is
+// no change of a template. Neither does one that takes a share of divided replicas after the first installation.
+func (s *rolloutStep) withoutReplacements(arrivals []string) []string {
+	moving := len(s.leavingClusters())
+	if s.moveResumed {
+		for _, c := range s.staying {
+			if row := s.Rows[c].Spec; row.Phase == atoll.RowActive && row.Since >= s.moveStart {
+				moving--
+			}
+		}
+	}
+	divides := len(s.Decision.DividedWorkloads()) > 0 && s.turns.countConnected() > 0
+	return slices.DeleteFunc(arrivals, func(c string) bool {
+		row, has := s.Rows[c]
+		if has && row.Spec.Phase == atoll.RowPending {
+			return atoll.ParseRowReason(row.Spec.Reason).Reason != atoll.ReasonWaitsForStage
+		}
+		if divides {
+			return true
+		}
+		moving--
+		return moving >= 0
+	})
+}
+
+// allowTurns lets rows change, stage by stage, until one is not done.
+func (s *rolloutStep) allowTurns(arrivals []string) {
+	t := &s.turns
+	t.allowed = map[string]bool{}
+	budget := s.Terms.unavailableOf(t.countConnected()) - t.Unavailable
+	for i := range t.Stages {
+		slots := s.Terms.concurrencyOf(i, t.Stages[i].Clusters) - t.Stages[i].Changing
+		s.allowUnhealthyRows(i, &slots)
+		s.allowHealthyRows(i, &slots, &budget)
+		for _, c := range arrivals {
+			if row := s.arrivalRow(c); row.Stage == i && row.Online && slots > 0 && budget > 0 {
+				s.allowTurn(c, i, &slots)
+				budget--
+				t.Unavailable++
+			}
+		}
+		if !s.Terms.isDone(i, t.Stages[i]) {
+			break
+		}
+	}
+	t.wait = s.Terms.FindStageWait(t.Progress, false)
+}
+
+// allowUnhealthyRows lets unhealthy rows of a stage change. They make no further cluster unavailable, so that
+// maxUnavailable does not keep back what mends them.
+func (s *rolloutStep) allowUnhealthyRows(i int, slots *int) {
+	if s.turns.Unavailable == 0 || s.turns.Stages[i].Waiting == 0 {
+		return
+	}
+	s.eachMember(func(c string) {
+		if row, has := s.memberRow(c); *slots > 0 && has && row.Stage == i && row.Online && !row.isReady() && s.canChange(c, row) {
+			s.allowTurn(c, i, slots)
+		}
+	})
+}
+
+func (s *rolloutStep) allowHealthyRows(i int, slots, budget *int) {
+	if s.turns.Stages[i].Waiting == 0 || *slots <= 0 || *budget <= 0 {
+		return
+	}
+	s.eachMember(func(c string) {
+		if row, has := s.memberRow(c); *slots > 0 && *budget > 0 && has && row.Stage == i && row.Online && row.isReady() && s.canChange(c, row) {
+			s.allowTurn(c, i, slots)
+			*budget--
+			s.turns.Unavailable++
+		}
+	})
+}
+
+// canChange reports whether a row has another revision to take, and its cluster the capacity for it.
+func (s *rolloutStep) canChange(c string, row Row) bool {
+	if !s.wantsTurn(c, row) {
+		return false
+	}
+	v, _ := s.Decision.FindVerdict(c)
+	return !s.isBlockedByCapacity(c, v)
+}
+
+func (s *rolloutStep) allowTurn(c string, i int, slots *int) {
+	s.turns.allowed[c] = true
+	s.turns.awaited = append(s.turns.awaited, c)
+	s.turns.Stages[i].Waiting--
+	s.turns.Stages[i].Changing++
+	*slots--
+}
+
+// requestNextTurn requests a step for the time at which rows may change although nothing is reported.
+func (s *rolloutStep) requestNextTurn() {
+	t := &s.turns
+	if !t.uncertainUntil.IsZero() {
+		s.requeueNoLater(t.uncertainUntil)
+	}
+	if t.wait.Reason == atoll.ReasonWaitsForSuccessTime {
+		s.requeueNoLater(time.Unix(t.soakUntil[t.wait.Stage], 0))
+	}
+}
+
+// awaitsTurn reports whether the row keeps its revision until its turn.
+func (s *rolloutStep) awaitsTurn(c string, spec *atoll.RowSpec) bool {
+	if !s.turns.isBounded || s.turns.allowed[c] {
+		return false
+	}
+	row, has := s.Rows[c]
+	return has && row.Spec.UID == spec.UID && row.Spec.Phase != atoll.RowPending && s.wantsTurn(c, row)
+}
+
+// beginTurn sets when the row was allowed to take the revision that it is given.
+func (s *rolloutStep) beginTurn(spec *atoll.RowSpec) {
+	spec.MovedAt, spec.StageFailed, spec.AdmittedRemoval = 0, false, ""
+	if s.turns.isBounded {
+		spec.MovedAt = s.nowUnix
+	}
+}
+
+// keepTurn mends a time in the future, and marks a row by which its stage fails, so that the stage stays failed
+// when the row is healthy again.
+func (s *rolloutStep) keepTurn(c string, spec *atoll.RowSpec) {
+	if spec.MovedAt = min(spec.MovedAt, s.nowUnix); s.turns.wait.Reason != atoll.ReasonStageFailed {
+		return
+	}
+	row, has := s.Rows[c]
+	if has && row.Stage == s.turns.wait.Stage && row.Online && row.Spec.Revision == spec.Revision && !s.awaitsTurn(c, spec) && row.isFailing() &&
+		!row.IsFailureAccepted(s.ResumedAt, s.Now) {
+		spec.StageFailed = true
+	}
+}
+
+// keepRevisionUntilTurn keeps what belongs to the revision of a row that awaits its turn.
+func (s *rolloutStep) keepRevisionUntilTurn(c string, spec *atoll.RowSpec) {
+	old := s.Rows[c].Spec
+	var own []string
+	if v, ok := s.CurrentVariants[c]; ok && v != old.Variant {
+		// Other rules of its own revision target the cluster now. The items that they exclude wait.
+		spec.Variant, own = v, s.listLosingItems(c)
+	}
+	spec.ExcludedPending = s.exclusionsUntilTurn(c, own)
+	keepItemShares(old, spec)
+}
+
+// exclusionsUntilTurn returns the items that stay in a row until a person confirms their removal. An item that
+// waits already stays, unless this step is confirmed.
+func (s *rolloutStep) exclusionsUntilTurn(c string, own []string) map[string]int64 {
+	out := s.exclusionStartTimes(c, slices.Concat(s.pendingExclusions[c], own))
+	for key, since := range s.Rows[c].Spec.ExcludedPending {
+		if s.confirmed && slices.Contains(s.listLosingItems(c), key) {
+			continue
+		}
+		if out == nil {
+			out = map[string]int64{}
+		}
+		out[key] = since
+	}
+	return out
+}
+
+// isTurnUnderway reports whether rows wait for their turn or take it in this step.
+func (s *rolloutStep) isTurnUnderway() bool {
+	return s.turns.isBounded && (len(s.turns.allowed) > 0 || s.turns.countWaiting() > 0 || len(s.turns.withheld) > 0)
+}

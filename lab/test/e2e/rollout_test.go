@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"atoll.dev/atoll/internal/testwait"
+)
+
+const stagedPolicy = `
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: web}]
+  placement: {clusterAffinity: {clusterNames: [member1, member2]}}
+  rollout:
+    type: Staged
+    stages:
+    - name: canary
+      clusters: {names: [member1]}
+`
+
+// imageIn returns a check of the image of Deployment web in a member.
+func imageIn(member, ns, want string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		o, err := get(ctx, member, "apps/v1", "Deployment", ns, "web")
+		if err != nil || o == nil {
+			return fmt.Errorf("%s: no Deployment (%v)", member, err)
+		}
+		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+		if got := fmt.Sprint(containers[0].(map[string]any)["image"]); got != want {
+			return fmt.Errorf("%s: the image is %s, want %s", member, got, want)
+		}
+		return nil
+	}
+}
+
+// rolloutShows returns a check of the output of `atoll rollout status`.
+func rolloutShows(t *testing.T, ns string, patterns ...string) func(ctx context.Context) error {
+	return func(context.Context) error {
+		out := runCLI(t, "rollout", "status", "deployment/web", "-n", ns)
+		for _, p := range patterns {
+			if !regexp.MustCompile("(?m)" + p).MatchString(out) {
+				return errors.New("rollout status does not match " + p + ":\n" + out)
+			}
+		}
+		return nil
+	}
+}
+
+// setImage changes the image of Deployment web on the hub. Pods of a bad image never become ready.
+func setImage(t *testing.T, ns, image, readyAfter string) {
+	t.Helper()
+	patch(t, "apps/v1", "Deployment", ns, "web", fmt.Sprintf(
+		`{"spec":{"template":{"metadata":{"annotations":{"lab.atoll.dev/ready-after":%q}},"spec":{"containers":[{"name":"web","image":%q}]}}}}`, readyAfter, image))
+}
+
+// TestAChangeGoesThroughStages checks that a bad image stops in the first stage, that a person resumes and pauses,
+// and that status, explain and plan show it.
+func TestAChangeGoesThroughStages(t *testing.T) {
+	t.Parallel()
+	ns := createNamespace(t, "stages")
+	const good, bad, next, last = "registry.example/web:1", "registry.example/web:bad", "registry.example/web:3", "registry.example/web:4"
+	web := strings.Replace(slowDeployment, "spec:\n  replicas: 3", "spec:\n  progressDeadlineSeconds: 5\n  replicas: 1", 1)
+	apply(t, ns, stagedPolicy+"---"+web)
+	testwait.UntilNil(t, "the first installation", allChecks(imageIn("member1", ns, good), imageIn("member2", ns, good)))
+	testwait.UntilNil(t, "it is complete", rolloutShows(t, ns, `^canary +1 +1 +0 +0 +0 +0$`, `^rest +1 +1 +0 +0 +0 +0$`, `^complete: `))
+
+	setImage(t, ns, bad, "1h")
+	testwait.UntilNil(t, "the stage fails", rolloutShows(t, ns, `^canary \* +1 +0 +0 +1 +0 +0$`, `^rest +1 +0 +0 +0 +1 +0$`, `^StageFailed: .*the application's owner must act$`))
+	if err := allChecks(imageIn("member1", ns, bad), imageIn("member2", ns, good))(t.Context()); err != nil {
+		t.Errorf("the second stage has changed: %v", err)
+	}
+	testwait.UntilNil(t, "explain says why", explanationMatches("deployment/web -n "+ns, `waits for stage canary, in which 1 cluster failed.*; for .*; to act: the application's owner$`))
+	edited := writeManifest(t, "web.yaml", ns, strings.Replace(web, good, next, 1))
+	expectOutput(t, "the plan of another image", runCLI(t, "plan", "-f", edited), "Stage canary: 1 cluster would change at first, 0 later", "Stage rest: 0 clusters would change at first, 1 later")
+
+	if out := runCLI(t, "rollout", "pause", "deployment/web", "-n", ns, "--message", "lunch"); !strings.Contains(out, "is paused") {
+		t.Fatalf("pause: %s", out)
+	}
+	setImage(t, ns, next, "1s")
+	testwait.UntilNil(t, "the pause holds", rolloutShows(t, ns, `^canary \* +1 +0 +0 +0 +1 +0$`, `^paused by \S+ since `, `^RolloutPaused: .*lunch`))
+	if err := allChecks(imageIn("member1", ns, bad), imageIn("member2", ns, good))(t.Context()); err != nil {
+		t.Errorf("a paused rollout changes: %v", err)
+	}
+	if out := runCLI(t, "rollout", "resume", "deployment/web", "-n", ns); !strings.Contains(out, "is resumed") {
+		t.Fatalf("resume: %s", out)
+	}
+	testwait.UntilNil(t, "all change", allChecks(imageIn("member1", ns, next), imageIn("member2", ns, next)))
+	testwait.UntilNil(t, "it is complete", rolloutShows(t, ns, `^complete: `))
+
+	setImage(t, ns, last, "1h")
+	testwait.UntilNil(t, "the stage fails", rolloutShows(t, ns, `^StageFailed: `))
+	if out := runCLI(t, "rollout", "resume", "deployment/web", "-n", ns); !strings.Contains(out, "is resumed") {
+		t.Fatalf("resume: %s", out)
+	}
+	testwait.UntilNil(t, "a person accepts the failure", imageIn("member2", ns, last))
+}
