@@ -11,7 +11,8 @@ func (s *rolloutStep) holdRowsLosingMovedItems() {
 	for c := range s.nextSpecs {
 		if s.losesMovedItems(c) {
 			losing = append(losing, c)
-			sticky = sticky || atoll.ParseRowReason(s.Rows[c].Spec.Reason).Reason == atoll.ReasonRemovalHeld
+			old := s.Rows[c].Spec
+			sticky = sticky || old.Phase == atoll.RowActive && atoll.ParseRowReason(old.Reason).Reason == atoll.ReasonRemovalHeld
 		}
 	}
 	if len(losing) == 0 || s.confirmed || s.isOrphanRemoval() {
@@ -30,7 +31,8 @@ func (s *rolloutStep) losesMovedItems(c string) bool {
 	if len(s.MovedItems[c]) == 0 || !s.isToChangeRevision(c) || s.isRemovalAdmitted(c) {
 		return false
 	}
-	return s.nextSpecs[c].Phase == atoll.RowActive && s.Rows[c].Spec.Phase == atoll.RowActive
+	spec := s.nextSpecs[c]
+	return spec.Phase == atoll.RowActive && (s.Rows[c].Spec.Phase == atoll.RowActive || s.awaitsTurn(c, spec))
 }
 
 // changesRevision reports whether a row of the cluster is about to go to another revision,

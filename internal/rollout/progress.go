@@ -81,9 +81,10 @@ func (r Row) isFailing() bool {
 	return r.Spec.StageFailed || st != nil && st.Generation == r.Spec.Generation && (st.State == atoll.RowFailed || st.State == atoll.RowDegraded)
 }
 
-// IsFailureAccepted reports whether a person resumed after the row changed. A time in the future accepts nothing.
+// IsFailureAccepted reports whether a person resumed after the row changed. A time in the future accepts nothing. Times
+// are in seconds: a row that changes in the second of the resume changes because of it.
 func (r Row) IsFailureAccepted(resumedAt, now time.Time) bool {
-	return !resumedAt.IsZero() && !resumedAt.After(now) && r.Spec.MovedAt <= resumedAt.Unix()
+	return !resumedAt.IsZero() && !resumedAt.After(now) && r.Spec.MovedAt < resumedAt.Unix()
 }
 
 // healthySince returns since when the row is healthy at its revision, in Unix seconds. A time in the future, of a

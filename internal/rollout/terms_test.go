@@ -81,7 +81,7 @@ func TestAcceptedFailures(t *testing.T) {
 		movedAt, resumedAt int64
 		want               bool
 	}{
-		"changed before": {900, 950, true}, "in the same second": {950, 950, true}, "changed after": {951, 950, false},
+		"changed before": {900, 950, true}, "in the same second": {950, 950, false}, "changed after": {951, 950, false},
 		"never resumed": {900, 0, false}, "resumed in the future": {900, 1001, false},
 	} {
 		var at time.Time

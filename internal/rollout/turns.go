@@ -288,6 +288,9 @@ func (s *rolloutStep) requestNextTurn() {
 	if t.wait.Reason == atoll.ReasonWaitsForSuccessTime {
 		s.requeueNoLater(time.Unix(t.soakUntil[t.wait.Stage], 0))
 	}
+	if t.wait.Reason == atoll.ReasonStageFailed && s.ResumedAt.After(s.Now) { // the clock of another hub is ahead
+		s.requeueNoLater(s.ResumedAt)
+	}
 }
 
 // awaitsTurn reports whether the row keeps its revision until its turn.
@@ -310,6 +313,7 @@ func (s *rolloutStep) beginTurn(spec *atoll.RowSpec) {
 // keepTurn mends a time in the future, and marks a row by which its stage fails, so that the stage stays failed
 // when the row is healthy again.
 func (s *rolloutStep) keepTurn(c string, spec *atoll.RowSpec) {
+	s.forgetTakenBackRemoval(c, spec)
 	if spec.MovedAt = min(spec.MovedAt, s.nowUnix); s.turns.wait.Reason != atoll.ReasonStageFailed {
 		return
 	}
