@@ -58,11 +58,13 @@ func coversOldRows(old, next []state.Row, s successor) bool {
 	if s.isPlacedNowhere {
 		return true
 	}
-	there := map[string]bool{}
+	there, held := map[string]bool{}, holdingClusters(old)
 	ready, unready := 0, 0
 	for _, r := range next {
 		there[r.Spec.UID] = s.coversCluster(r)
 		switch {
+		case r.Spec.Phase == atoll.RowPending && s.hasTurns && !s.isOnline(r.Spec.UID) && !held[r.Spec.UID]:
+			// The old Bundle has nothing in this disconnected cluster, which blocks no other.
 		case r.Spec.Phase == atoll.RowPending:
 			unready++
 		case r.Spec.Phase != atoll.RowActive, !s.isOnline(r.Spec.UID):
@@ -72,8 +74,23 @@ func coversOldRows(old, next []state.Row, s successor) bool {
 			unready++
 		}
 	}
-	breaks := slices.ContainsFunc(old, func(r state.Row) bool { return r.Spec.Phase != atoll.RowRemoving && !there[r.Spec.UID] })
-	return !breaks || ready > 0 && unready == 0
+	for uid := range held {
+		if !there[uid] {
+			return ready > 0 && unready == 0
+		}
+	}
+	return true
+}
+
+// holdingClusters returns the UIDs of the clusters whose rows are not about to be removed.
+func holdingClusters(rows []state.Row) map[string]bool {
+	out := make(map[string]bool, len(rows))
+	for _, r := range rows {
+		if r.Spec.Phase != atoll.RowRemoving {
+			out[r.Spec.UID] = true
+		}
+	}
+	return out
 }
 
 // recordPendingHandovers records which Bundles have not yet taken items over from a Bundle.

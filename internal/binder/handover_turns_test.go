@@ -30,3 +30,31 @@ func TestARowThatAwaitsItsTurnTakesNothingOver(t *testing.T) {
 		}
 	}
 }
+
+// A disconnected cluster that waits for its first copy blocks the handover where the old Bundle has a copy there. It blocks
+// no other handover.
+func TestADisconnectedClusterWithoutTheOldCopyBlocksNoHandover(t *testing.T) {
+	row := func(cluster string, phase atoll.RowPhase) state.Row {
+		return state.Row{Cluster: cluster, Spec: atoll.RowSpec{UID: cluster, Generation: 1, Revision: "n-2-b", Phase: phase},
+			Status: &atoll.RowStatus{Generation: 1, State: atoll.RowReady}}
+	}
+	next := []state.Row{row("oslo", atoll.RowActive), row("quito", atoll.RowPending)}
+	for name, c := range map[string]struct {
+		old    []string
+		online bool
+		want   bool
+	}{
+		"disconnected, without the old copy": {[]string{"oslo", "lima"}, false, true},
+		"connected, without the old copy":    {[]string{"oslo", "lima"}, true, false},
+		"disconnected, with the old copy":    {[]string{"oslo", "lima", "quito"}, false, false},
+	} {
+		var old []state.Row
+		for _, cluster := range c.old {
+			old = append(old, row(cluster, atoll.RowActive))
+		}
+		s := successor{latestRevision: "n-2-b", minRevision: 2, hasTurns: true, isOnline: func(uid string) bool { return uid != "quito" || c.online }}
+		if got := coversOldRows(old, next, s); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
