@@ -52,6 +52,12 @@ func (s successor) isReady(r state.Row) bool {
 	return atoll.IsAcceptableRevision(r.Spec.Revision, s.latestRevision, s.minRevision) && r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady
 }
 
+// waitsForConnection reports whether the successor's row is for a disconnected cluster that waits for its turn. Where
+// the old Bundle has nothing, such a cluster blocks no handover.
+func (s successor) waitsForConnection(r state.Row) bool {
+	return s.hasTurns && r.Spec.Phase == atoll.RowPending && !s.isOnline(r.Spec.UID)
+}
+
 // coversOldRows reports whether the successor's rows have replaced the old rows that its release
 // would remove.
 func coversOldRows(old, next []state.Row, s successor) bool {
@@ -63,8 +69,7 @@ func coversOldRows(old, next []state.Row, s successor) bool {
 	for _, r := range next {
 		there[r.Spec.UID] = s.coversCluster(r)
 		switch {
-		case r.Spec.Phase == atoll.RowPending && s.hasTurns && !s.isOnline(r.Spec.UID) && !held[r.Spec.UID]:
-			// The old Bundle has nothing in this disconnected cluster, which blocks no other.
+		case !held[r.Spec.UID] && s.waitsForConnection(r):
 		case r.Spec.Phase == atoll.RowPending:
 			unready++
 		case r.Spec.Phase != atoll.RowActive, !s.isOnline(r.Spec.UID):

@@ -17,8 +17,8 @@ func playScript(t *testing.T, lines string) *scriptStage {
 	return s
 }
 
-// A loss that was counted once does not cover a later loss, a larger one, or one of another kind. Of 20 clusters the
-// budget allows 2.
+// A loss that was counted once does not cover a later loss, a larger one, or one of another kind. The budget
+// allows 2 of the 20 clusters.
 func TestAnAdmittedLossCoversNoOther(t *testing.T) {
 	for name, c := range map[string]struct {
 		lines   string
