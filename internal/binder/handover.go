@@ -52,8 +52,8 @@ func (s successor) isReady(r state.Row) bool {
 	return atoll.IsAcceptableRevision(r.Spec.Revision, s.latestRevision, s.minRevision) && r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady
 }
 
-// waitsForConnection reports whether the successor's row is for a disconnected cluster that waits for its turn. Where
-// the old Bundle has nothing, such a cluster blocks no handover.
+// waitsForConnection reports whether the successor's row is for a disconnected cluster that waits for its turn. Such
+// a cluster blocks no handover unless the old Bundle has something there.
 func (s successor) waitsForConnection(r state.Row) bool {
 	return s.hasTurns && r.Spec.Phase == atoll.RowPending && !s.isOnline(r.Spec.UID)
 }
