@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"maps"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/client-go/dynamic"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -42,7 +42,7 @@ func (ch *change) patch(precondition bool) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the former object: %w", err)
 	}
-	raw, err := jsonpatch.CreateMergePatch(before, after)
+	raw, err := jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
 	if err != nil || !precondition {
 		return raw, err
 	}
