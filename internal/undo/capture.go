@@ -264,4 +264,3 @@ func idOf(c *capture) string {
 	sum := sha256.Sum256([]byte(c.change.Object.String() + "\x00" + c.change.NamespaceUID + "\x00" + c.uid + "\x00" + c.change.Revision + "\x00" + string(c.change.Operation)))
 	return "undo-" + hex.EncodeToString(sum[:16])
 }
-

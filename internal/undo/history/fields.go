@@ -82,7 +82,7 @@ func compareLists(before, after []any, depth int) (Fields, bool) {
 	if !namedBefore || !namedAfter || len(a) == 0 || len(b) == 0 {
 		return nil, !isEqualList(before, after, depth)
 	}
-	if slices.Equal(slices.Sorted(maps.Keys(b)), slices.Sorted(maps.Keys(a))) && !slices.EqualFunc(before, after, haveSameName) {
+	if !slices.Equal(namesAmong(before, a), namesAmong(after, b)) {
 		return nil, true // the order changed
 	}
 	sub := compareMaps(b, a, depth)
@@ -97,7 +97,15 @@ func isEqualList(before, after []any, depth int) bool {
 	})
 }
 
-func haveSameName(a, b any) bool { return elementName(a) == elementName(b) }
+// namesAmong lists the names of a list's elements that are in a set, in the order of the list.
+func namesAmong(list []any, set map[string]any) (out []string) {
+	for _, e := range list {
+		if name := elementName(e); set[name] != nil {
+			out = append(out, name)
+		}
+	}
+	return out
+}
 
 // elementName returns the name of an element of a list as a field; empty: it has none.
 func elementName(e any) string {

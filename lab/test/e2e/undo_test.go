@@ -83,7 +83,9 @@ func TestUndoTakesBackEditsAndDeletions(t *testing.T) {
 	checkUndoneSecret(t, ns)
 
 	patch(t, "atoll.dev/v1alpha1", "HubSettings", "", "hub", `{"spec":{"undoWindow":"0s"}}`)
-	t.Cleanup(func() { kubectlFor(context.WithoutCancel(t.Context()), t, "patch", "hubsettings", "hub", "--type=merge", "-p", `{"spec":{"undoWindow":null}}`) })
+	t.Cleanup(func() {
+		kubectlFor(context.WithoutCancel(t.Context()), t, "patch", "hubsettings", "hub", "--type=merge", "-p", `{"spec":{"undoWindow":null}}`)
+	})
 	testwait.UntilNil(t, "nothing is kept", outputHas(t, "get secrets -n atoll-system --field-selector type=atoll.dev/undo", "No resources found"))
 	expectOutput(t, "the list without a window", runCLI(t, "undo", "-n", ns), "Undo is switched off")
 }
