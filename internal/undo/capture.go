@@ -54,7 +54,7 @@ func (c *captures) setCapture(key atoll.ItemKey, one *capture) {
 	c.byObject[key] = one
 }
 
-// takeAll returns the captures. What the request does later is not captured.
+// takeAll returns the captures, once.
 func (c *captures) takeAll() (out []*capture) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,12 +73,14 @@ func (k *Keeper) Handles(op admission.Operation) bool { return op != admission.C
 // Validate implements admission.ValidationInterface. It admits everything.
 func (k *Keeper) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	c, ok := ctx.Value(capturesKey{}).(*captures)
-	if !ok || a.IsDryRun() || k.options.Own(a.GetUserInfo()) || fleetview.IsMemberWrite(ctx) || k.window() == 0 {
+	if !ok || a.IsDryRun() || k.options.Own(a.GetUserInfo()) || fleetview.IsMemberWrite(ctx) || k.readWindow() == 0 {
 		return nil
 	}
-	if one, key, err := k.captureChange(a, o); err != nil {
-		k.options.Log.Warn("a change cannot be undone, because its former content cannot be kept", "object", key.String(), "err", err)
-	} else if key.Kind != "" {
+	one, key, err := k.captureChange(a, o)
+	if err != nil {
+		k.noteNotKept(key, err)
+	}
+	if key.Kind != "" {
 		c.setCapture(key, one)
 	}
 	return nil
@@ -95,6 +97,11 @@ func (k *Keeper) captureChange(a admission.Attributes, o admission.ObjectInterfa
 	case a.GetOperation() == admission.Create:
 		return k.captureCreation(a)
 	}
+	return k.captureWrite(a, o)
+}
+
+// captureWrite returns what an update or a deletion changes.
+func (k *Keeper) captureWrite(a admission.Attributes, o admission.ObjectInterfaces) (*capture, atoll.ItemKey, error) {
 	old, err := meta.Accessor(a.GetOldObject())
 	if err != nil || old.GetDeletionTimestamp() != nil || !isKept(a) {
 		return nil, atoll.ItemKey{}, nil
@@ -182,7 +189,7 @@ var scaledKinds = map[string]atoll.ItemKey{
 func (k *Keeper) captureScale(a admission.Attributes) (*capture, atoll.ItemKey, error) {
 	key, ok := scaledKinds[a.GetResource().Resource+"."+a.GetResource().Group]
 	scale, err := meta.Accessor(a.GetOldObject())
-	hub := k.attached()
+	hub := k.currentHub()
 	if !ok || err != nil || hub == nil {
 		return nil, atoll.ItemKey{}, nil
 	}
@@ -259,7 +266,7 @@ func convertToDocument(obj runtime.Object, a admission.Attributes, o admission.O
 	return u.Object, nil
 }
 
-// idOf returns the name under which a change is kept. Of several requests at one revision of an object, one succeeds.
+// idOf returns the name under which a change is kept. Only one request at one revision of an object succeeds.
 func idOf(c *capture) string {
 	sum := sha256.Sum256([]byte(c.change.Object.String() + "\x00" + c.change.NamespaceUID + "\x00" + c.uid + "\x00" + c.change.Revision + "\x00" + string(c.change.Operation)))
 	return "undo-" + hex.EncodeToString(sum[:16])

@@ -119,11 +119,11 @@ func readIndex[T any](k *Keeper, read func(*history.Index) T) T {
 	return read(k.index)
 }
 
-func (k *Keeper) attached() *hubAccess { return k.hub.Load() }
+func (k *Keeper) currentHub() *hubAccess { return k.hub.Load() }
 
-// window returns how long changes are kept; 0: they are not, or the hub is not there.
-func (k *Keeper) window() time.Duration {
-	if hub := k.attached(); hub != nil {
+// readWindow returns how long changes are kept; 0: they are not, or the hub is not there.
+func (k *Keeper) readWindow() time.Duration {
+	if hub := k.currentHub(); hub != nil {
 		return hub.tables.Settings.UndoWindow()
 	}
 	return 0
@@ -131,7 +131,7 @@ func (k *Keeper) window() time.Duration {
 
 // namespaceUID returns the UID of a namespace; empty: there is none, or it is unknown.
 func (k *Keeper) namespaceUID(name string) string {
-	if hub := k.attached(); hub != nil && name != "" {
+	if hub := k.currentHub(); hub != nil && name != "" {
 		if ns, ok := hub.tables.Namespaces.Get(name); ok {
 			return string(ns.UID)
 		}
@@ -153,14 +153,19 @@ func (k *Keeper) lastChange(key atoll.ItemKey) *history.Change {
 func (k *Keeper) keepCaptures(ctx context.Context, all []*capture) {
 	for _, c := range all {
 		if err := k.keepCapture(ctx, c); err != nil {
-			k.notKept.Inc()
-			k.options.Log.Warn("a change cannot be undone, because it could not be kept", "object", c.change.Object.String(), "err", err)
+			k.noteNotKept(c.change.Object, err)
 		}
 	}
 }
 
+// noteNotKept counts and logs a change that cannot be undone.
+func (k *Keeper) noteNotKept(object atoll.ItemKey, err error) {
+	k.notKept.Inc()
+	k.options.Log.Warn("a change cannot be undone, because its former content is not kept", "object", object.String(), "err", err)
+}
+
 func (k *Keeper) keepCapture(ctx context.Context, c *capture) error {
-	hub := k.attached()
+	hub := k.currentHub()
 	if hub == nil {
 		return errors.New("the hub is starting")
 	}

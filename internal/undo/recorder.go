@@ -69,7 +69,7 @@ func changesObjects(info *request.RequestInfo) bool {
 
 // selectDeleted returns the captures of a deletion of many objects that failed which were deleted all the same.
 func (k *Keeper) selectDeleted(ctx context.Context, all []*capture, path string) (out []*capture) {
-	hub := k.attached()
+	hub := k.currentHub()
 	for _, c := range all {
 		if hub != nil && hub.api.IsDeleted(ctx, path, c.change.Object.Name, c.uid) {
 			out = append(out, c)

@@ -58,7 +58,7 @@ func (k *Keeper) Attach(tables Tables, cfg *rest.Config) error {
 
 // Run follows the kept changes and deletes those that expire, until ctx ends. The hub's tables are read.
 func (k *Keeper) Run(ctx context.Context) error {
-	hub := k.attached()
+	hub := k.currentHub()
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: hub.secrets.WatchSecrets(),
 		ObjectType:    &corev1.Secret{},

@@ -102,7 +102,7 @@ func (k *Keeper) readQuestion(r *http.Request) (*question, error) {
 	if !known {
 		return nil, refusal.WithReason(atoll.ReasonPermissionMissing, apierrors.NewUnauthorized("the request has no user"))
 	}
-	hub := k.attached()
+	hub := k.currentHub()
 	if hub == nil {
 		return nil, respond.StillStarting("its tables are being read")
 	}

@@ -183,8 +183,8 @@ func (ch *change) doneText() string {
 	return "is as it was"
 }
 
-// headline says what would be done.
-func (ch *change) headline() string {
+// describeUndo says what would be done.
+func (ch *change) describeUndo() string {
 	t := ch.target.Change
 	when := fmt.Sprintf("as before the change of %s by %s", phrase.FormatTime(t.At), t.By)
 	switch {
@@ -207,7 +207,7 @@ func (o *undoOptions) showChanges(ctx context.Context, out io.Writer, c *client.
 	empty := true
 	var text strings.Builder
 	for _, one := range all {
-		fmt.Fprintf(&text, "%s\n", one.headline())
+		fmt.Fprintf(&text, "%s\n", one.describeUndo())
 		if one.isEmpty() {
 			continue
 		}

@@ -1,7 +1,7 @@
 // Package undo is the command `atoll undo`: it lists what can be taken back, and takes it back.
 //
-// Contract: without a confirmation nothing is written. What is written is written as the user, and
-// only if the object is as it was when the plan was made. Values of Secrets are never shown.
+// Contract: without a confirmation nothing is written. A write is made as the user, and only if the object
+// is as it was when the plan was made. Values of Secrets are never shown.
 package undo
 
 import (
@@ -81,6 +81,10 @@ func (o *undoOptions) run(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return o.printList(cmd.Context(), cmd.OutOrStdout(), c)
 	}
+	return o.undoObjects(cmd, c, args)
+}
+
+func (o *undoOptions) undoObjects(cmd *cobra.Command, c *client.Connection, args []string) error {
 	var all []*change
 	for _, arg := range args {
 		one, err := o.prepareChange(cmd.Context(), c, arg)
@@ -93,18 +97,32 @@ func (o *undoOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil || !changes {
 		return err
 	}
-	if !o.yes {
-		if !output.IsTerminal(cmd.InOrStdin()) {
-			if _, err := fmt.Fprintln(cmd.OutOrStdout(), "Nothing is changed yet: --yes does it."); err != nil {
-				return err
-			}
-			return plan.ErrChanges
-		}
-		if ok, err := confirmOnTerminal(cmd.InOrStdin(), cmd.OutOrStdout()); err != nil || !ok {
-			return err
-		}
+	if ok, err := o.isConfirmed(cmd); err != nil || !ok {
+		return err
 	}
 	return o.writeChanges(cmd.Context(), cmd.OutOrStdout(), c, all)
+}
+
+// isConfirmed reports whether the undo is confirmed, by --yes or on the terminal. Without a terminal its error shows
+// that something would change.
+func (o *undoOptions) isConfirmed(cmd *cobra.Command) (bool, error) {
+	switch {
+	case o.yes:
+		return true, nil
+	case output.IsTerminal(cmd.InOrStdin()):
+		return confirmOnTerminal(cmd.InOrStdin(), cmd.OutOrStdout())
+	}
+	if !o.isStructured() {
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), "Nothing is changed yet: --yes does it."); err != nil {
+			return false, err
+		}
+	}
+	return false, plan.ErrChanges
+}
+
+// isStructured reports whether the plan is printed for programs, as a document without other text.
+func (o *undoOptions) isStructured() bool {
+	return o.format.IsFormat("json") || o.format.IsFormat("yaml")
 }
 
 // confirmOnTerminal asks a person.
@@ -131,6 +149,9 @@ func (o *undoOptions) writeChanges(ctx context.Context, out io.Writer, c *client
 		}
 		if err := one.write(ctx, c, o.force); err != nil {
 			return fmt.Errorf("%s: %w", one.argument, one.explainWriteError(c, err))
+		}
+		if o.isStructured() {
+			continue
 		}
 		if _, err := fmt.Fprintf(out, "%s %s; follow it with: atoll explain %s%s\n", one.argument, one.doneText(), one.argument, one.namespaceFlag()); err != nil {
 			return err

@@ -23,8 +23,8 @@ import (
 // maxOwnershipTries is how often the owners of fields are written where the hub writes at the same time.
 const maxOwnershipTries = 5
 
-// manager returns the field manager that the object has its fields from.
-func (ch *change) manager() history.Manager {
+// usualManager returns the field manager that the object has its fields from.
+func (ch *change) usualManager() history.Manager {
 	m := history.UsualManager(ch.target.ManagedFields, atoll.HubFieldManager, atoll.PlanManager)
 	if m.Name == "" {
 		m.Name = atoll.CLIFieldManager
@@ -32,8 +32,8 @@ func (ch *change) manager() history.Manager {
 	return m
 }
 
-// patch returns the merge patch from the present object to the wanted one.
-func (ch *change) patch(precondition bool) ([]byte, error) {
+// encodePatch returns the merge patch from the present object to the wanted one.
+func (ch *change) encodePatch(precondition bool) ([]byte, error) {
 	before, err := json.Marshal(ch.present.Object)
 	if err != nil {
 		return nil, fmt.Errorf("encode the object: %w", err)
@@ -74,7 +74,7 @@ func (ch *change) offerDryRun(ctx context.Context, c *client.Connection, ask *pl
 		}
 		return err
 	}
-	patch, err := ch.patch(true)
+	patch, err := ch.encodePatch(true)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (ch *change) offerDryRun(ctx context.Context, c *client.Connection, ask *pl
 
 // write carries the change out as the user. Without force it is refused if the object changed since it was read.
 func (ch *change) write(ctx context.Context, c *client.Connection, force bool) error {
-	r, m := ch.resourceClient(c), ch.manager()
+	r, m := ch.resourceClient(c), ch.usualManager()
 	switch {
 	case ch.wanted == nil:
 		uid, version := ch.present.GetUID(), ch.present.GetResourceVersion()
@@ -103,7 +103,7 @@ func (ch *change) write(ctx context.Context, c *client.Connection, force bool) e
 		}
 		return writeOwners(ctx, r, live, func(live []any) []any { return history.RestoreOwnership(live, ch.target.ManagedFields, m.Name) })
 	}
-	patch, err := ch.patch(!force)
+	patch, err := ch.encodePatch(!force)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // An element of a list is named by the value of its field name, as name=NAME.
 type Fields map[string]Fields
 
-// maxDepth of a comparison. What lies deeper is one field.
+// maxDepth bounds a comparison. A field at this depth is compared as a whole.
 const maxDepth = 32
 
 // CompareFields returns the fields in which two documents differ; nil: there are none. It visits each

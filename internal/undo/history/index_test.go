@@ -162,7 +162,7 @@ func TestTheOldestChangeIsFound(t *testing.T) {
 	}
 }
 
-// Whatever is added and removed, the counts are those of the kept changes, and the bounds hold.
+// After any additions and removals, the counts are those of the kept changes, and the bounds hold.
 func TestTheIndexKeepsItsBounds(t *testing.T) {
 	r := rand.New(rand.NewSource(7))
 	x := NewIndex()

@@ -22,7 +22,7 @@ func parse(t *testing.T, text string) map[string]any {
 	return out
 }
 
-func format(t *testing.T, v any) string {
+func formatJSON(t *testing.T, v any) string {
 	t.Helper()
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -47,7 +47,7 @@ func TestComparedFields(t *testing.T) {
 		"the first element":            {`{"c":[]}`, `{"c":[{"name":"x"}]}`, `{"c":null}`},
 		"a whole number and a decimal": {`{"a":1}`, `{"a":1.5}`, `{"a":null}`},
 	} {
-		got := format(t, CompareFields(parse(t, c.before), parse(t, c.after)))
+		got := formatJSON(t, CompareFields(parse(t, c.before), parse(t, c.after)))
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
@@ -96,11 +96,11 @@ func TestRevertedFields(t *testing.T) {
 		},
 	} {
 		present := parse(t, c.present)
-		got := format(t, RevertFields(present, parse(t, c.former), CompareFields(parse(t, c.former), parse(t, c.changed))))
+		got := formatJSON(t, RevertFields(present, parse(t, c.former), CompareFields(parse(t, c.former), parse(t, c.changed))))
 		if got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
 		}
-		if format(t, present) != format(t, parse(t, c.present)) {
+		if formatJSON(t, present) != formatJSON(t, parse(t, c.present)) {
 			t.Errorf("%s: the present document was changed", name)
 		}
 	}
@@ -142,15 +142,15 @@ func TestUndoGivesTheFormerDocument(t *testing.T) {
 		before, after := randomDocument(r, 0), randomDocument(r, 0)
 		fields := CompareFields(before, after)
 		if (fields == nil) != reflect.DeepEqual(before, after) {
-			t.Fatalf("seed %d: the fields are %v of\n%s\n%s", seed, fields, format(t, before), format(t, after))
+			t.Fatalf("seed %d: the fields are %v of\n%s\n%s", seed, fields, formatJSON(t, before), formatJSON(t, after))
 		}
 		undone := RevertFields(after, before, fields)
 		if !reflect.DeepEqual(undone, before) {
-			t.Fatalf("seed %d: from %s to %s:\n got %s", seed, format(t, before), format(t, after), format(t, undone))
+			t.Fatalf("seed %d: from %s to %s:\n got %s", seed, formatJSON(t, before), formatJSON(t, after), formatJSON(t, undone))
 		}
 		again := CompareFields(after, undone)
 		if redone := RevertFields(undone, after, again); !reflect.DeepEqual(redone, after) {
-			t.Fatalf("seed %d: the undo of the undo gives %s", seed, format(t, redone))
+			t.Fatalf("seed %d: the undo of the undo gives %s", seed, formatJSON(t, redone))
 		}
 	}
 }
@@ -162,13 +162,13 @@ func TestSeveralEditsAreTakenBackAtOnce(t *testing.T) {
 		first, second, third := randomDocument(r, 0), randomDocument(r, 0), randomDocument(r, 0)
 		union := UnionFields(CompareFields(first, second), CompareFields(second, third))
 		if got := RevertFields(third, first, union); CompareFields(got, first) != nil {
-			t.Fatalf("seed %d: %s, %s, %s gives\n%s", seed, format(t, first), format(t, second), format(t, third), format(t, got))
+			t.Fatalf("seed %d: %s, %s, %s gives\n%s", seed, formatJSON(t, first), formatJSON(t, second), formatJSON(t, third), formatJSON(t, got))
 		}
 	}
 }
 
-// nest returns a document of so many levels.
-func nest(levels int, leaf any) map[string]any {
+// nestDocument returns a document of so many levels.
+func nestDocument(levels int, leaf any) map[string]any {
 	doc := map[string]any{"leaf": leaf}
 	for range levels {
 		doc = map[string]any{"a": doc}
@@ -177,7 +177,7 @@ func nest(levels int, leaf any) map[string]any {
 }
 
 func TestDeepDocumentsAreOneFieldBelowTheLimit(t *testing.T) {
-	before, after := nest(5000, "x"), nest(5000, "y")
+	before, after := nestDocument(5000, "x"), nestDocument(5000, "y")
 	fields := CompareFields(before, after)
 	depth := 0
 	for f := fields; len(f) > 0; f = f["a"] {
@@ -189,7 +189,7 @@ func TestDeepDocumentsAreOneFieldBelowTheLimit(t *testing.T) {
 	if !reflect.DeepEqual(RevertFields(after, before, fields), before) {
 		t.Error("a deep document is not reverted")
 	}
-	if CompareFields(before, nest(5000, "x")) != nil {
+	if CompareFields(before, nestDocument(5000, "x")) != nil {
 		t.Error("equal deep documents differ")
 	}
 }
@@ -205,7 +205,7 @@ func TestLongNamesAreNotRepeated(t *testing.T) {
 		return map[string]any{long: inner}
 	}
 	fields := CompareFields(wide("1"), wide("2"))
-	if raw := format(t, fields); len(raw) > 1<<20+50_000*16 {
+	if raw := formatJSON(t, fields); len(raw) > 1<<20+50_000*16 {
 		t.Errorf("the fields take %d bytes", len(raw))
 	}
 	paths, more := FirstPaths(fields, 5)
@@ -239,21 +239,21 @@ func TestTargets(t *testing.T) {
 	deleted := &Change{Operation: Deleted, Revision: "3"}
 	created := &Change{Operation: Created, Revision: "4"}
 	both := NewTarget([]*Change{c1, c2}, []*Content{one, two})
-	if got := format(t, both.Revert(parse(t, `{"a":2,"b":2,"c":3}`))); got != `{"a":1,"b":1,"c":3}` || both.Whole || both.Absent {
+	if got := formatJSON(t, both.Revert(parse(t, `{"a":2,"b":2,"c":3}`))); got != `{"a":1,"b":1,"c":3}` || both.Whole || both.Absent {
 		t.Errorf("two edits: %s", got)
 	}
-	if got := format(t, NewTarget([]*Change{c2}, []*Content{two}).Changed); got != `{"b":null}` {
+	if got := formatJSON(t, NewTarget([]*Change{c2}, []*Content{two}).Changed); got != `{"b":null}` {
 		t.Errorf("the fields of the second edit are %s", got)
 	}
 	whole := NewTarget([]*Change{c1, deleted, created}, []*Content{one, {Object: parse(t, `{"a":2}`)}, {}})
-	got := format(t, whole.Revert(parse(t, `{"a":7,"c":3,"status":{"x":1},"metadata":{"uid":"u"}}`)))
+	got := formatJSON(t, whole.Revert(parse(t, `{"a":7,"c":3,"status":{"x":1},"metadata":{"uid":"u"}}`)))
 	if !whole.Whole || got != `{"a":1,"b":1,"metadata":{"uid":"u"},"status":{"x":1}}` {
 		t.Errorf("an object that was made again: %s", got)
 	}
 	if last := NewTarget([]*Change{created}, []*Content{{}}); !last.Absent {
 		t.Error("before its creation the object is absent")
 	}
-	if gone := NewTarget([]*Change{deleted}, []*Content{{Object: parse(t, `{"a":2}`)}}); gone.Absent || format(t, gone.Object) != `{"a":2}` {
+	if gone := NewTarget([]*Change{deleted}, []*Content{{Object: parse(t, `{"a":2}`)}}); gone.Absent || formatJSON(t, gone.Object) != `{"a":2}` {
 		t.Errorf("before its deletion: %+v", gone)
 	}
 }
