@@ -29,7 +29,10 @@ func TestWhichRequestsAreKept(t *testing.T) {
 	unplaced := func(o *unstructured.Unstructured) *unstructured.Unstructured {
 		return changeCopy(o, func(o *unstructured.Unstructured) { o.SetFinalizers(nil) })
 	}
-	policy := changeCopy(unplaced(conf), func(o *unstructured.Unstructured) { o.SetAPIVersion("atoll.dev/v1alpha1"); o.SetKind("PropagationPolicy") })
+	policy := changeCopy(unplaced(conf), func(o *unstructured.Unstructured) {
+		o.SetAPIVersion("atoll.dev/v1alpha1")
+		o.SetKind("PropagationPolicy")
+	})
 	bundle := changeCopy(policy, func(o *unstructured.Unstructured) { o.SetKind("Bundle") })
 	going := changeCopy(conf, func(o *unstructured.Unstructured) { now := metav1.Now(); o.SetDeletionTimestamp(&now) })
 	for name, c := range map[string]struct {
