@@ -16,7 +16,7 @@ import (
 	"atoll.dev/atoll/internal/undo/history"
 )
 
-// change returns a copy of an object that a function changed.
+// changeCopy returns a copy of an object that a function changed.
 func changeCopy(o *unstructured.Unstructured, change func(*unstructured.Unstructured)) *unstructured.Unstructured {
 	c := o.DeepCopy()
 	change(c)
@@ -92,8 +92,8 @@ func TestTheKeptContent(t *testing.T) {
 	}
 }
 
-// Of two requests at one resourceVersion, the one that succeeds is kept with its author, and a repeated attempt
-// replaces the former one.
+// The request that succeeds at a resourceVersion is kept with its author. A repeated attempt replaces the former
+// one.
 func TestAttemptsAtOneRevision(t *testing.T) {
 	k, hub := newTestKeeper(mayAll)
 	conf := newObject("ConfigMap", "conf", "10", map[string]any{"a": "1"})

@@ -194,8 +194,8 @@ type testWrite struct {
 	code int
 }
 
-// attributes of the request, for admission.
-func (w *testWrite) attributes() admission.Attributes {
+// buildAttributes returns the request as admission sees it.
+func (w *testWrite) buildAttributes() admission.Attributes {
 	some, op := w.now, admission.Update
 	var now, before runtime.Object
 	if w.now != nil {
@@ -223,7 +223,7 @@ func (w *testWrite) attributes() admission.Attributes {
 	return admission.NewAttributesRecord(now, before, w.kind, some.GetNamespace(), name, w.resource, w.subresource, op, nil, w.dryRun, &user.DefaultInfo{Name: w.user})
 }
 
-// send sends requests through the Keeper as one.
+// sendRequest sends requests through the Keeper as one.
 func (k *Keeper) sendRequest(t *testing.T, writes ...testWrite) {
 	t.Helper()
 	first := writes[0]
@@ -232,7 +232,7 @@ func (k *Keeper) sendRequest(t *testing.T, writes ...testWrite) {
 	}
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for i := range writes {
-			if err := k.Validate(r.Context(), writes[i].attributes(), admission.NewObjectInterfacesFromScheme(runtime.NewScheme())); err != nil {
+			if err := k.Validate(r.Context(), writes[i].buildAttributes(), admission.NewObjectInterfacesFromScheme(runtime.NewScheme())); err != nil {
 				t.Error(err)
 			}
 		}
