@@ -151,6 +151,8 @@ func sumOutcomes(all []*unstructured.Unstructured, n int, outcomes []dryRunOutco
 			err = o.err
 		}
 		switch {
+		case o.err != nil:
+			continue
 		case o.refused != "":
 			out.Refused = append(out.Refused, preview.Refusal{Object: objectName(all[i]), Why: o.refused, Reason: o.reason})
 			continue
