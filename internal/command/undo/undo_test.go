@@ -64,7 +64,7 @@ func (h *fakeHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "conf"))
 	case r.Method == http.MethodGet:
 		fmt.Fprint(w, h.object)
-	case q.Get("dryRun") != "":
+	case q.Get("dryRun") != "", strings.Contains(string(body), `"dryRun"`): // deletions have it in the body
 		fmt.Fprint(w, present)
 	case h.conflict:
 		h.refuse(w, apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "conf", errors.New("the object has been modified")))
