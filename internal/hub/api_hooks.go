@@ -63,7 +63,7 @@ func (l *apiHooks) previewSources() (previewserver.Sources, bool) {
 	if !ok {
 		return previewserver.Sources{}, false
 	}
-	return previewserver.Sources{State: p.state, Binder: p.binder, Placer: p.placer, Decisions: p.decisions, BundleStatus: p.bundleStatus}, true
+	return previewserver.Sources{State: p.state, Binder: p.binder, Placer: p.placer, Decisions: p.decisions, BundleStatus: p.bundleStatus, Undo: l.undo}, true
 }
 
 // fleetTables returns what the fleet view reads; false until the tables are read.

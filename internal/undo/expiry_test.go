@@ -158,3 +158,26 @@ func TestSecretsThatTheWatchSees(t *testing.T) {
 		}
 	})
 }
+
+// A plan counts what a shorter window drops, and an explanation has the latest change.
+func TestWhatOthersReadOfKeptChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, hub := newTestKeeper(mayAll)
+		deleteObject(t, k, "first", "10")
+		time.Sleep(2 * time.Hour)
+		deleteObject(t, k, "conf", "20")
+		for window, want := range map[time.Duration]int{0: 2, time.Hour: 1, 3 * time.Hour: 0} {
+			if got := k.CountDropped(window); got != want {
+				t.Errorf("a window of %s drops %d, want %d", window, got, want)
+			}
+		}
+		c, until, ok := k.FindLatest(keyOfConf)
+		if !ok || c.By != "ann" || until.Sub(c.At) != 24*time.Hour {
+			t.Errorf("%+v until %s, %t", c, until, ok)
+		}
+		hub.setNamespace("shop", "uid-new")
+		if _, _, ok := k.FindLatest(keyOfConf); ok {
+			t.Error("a change of the former namespace is found")
+		}
+	})
+}

@@ -149,6 +149,26 @@ func (k *Keeper) lastChange(key atoll.ItemKey) *history.Change {
 	return nil
 }
 
+// CountDropped counts the kept changes that another window would drop.
+func (k *Keeper) CountDropped(window time.Duration) (n int) {
+	now := time.Now()
+	for _, c := range readIndex(k, (*history.Index).ListAll) {
+		if c.IsExpired(now, window) {
+			n++
+		}
+	}
+	return n
+}
+
+// FindLatest returns the latest kept change of an object that is there now, and until when it can be taken back.
+func (k *Keeper) FindLatest(key atoll.ItemKey) (c history.Change, until time.Time, ok bool) {
+	last, window := k.lastChange(key), k.readWindow()
+	if last == nil || last.IsExpired(time.Now(), window) || last.NamespaceUID != k.namespaceUID(key.Namespace) {
+		return c, until, false
+	}
+	return *last, last.At.Add(window), true
+}
+
 // keepCaptures keeps what a request has changed.
 func (k *Keeper) keepCaptures(ctx context.Context, all []*capture) {
 	for _, c := range all {

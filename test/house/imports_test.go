@@ -176,7 +176,7 @@ var layers = []layer{
 	},
 	{
 		name: "preview server", packages: []string{"internal/preview/server"},
-		below: []string{"api", "vocabulary", "values", "cores", "contents", "plan", "state", "explain", "reconcilers", "apiserver", "admission"},
+		below: []string{"api", "vocabulary", "values", "cores", "contents", "plan", "state", "explain", "reconcilers", "apiserver", "admission", "undo history"},
 		why:   "previews are made by the functions that act, over copies of the tables: the hub only mounts them",
 	},
 	{
