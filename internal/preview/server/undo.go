@@ -1,8 +1,6 @@
 package server
 
 import (
-	"time"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
