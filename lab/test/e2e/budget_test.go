@@ -30,8 +30,8 @@ const (
 )
 
 // writeBudgets bound the writes of the hub's API server for changes of one Deployment in
-// three clusters, without the user's own request. An edit and a deletion are kept for undo, by one write each. A change that takes longer than
-// swiftLimit, on a busy machine, may also write its progress: a row's and a template's,
+// three clusters, without the user's own request. An edit and a deletion are kept for undo, by
+// one write each. A change that takes longer than swiftLimit, on a busy machine, may also write its progress: a row's and a template's,
 // every second.
 var writeBudgets = []struct {
 	what   string
