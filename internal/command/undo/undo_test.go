@@ -61,20 +61,20 @@ func (h *fakeHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == atoll.PlanPath:
 		fmt.Fprint(w, `{"changes":true,"bundles":[]}`)
 	case r.Method == http.MethodGet && h.object == "":
-		h.refuse(w, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "conf"))
+		h.writeRefusal(w, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "conf"))
 	case r.Method == http.MethodGet:
 		fmt.Fprint(w, h.object)
 	case q.Get("dryRun") != "", strings.Contains(string(body), `"dryRun"`): // deletions have it in the body
 		fmt.Fprint(w, present)
 	case h.conflict:
-		h.refuse(w, apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "conf", errors.New("the object has been modified")))
+		h.writeRefusal(w, apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "conf", errors.New("the object has been modified")))
 	default:
 		h.writes = append(h.writes, r.Method+" "+q.Get("fieldManager")+" "+string(body))
 		fmt.Fprint(w, present)
 	}
 }
 
-func (h *fakeHub) refuse(w http.ResponseWriter, err *apierrors.StatusError) {
+func (h *fakeHub) writeRefusal(w http.ResponseWriter, err *apierrors.StatusError) {
 	status := err.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	w.WriteHeader(int(status.Code))
