@@ -114,20 +114,24 @@ func fillNamespace(x *Index, namespace string) {
 
 func TestAFloodLeavesOtherNamespacesTheirShare(t *testing.T) {
 	x := NewIndex()
-	// Seven namespaces with their share of 4 MiB, and one small one.
-	for n := range 7 {
+	// Eight namespaces fill the 32 MiB, and a small one takes its share.
+	for n := range 8 {
 		fillNamespace(x, fmt.Sprint("tenant", n))
 	}
 	x.Add(newChange("small", "conf", 1, 1000))
 	for n := 2; n < 200; n++ {
 		for _, c := range x.Add(newChange("flood", fmt.Sprint("c", n), n, 100_000)) {
-			// 9 namespaces share 32 MiB: 3.55 MiB each. Those with 4 MiB may give one change each.
-			if c.Object.Namespace == "small" {
-				t.Fatalf("the flood displaces %s", c.ID)
+			// 10 namespaces share 32 MiB: 3,355,443 bytes each. Until the flood has 33 changes of 100,000
+			// bytes, those with 4 MiB give way; then the flood takes its own.
+			if floods := len(x.ListOfNamespace("flood")); c.Object.Namespace == "small" || c.Object.Namespace != "flood" && floods > 34 {
+				t.Fatalf("the flood of %d changes displaces %s", floods, c.ID)
 			}
 		}
 	}
-	for n := range 7 {
+	if floods := len(x.ListOfNamespace("flood")); floods < 30 {
+		t.Errorf("the flood keeps %d changes, less than its share", floods)
+	}
+	for n := range 8 {
 		if left := len(x.ListOfNamespace(fmt.Sprint("tenant", n))); left < 3 {
 			t.Errorf("tenant%d has %d changes left", n, left)
 		}
