@@ -105,10 +105,10 @@ func TestTheLargestHolderOfANamespaceGivesWay(t *testing.T) {
 	}
 }
 
-// fillNamespace adds four changes of a mebibyte each.
+// fillNamespace adds 16 changes of 256 KiB each.
 func fillNamespace(x *Index, namespace string) {
-	for n := range 4 {
-		x.Add(newChange(namespace, fmt.Sprint("c", n), n+1, MaxObjectBytes))
+	for n := range 16 {
+		x.Add(newChange(namespace, fmt.Sprint("c", n), n+1, MaxObjectBytes/4))
 	}
 }
 
@@ -132,7 +132,7 @@ func TestAFloodLeavesOtherNamespacesTheirShare(t *testing.T) {
 		t.Errorf("the flood keeps %d changes, less than its share", floods)
 	}
 	for n := range 8 {
-		if left := len(x.ListOfNamespace(fmt.Sprint("tenant", n))); left < 3 {
+		if left := len(x.ListOfNamespace(fmt.Sprint("tenant", n))); left < 14 {
 			t.Errorf("tenant%d has %d changes left", n, left)
 		}
 	}
