@@ -1,6 +1,10 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // HubSettingsName is the name of the one HubSettings.
 const HubSettingsName = "hub"
@@ -77,7 +81,17 @@ type HubSettingsSpec struct {
 	// field: None.
 	// +optional
 	EmptyNamespaces EmptyNamespaces `json:"emptyNamespaces,omitempty"`
+	// UndoWindow is how long the hub keeps what users change and delete of placed objects, from 0s to
+	// 720h, so that `atoll undo` can take it back. 0s keeps nothing, and deletes what is kept. Default 24h.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="undoWindow must be a duration from 0s to 720h, such as 24h"
+	UndoWindow *metav1.Duration `json:"undoWindow,omitempty"`
 }
+
+// DefaultUndoWindow is how long changes can be undone by default.
+const DefaultUndoWindow = 24 * time.Hour
 
 // EmptyNamespaces says what becomes of placed namespaces without objects.
 // +kubebuilder:validation:Enum=Create;None

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/apis/core"
 
 	"atoll.dev/atoll/internal/apiserver/etcd"
 	"atoll.dev/atoll/internal/atoll"
@@ -193,10 +194,17 @@ type guardedStorage struct {
 }
 
 func (s guardedStorage) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	if full, closed := s.guard.writeRestrictions(ctx); full || closed {
+	if full, closed := s.guard.writeRestrictions(ctx); full || closed || isForUndo(obj) && s.guard.space.Space().State != etcd.SpaceFree {
 		return s.guard.newWriteRefusal(s.resource, obj)
 	}
 	return s.guard.explainStoreFull(s.Interface.Create(ctx, key, obj, out, ttl), s.resource, obj)
+}
+
+// isForUndo reports whether an object keeps a former content for undo. The reserve is not for those: deletions
+// by which users make room would fill it.
+func isForUndo(obj runtime.Object) bool {
+	secret, ok := obj.(*core.Secret)
+	return ok && secret.Type == atoll.SecretTypeUndo
 }
 
 func (s guardedStorage) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,

@@ -20,4 +20,8 @@ const (
 	// DriftPath answers GET with the objects that clusters only observe and that have drift, as JSON only.
 	// The parameters are those of ExplainPath; namespace alone narrows the answer to a namespace.
 	DriftPath = "/atoll/v1alpha1/drift"
+	// UndoPath answers GET with the changes that are kept for undo, as JSON only. The parameter namespace names
+	// the namespace; those of ExplainPath identify one object. With the parameter revision, the answer
+	// is the state before that change.
+	UndoPath = "/atoll/v1alpha1/undo"
 )

@@ -115,6 +115,9 @@ const (
 	// lets an administrator of the fleet write those, and no others there.
 	TenantAccountPrefix = "tenant-"
 
+	// SecretTypeUndo is the type of the Secrets in SystemNamespace that keep what users changed.
+	SecretTypeUndo = "atoll.dev/undo"
+
 	// LabelRemoved is on the ConfigMaps of the hub's SystemNamespace that list the objects left
 	// in removed clusters: the cluster's name.
 	LabelRemoved = "atoll.dev/removed-cluster"

@@ -39,6 +39,7 @@ import (
 	"atoll.dev/atoll/internal/command/tenant"
 	"atoll.dev/atoll/internal/command/token"
 	"atoll.dev/atoll/internal/command/top"
+	"atoll.dev/atoll/internal/command/undo"
 	"atoll.dev/atoll/internal/command/version"
 	"atoll.dev/atoll/internal/profile"
 )
@@ -85,13 +86,13 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 	root.AddGroup(
 		&cobra.Group{ID: look, Title: "See what is, and why:"},
 		&cobra.Group{ID: clusters, Title: "Bring clusters and teams in and out:"},
-		&cobra.Group{ID: move, Title: "Move what runs:"},
+		&cobra.Group{ID: move, Title: "Move what runs, and take changes back:"},
 		&cobra.Group{ID: act, Title: "Answer when Atoll asks:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
 		look:     {get.NewCommand(flags), logs.NewCommand(flags), exec.NewCommand(flags), top.NewCommand(flags), explain.NewCommand(flags), diff.NewCommand(flags), drift.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand()},
 		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddProfileFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags), kubeconfig.NewCommand(flags), crd.NewCommand(flags), credential.NewCommand(flags), ca.NewCommand(flags)},
-		move:     {rebalance.NewCommand(flags)},
+		move:     {rebalance.NewCommand(flags), undo.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), rollout.NewCommand(flags), restore.NewCommand(flags)},
 	} {
 		for _, c := range commands {

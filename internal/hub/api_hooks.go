@@ -19,6 +19,7 @@ import (
 	previewserver "atoll.dev/atoll/internal/preview/server"
 	"atoll.dev/atoll/internal/trust/castatus"
 	"atoll.dev/atoll/internal/trust/standing"
+	"atoll.dev/atoll/internal/undo"
 )
 
 // apiHooks is what the API server, which is there first, needs of the parts.
@@ -28,6 +29,7 @@ type apiHooks struct {
 	preview     *previewserver.Server
 	memberProxy *memberproxy.ProxyHandler
 	fleetView   *server.Fleet
+	undo        *undo.Keeper
 	// subscribeOnce: the fleet hears of rows.
 	subscribeOnce sync.Once
 	// authorizer of the API, once it is built.
@@ -51,6 +53,7 @@ func newAPIHooks(log *slog.Logger, limits memberproxy.RequestLimits) *apiHooks {
 	l.memberProxy = memberproxy.New(memberproxy.Options{Clusters: l, Dial: l.dialAgent, May: l.mayProxy, Refuse: respond.WriteError, Limits: limits, Metrics: legacyregistry.Registerer(), Log: log.With("component", "reach")})
 	l.fleetView = server.New(server.Options{Own: apiserver.IsHubUser, Reach: l.memberProxy, Tables: l.fleetTables})
 	l.preview.ReserveMemory = l.fleetView.ReserveMemory
+	l.undo = undo.New(undo.Options{Own: apiserver.IsHubUser, MayGet: l.plugin.MayGet, ReserveMemory: l.fleetView.ReserveMemory, Metrics: legacyregistry.Registerer(), Log: log.With("component", "undo")})
 	return l
 }
 
@@ -60,7 +63,7 @@ func (l *apiHooks) previewSources() (previewserver.Sources, bool) {
 	if !ok {
 		return previewserver.Sources{}, false
 	}
-	return previewserver.Sources{State: p.state, Binder: p.binder, Placer: p.placer, Decisions: p.decisions, BundleStatus: p.bundleStatus}, true
+	return previewserver.Sources{State: p.state, Binder: p.binder, Placer: p.placer, Decisions: p.decisions, BundleStatus: p.bundleStatus, Undo: l.undo}, true
 }
 
 // fleetTables returns what the fleet view reads; false until the tables are read.
@@ -96,17 +99,17 @@ func (l *apiHooks) setComponents(p *components) {
 
 // admissionPlugins is Atoll's own, which lets templates pass unseen until the parts are there.
 func (l *apiHooks) admissionPlugins() []apiserver.AdmissionPlugin {
-	return []apiserver.AdmissionPlugin{{Name: admission.Name, Handler: l.plugin}}
+	return []apiserver.AdmissionPlugin{{Name: admission.Name, Handler: l.plugin}, {Name: undo.AdmissionName, Handler: l.undo}}
 }
 
 // wrapWithHubEndpoints adds the hub's own endpoints to the API: it is not ready before the parts
 // are, except in the eyes of its own identities, which wait for the API alone.
 func (l *apiHooks) wrapWithHubEndpoints(next http.Handler) http.Handler {
-	next = server.StripCompleteSelector(server.AbortTruncatedLogs(next))
+	next = l.undo.RecordChanges(server.StripCompleteSelector(server.AbortTruncatedLogs(next)))
 	ca := castatus.CAEndpoints{Reporter: l.caReporter, Authorizer: func() authorizer.Authorizer { return l.authorizer }}
 	endpoints := map[string]http.HandlerFunc{
 		atoll.ExplainPath: l.preview.ServeExplain, atoll.PlanPath: l.preview.ServePlan, atoll.RenderPath: l.preview.ServeRender, atoll.RebalancePath: l.preview.ServeRebalance, atoll.DriftPath: l.preview.ServeDrift,
-		standing.Path: ca.ServeCARequest, standing.CertificatesPath: ca.ServeAgentCertificates,
+		standing.Path: ca.ServeCARequest, standing.CertificatesPath: ca.ServeAgentCertificates, atoll.UndoPath: l.undo.ServeUndo,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/readyz" {

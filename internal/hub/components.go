@@ -44,6 +44,7 @@ import (
 	"atoll.dev/atoll/internal/tracing"
 	"atoll.dev/atoll/internal/trust"
 	"atoll.dev/atoll/internal/trust/castatus"
+	"atoll.dev/atoll/internal/undo"
 )
 
 // components is everything that runs over the tables.
@@ -102,6 +103,9 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 		return nil, err
 	}
 	var statusWrites *prometheus.CounterVec
+	if err := h.hooks.undo.Attach(undo.Tables{Settings: st.Settings, Namespaces: st.Namespaces, Templates: st.Templates}, t.presence.FencedConfig(h.server.LoopbackConfig())); err != nil {
+		return nil, err
+	}
 	p.stateMetrics, statusWrites = newStateMetrics(st, legacyregistry.Registerer())
 	p.quarantines = payloads.NewAccounts(legacyregistry.Registerer(), h.log.With("component", "gateway"))
 	p.restore = controller.New(st, p.servingClient, t.IsLeader, h.log.With("component", "rewind"))

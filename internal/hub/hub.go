@@ -227,7 +227,7 @@ func (h *hub) runAlone(ctx context.Context) error {
 		h.server.OnStoreSpaceLow(p.emitStoreFullEvent)
 		h.logReady("the hub is ready")
 		listener := h.gateway.TakeListener()
-		return runAll(ctx, p.inventory.Run, p.restore.Run, p.runReconcilers, p.pushSupervisor.Run, p.followHubCAChanges,
+		return runAll(ctx, p.inventory.Run, p.restore.Run, p.runReconcilers, p.pushSupervisor.Run, p.followHubCAChanges, h.hooks.undo.Run,
 			func(context.Context) error { return p.gateway.ServeAgents(listener) })
 	})
 	return group.Wait()

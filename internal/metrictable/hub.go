@@ -41,6 +41,9 @@ var (
 	HubHolding       = hub.addGauge("atoll_hub_holding", "Whether the hub orders nothing of any member, since it was restored and awaits a decision: 1 or 0.")
 	HubUnreadKinds   = hub.addGauge("atoll_hub_unread_kinds", "Kinds of objects that the hub serves and has not read in full; Bundles with objects of such a kind wait.")
 	HubCertificate   = hub.addGauge("atoll_hub_certificate_expiry_timestamp_seconds", "When the hub's CAs and its own certificates end, in Unix seconds.", "certificate")
+	UndoChanges      = hub.addGauge("atoll_undo_changes", "Changes that are kept for undo.")
+	UndoBytes        = hub.addGauge("atoll_undo_bytes", "Bytes of the store that changes take which are kept for undo.")
+	UndoNotKept      = hub.addCounter("atoll_undo_not_kept_total", "Changes of users that this hub could not keep for undo: their content is too large, or the store took no write.")
 	HubFormerCAAgent = hub.addGauge("atoll_hub_agents_of_former_ca", "Agents that are in touch and not known to have certificates of the present CA, while a rotation is under way; 0 else.")
 )
 

@@ -33,6 +33,8 @@ type Input struct {
 	MoreBundles int
 	// Holding is why the hub holds after a rewind; empty: it does not.
 	Holding string
+	// DroppedChanges counts changes that could no longer be undone.
+	DroppedChanges int
 }
 
 // BundleChange of one Bundle.
@@ -83,6 +85,8 @@ type Plan struct {
 	Unchecked []Refusal `json:"unchecked,omitempty"`
 	// Notes on policies that came from another system. The command adds them, from the files.
 	Notes []PolicyNote `json:"notes,omitempty"`
+	// DroppedChanges counts kept changes that `atoll undo` could no longer take back.
+	DroppedChanges int `json:"droppedChanges,omitempty"`
 	// Holding is why the hub would carry nothing out now.
 	Holding       string       `json:"holding,omitempty"`
 	HoldingReason atoll.Reason `json:"holdingReason,omitempty"`
@@ -244,7 +248,7 @@ type ItemChange struct {
 
 // BuildPlan compares what is with what would be, what changes.
 func BuildPlan(in Input) Plan {
-	p := Plan{Bundles: []BundlePlan{}, More: in.MoreBundles, Holding: in.Holding, Refused: in.Refused, Unchecked: in.Unchecked}
+	p := Plan{Bundles: []BundlePlan{}, More: in.MoreBundles, Holding: in.Holding, DroppedChanges: in.DroppedChanges, Refused: in.Refused, Unchecked: in.Unchecked}
 	if p.Holding != "" {
 		p.HoldingReason = atoll.ReasonHubHolds
 	}

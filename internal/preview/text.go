@@ -53,6 +53,9 @@ func (p Plan) FormatText(all bool) string {
 	if p.More > 0 {
 		fmt.Fprintf(&b, "%d more Bundles were not looked at.\n", p.More)
 	}
+	if p.DroppedChanges > 0 {
+		fmt.Fprintf(&b, "%s could no longer be taken back by `atoll undo`.\n", phrase.CountNoun(p.DroppedChanges, "kept change"))
+	}
 	if p.Holding != "" {
 		fmt.Fprintf(&b, "The hub holds and would send nothing now: %s. `atoll restore accept` ends that.\n", p.Holding)
 	}

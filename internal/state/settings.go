@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"reflect"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,6 +49,16 @@ func (s *HubSettingsTable) CreatesEmptyNamespaces() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.spec.EmptyNamespaces == v1alpha1.EmptyNamespacesCreate
+}
+
+// UndoWindow returns how long changes of users are kept for undo; 0: they are not kept.
+func (s *HubSettingsTable) UndoWindow() time.Duration {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.spec.UndoWindow == nil {
+		return v1alpha1.DefaultUndoWindow
+	}
+	return s.spec.UndoWindow.Duration
 }
 
 // StatesPlacement reports whether the HubSettings state a placement.

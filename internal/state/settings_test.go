@@ -2,6 +2,7 @@ package state
 
 import (
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -54,5 +55,27 @@ func TestEmptyNamespacesOfTheSettings(t *testing.T) {
 		if s.CreatesEmptyNamespaces() != step.creates || s.SupposeWritten().CreatesEmptyNamespaces() != step.creates || notified != i+1 {
 			t.Errorf("%q: creates %t, %d changes", step.of, s.CreatesEmptyNamespaces(), notified)
 		}
+	}
+}
+
+// Changes are kept for a day unless the HubSettings state another window, and each change is notified.
+func TestTheUndoWindowOfTheSettings(t *testing.T) {
+	s := newSettings(newViews(newClusters()))
+	notified := 0
+	s.Subscribe(func(string) { notified++ })
+	hub := &v1alpha1.HubSettings{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubSettingsName}}
+	if s.UndoWindow() != 24*time.Hour {
+		t.Errorf("without settings the window is %s", s.UndoWindow())
+	}
+	for i, window := range []time.Duration{0, time.Hour} {
+		hub.Spec.UndoWindow = &metav1.Duration{Duration: window}
+		s.put(hub.DeepCopy())
+		if s.UndoWindow() != window || notified != i+1 {
+			t.Errorf("the window is %s after %d changes, want %s", s.UndoWindow(), notified, window)
+		}
+	}
+	s.removeObject(hub)
+	if s.UndoWindow() != 24*time.Hour || notified != 3 {
+		t.Errorf("after the settings are gone: %s, %d changes", s.UndoWindow(), notified)
 	}
 }

@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
@@ -242,7 +244,7 @@ func (t *TemplateTable) startWatch(ctx context.Context, gk schema.GroupKind, gvr
 	if ok {
 		old.stop()
 	}
-	inf := dynamicinformer.NewFilteredDynamicInformer(t.dynamic, gvr, "", 0, toolscache.Indexers{}, nil).Informer()
+	inf := dynamicinformer.NewFilteredDynamicInformer(t.dynamic, gvr, "", 0, toolscache.Indexers{}, watchOptionsFor(gk)).Informer()
 	kctx, stop := context.WithCancel(ctx)
 	table := newPanicSafeTable(gk.String(), func(o any) { t.storeTemplate(gk, o) }, func(o any) { t.forgetTemplate(gk, o) }, t.log)
 	reg, err := inf.AddEventHandler(table.eventHandler(kctx))
@@ -271,6 +273,17 @@ func (t *TemplateTable) startWatch(ctx context.Context, gk schema.GroupKind, gvr
 			t.syncNotifier.notifyAll(struct{}{})
 		}
 	}()
+}
+
+// watchOptionsFor returns what a watch of a kind leaves out: Secrets that keep contents for undo are never
+// placed, and would be in memory a second time.
+func watchOptionsFor(gk schema.GroupKind) dynamicinformer.TweakListOptionsFunc {
+	if gk != (schema.GroupKind{Kind: "Secret"}) {
+		return nil
+	}
+	return func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermNotEqualSelector("type", atoll.SecretTypeUndo).String()
+	}
 }
 
 // stopRemovedKinds stops the watches of kinds that are not in found.

@@ -79,6 +79,10 @@ var layers = []layer{
 		why: "what would be is said by the functions that act, on a hub and on a laptop: nothing here reads or writes anything",
 	},
 	{
+		name: "undo history", packages: []string{"internal/undo/history"}, below: []string{"api", "vocabulary"},
+		why: "the hub keeps changes, and the command takes them back, by the same pure functions",
+	},
+	{
 		name: "trust", packages: []string{"internal/trust/..."}, below: []string{"api", "vocabulary", "wire"},
 		why: "tokens and certificates are used by hub, agent and CLI alike",
 	},
@@ -159,6 +163,10 @@ var layers = []layer{
 		why: "it asks, by an interface, for the plan of a write; only the hub imports it",
 	},
 	{
+		name: "undo", packages: []string{"internal/undo"}, below: []string{"metric table", "api", "vocabulary", "undo history", "watched", "live", "apiserver"},
+		why: "it sees requests as admission does and keeps their former content, whichever component places it; only the hub imports it",
+	},
+	{
 		name: "agent report", packages: []string{"internal/agent/report"}, below: []string{"api", "vocabulary", "cores"},
 		why: "what agents report is made the same way by simulated ones",
 	},
@@ -168,7 +176,7 @@ var layers = []layer{
 	},
 	{
 		name: "preview server", packages: []string{"internal/preview/server"},
-		below: []string{"api", "vocabulary", "values", "cores", "contents", "plan", "state", "explain", "reconcilers", "apiserver", "admission"},
+		below: []string{"api", "vocabulary", "values", "cores", "contents", "plan", "state", "explain", "reconcilers", "apiserver", "admission", "undo history"},
 		why:   "previews are made by the functions that act, over copies of the tables: the hub only mounts them",
 	},
 	{
@@ -221,7 +229,7 @@ var layers = []layer{
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
+		below: []string{"gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{
@@ -249,6 +257,10 @@ var layers = []layer{
 		why: "they decide over files alone by the cores, and word what a hub answers; nothing of the hub comes along",
 	},
 	{
+		name: "undo command", packages: []string{"internal/command/undo"}, below: []string{"api", "vocabulary", "undo history", "plan", "client", "planning commands"},
+		why: "it takes back what the hub kept, and shows the plan of it as the command for plans does",
+	},
+	{
 		name: "commands", packages: []string{"internal/command/..."}, below: []string{"api", "vocabulary", "trust", "client", "pods", "deploy"},
 		why: "the CLI is a client like any other: what it shows, the API must be able to tell",
 	},
@@ -257,7 +269,7 @@ var layers = []layer{
 		why: "manifests, embedded",
 	},
 	{
-		name: "root command", packages: []string{"internal/command"}, below: []string{"commands", "planning commands", "agent command", "client", "profile"},
+		name: "root command", packages: []string{"internal/command"}, below: []string{"commands", "planning commands", "undo command", "agent command", "client", "profile"},
 		why: "the root only mounts",
 	},
 	{

@@ -38,13 +38,27 @@ const fieldManager = atoll.PlanManager
 // maxParallelOffers is how many objects are offered at the same time.
 const maxParallelOffers = 16
 
-// planRequest is what the hub plans over.
-type planRequest struct {
+// Request is what the hub plans over: objects as the API server would store them, and names of those that
+// would be deleted.
+type Request struct {
 	Objects   []*unstructured.Unstructured `json:"objects,omitempty"`
 	Deleted   []*unstructured.Unstructured `json:"deleted,omitempty"`
 	Refused   []preview.Refusal            `json:"refused,omitempty"`
 	Unchecked []preview.Refusal            `json:"unchecked,omitempty"`
 	Unchanged []*unstructured.Unstructured `json:"unchanged,omitempty"`
+}
+
+// AddWritten adds an object as a dry run of its write returned it.
+func (r *Request) AddWritten(u *unstructured.Unstructured) {
+	if atoll.IsHubOwnedKind(u.GroupVersionKind().GroupKind()) {
+		u.SetManagedFields(nil) // of templates they say what is stated
+	}
+	r.Objects = append(r.Objects, u)
+}
+
+// AddDeleted adds an object that would be deleted.
+func (r *Request) AddDeleted(u *unstructured.Unstructured) {
+	r.Deleted = append(r.Deleted, identityOnly(u))
 }
 
 // dryRun offers objects to the hub as dry runs. Make it with newDryRun.
@@ -101,7 +115,7 @@ type dryRunOutcome struct {
 }
 
 // run performs all dry runs and returns their results in the order of the objects.
-func (t *dryRun) run(ctx context.Context, objects, deleted []*unstructured.Unstructured) (out planRequest, err error) {
+func (t *dryRun) run(ctx context.Context, objects, deleted []*unstructured.Unstructured) (out Request, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	all := append(slices.Clone(objects), deleted...)
@@ -131,12 +145,14 @@ func (t *dryRun) run(ctx context.Context, objects, deleted []*unstructured.Unstr
 }
 
 // sumOutcomes returns what the dry runs mean for all objects; those behind the first n are deleted.
-func sumOutcomes(all []*unstructured.Unstructured, n int, outcomes []dryRunOutcome) (out planRequest, err error) {
+func sumOutcomes(all []*unstructured.Unstructured, n int, outcomes []dryRunOutcome) (out Request, err error) {
 	for i, o := range outcomes {
 		if o.err != nil && (err == nil || errors.Is(err, context.Canceled)) {
 			err = o.err
 		}
 		switch {
+		case o.err != nil:
+			continue
 		case o.refused != "":
 			out.Refused = append(out.Refused, preview.Refusal{Object: objectName(all[i]), Why: o.refused, Reason: o.reason})
 			continue
@@ -147,9 +163,9 @@ func sumOutcomes(all []*unstructured.Unstructured, n int, outcomes []dryRunOutco
 		case o.unchanged:
 			out.Unchanged = append(out.Unchanged, identityOnly(all[i]))
 		case i < n:
-			out.Objects = append(out.Objects, o.object)
+			out.AddWritten(o.object)
 		default:
-			out.Deleted = append(out.Deleted, identityOnly(all[i]))
+			out.AddDeleted(all[i])
 		}
 	}
 	return out, err
@@ -226,9 +242,6 @@ func (t *dryRun) dryRunApply(ctx context.Context, u *unstructured.Unstructured) 
 	}
 	if err != nil {
 		return t.judgeError(u, err)
-	}
-	if atoll.IsHubOwnedKind(now.GroupVersionKind().GroupKind()) {
-		now.SetManagedFields(nil) // of templates they say what is stated
 	}
 	return dryRunOutcome{object: now}
 }

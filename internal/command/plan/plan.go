@@ -219,14 +219,20 @@ func (o *planOptions) printHubPlan(ctx context.Context, out io.Writer, c *client
 	if err != nil {
 		return err
 	}
-	raw, err := json.Marshal(body)
+	p, err := AskHub(ctx, c, body)
 	if err != nil {
-		return fmt.Errorf("ask for the plan: %w", err)
-	}
-	var p preview.Plan
-	request := c.REST.Post().AbsPath(atoll.PlanPath).SetHeader("Content-Type", "application/json").Body(raw)
-	if err := c.DecodeAnswer(request.Do(ctx), "what is no plan", &p); err != nil {
 		return err
 	}
 	return o.printPlan(out, p)
+}
+
+// AskHub returns the plan of the hub.
+func AskHub(ctx context.Context, c *client.Connection, body Request) (p preview.Plan, err error) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return p, fmt.Errorf("ask for the plan: %w", err)
+	}
+	request := c.REST.Post().AbsPath(atoll.PlanPath).SetHeader("Content-Type", "application/json").Body(raw)
+	err = c.DecodeAnswer(request.Do(ctx), "what is no plan", &p)
+	return p, err
 }

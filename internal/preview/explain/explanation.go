@@ -41,6 +41,8 @@ type ExplanationInput struct {
 	Annotation string
 	// Skipped lists what that annotation leaves out.
 	Skipped []Skipped
+	// LatestChange of the object that can be taken back; nil: there is none.
+	LatestChange *KeptChange
 	// Holding is why the hub holds after a rewind; empty: it does not.
 	Holding string
 	// Interpreters of the hub; nil: none.
@@ -157,8 +159,20 @@ type Explanation struct {
 	Annotation string    `json:"annotation,omitempty"`
 	Skipped    []Skipped `json:"skipped,omitempty"`
 
+	// LatestChange of the object that `atoll undo` can take back.
+	LatestChange *KeptChange `json:"latestChange,omitempty"`
+
 	now             time.Time
 	namespaceBarred bool
+}
+
+// KeptChange is a change of the object by a user.
+type KeptChange struct {
+	Operation string    `json:"operation"`
+	By        string    `json:"by"`
+	At        time.Time `json:"at"`
+	// Until is when the change can no longer be taken back.
+	Until time.Time `json:"until"`
 }
 
 // BundleExplanation is about one Bundle.
@@ -323,7 +337,7 @@ func Explain(in ExplanationInput) Explanation {
 	e := Explanation{
 		Kind: in.Object.Kind, Group: in.Object.Group, Version: in.Version, Namespace: in.Object.Namespace, Name: in.Object.Name,
 		MoreBundles: in.MoreBundles, Exists: in.Exists, DeletedAt: in.DeletedAt, Holding: in.Holding, PolicyMatch: in.PolicyMatch, Policy: in.Policy, Chosen: in.explainPlacement(), Annotation: in.Annotation,
-		Failures: in.Failures, now: in.Now, namespaceBarred: in.NamespaceBarred,
+		Failures: in.Failures, LatestChange: in.LatestChange, now: in.Now, namespaceBarred: in.NamespaceBarred,
 	}
 	if e.Holding != "" {
 		e.HoldingReason = atoll.ReasonHubHolds

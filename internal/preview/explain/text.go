@@ -42,6 +42,9 @@ func (e Explanation) FormatText(all bool) string {
 		fmt.Fprintf(&b, "\nand %d more Bundles of it; `atoll get bundles -A` lists them\n", e.MoreBundles)
 	}
 	e.writeNamespaceSkippedObjects(&b, all)
+	if c := e.LatestChange; c != nil {
+		fmt.Fprintf(&b, "\nThe latest change (%s by %s at %s) can be taken back by `atoll undo` until %s.\n", c.Operation, phrase.EscapeLine(c.By), phrase.FormatTime(c.At), phrase.FormatTime(c.Until))
+	}
 	return b.String()
 }
 

@@ -64,6 +64,7 @@ func whyNotExplainable(key atoll.ItemKey) string {
 // explainObject explains an object from what the tables say now and what the deciding functions make of it.
 func (x *userQuery) explainObject(ctx context.Context, key atoll.ItemKey) (explain.Explanation, error) {
 	in := explain.ExplanationInput{Object: key, Now: x.now, MayRead: func(k atoll.ItemKey) bool { return x.mayGet(ctx, k) }}
+	in.LatestChange = x.latestChange(key)
 	if why, holding := x.sources.State.Hub.HoldReason(); holding {
 		in.Holding = why
 	}

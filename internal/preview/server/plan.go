@@ -209,6 +209,7 @@ func (x *userQuery) planObjects(ctx context.Context, in planRequest, admitted bo
 	if why, holding := x.sources.State.Hub.HoldReason(); holding {
 		out.Holding = why
 	}
+	out.DroppedChanges = x.countDroppedChanges(s.ownObjects)
 	byID, waiting := foreseenByID(foreseen)
 	out.Bundles = waiting
 	for _, f := range after {

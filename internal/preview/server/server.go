@@ -24,6 +24,7 @@ import (
 	"atoll.dev/atoll/internal/preview/explain"
 	"atoll.dev/atoll/internal/refusal"
 	"atoll.dev/atoll/internal/state"
+	"atoll.dev/atoll/internal/undo/history"
 )
 
 // userQuery answers one request.
@@ -43,6 +44,16 @@ type Sources struct {
 	Placer       *placer.PlacementReconciler
 	Decisions    *decisions.DecisionPublisher
 	BundleStatus *bundlestatus.BundleReconciler
+	// Undo is what is kept for undo; nil: nothing.
+	Undo KeptChanges
+}
+
+// KeptChanges are the changes of users that are kept for undo.
+type KeptChanges interface {
+	// CountDropped counts the changes that another undo window would drop.
+	CountDropped(window time.Duration) int
+	// FindLatest returns the latest kept change of an object, and until when it can be taken back.
+	FindLatest(key atoll.ItemKey) (c history.Change, until time.Time, ok bool)
 }
 
 // Server answers the requests. Its fields are set before the first request.

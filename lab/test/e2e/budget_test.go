@@ -30,8 +30,8 @@ const (
 )
 
 // writeBudgets bound the writes of the hub's API server for changes of one Deployment in
-// three clusters, without the user's own request. A change that takes longer than
-// swiftLimit, on a busy machine, may also write its progress: a row's and a template's,
+// three clusters, without the user's own request. An edit and a deletion are kept for undo, by
+// one write each. A change that takes longer than swiftLimit, on a busy machine, may also write its progress: a row's and a template's,
 // every second.
 var writeBudgets = []struct {
 	what   string
@@ -44,13 +44,13 @@ var writeBudgets = []struct {
 		change: func(t *testing.T, ns string) { apply(t, ns, plainDeployment) },
 		done:   func(ns string) func(ctx context.Context) error { return healthyEverywhere(ns, 2) },
 	}, {
-		what: "scale by edit", writes: 9,
+		what: "scale by edit", writes: 10,
 		change: func(t *testing.T, ns string) {
 			patch(t, "apps/v1", "Deployment", ns, "plain", `{"spec":{"replicas":3}}`)
 		},
 		done: func(ns string) func(ctx context.Context) error { return healthyEverywhere(ns, 3) },
 	}, {
-		what: "delete", writes: 21,
+		what: "delete", writes: 22,
 		change: func(t *testing.T, ns string) { remove(t, "apps/v1", "Deployment", ns, "plain") },
 		done: func(ns string) func(ctx context.Context) error {
 			return inCluster("hub", "apps/v1", "Deployment", ns, "plain", false)

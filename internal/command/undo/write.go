@@ -1,0 +1,158 @@
+package undo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	"k8s.io/client-go/dynamic"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/plan"
+	"atoll.dev/atoll/internal/undo/history"
+)
+
+// maxOwnershipTries is how often the owners of fields are written where the hub writes at the same time.
+const maxOwnershipTries = 5
+
+// usualManager returns the field manager that the object has its fields from.
+func (ch *change) usualManager() history.Manager {
+	m := history.UsualManager(ch.target.ManagedFields, atoll.HubFieldManager, atoll.PlanManager)
+	if m.Name == "" {
+		m.Name = atoll.CLIFieldManager
+	}
+	return m
+}
+
+// encodePatch returns the merge patch from the present object to the wanted one.
+func (ch *change) encodePatch(precondition bool) ([]byte, error) {
+	before, err := json.Marshal(ch.present.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode the object: %w", err)
+	}
+	after, err := json.Marshal(ch.wanted.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode the former object: %w", err)
+	}
+	raw, err := jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
+	if err != nil || !precondition {
+		return raw, err
+	}
+	var patch map[string]any
+	if err := json.Unmarshal(raw, &patch); err != nil {
+		return nil, fmt.Errorf("read the patch: %w", err)
+	}
+	meta, _ := patch["metadata"].(map[string]any)
+	meta = maps.Clone(meta)
+	if meta == nil {
+		meta = map[string]any{}
+	}
+	meta["resourceVersion"] = ch.present.GetResourceVersion()
+	patch["metadata"] = meta
+	return json.Marshal(patch)
+}
+
+// offerDryRun offers the change to the hub as a dry run, and adds what would be stored to the plan.
+func (ch *change) offerDryRun(ctx context.Context, c *client.Connection, ask *plan.Request) error {
+	r, dry := ch.resourceClient(c), []string{metav1.DryRunAll}
+	switch {
+	case ch.wanted == nil:
+		ask.AddDeleted(ch.present)
+		return r.Delete(ctx, ch.object.Name, metav1.DeleteOptions{DryRun: dry})
+	case ch.present == nil:
+		stored, err := r.Create(ctx, ch.wanted, metav1.CreateOptions{DryRun: dry, FieldManager: atoll.PlanManager})
+		if err == nil {
+			ask.AddWritten(stored)
+		}
+		return err
+	}
+	patch, err := ch.encodePatch(true)
+	if err != nil {
+		return err
+	}
+	stored, err := r.Patch(ctx, ch.object.Name, types.MergePatchType, patch, metav1.PatchOptions{DryRun: dry, FieldManager: atoll.PlanManager})
+	if err == nil {
+		ask.AddWritten(stored)
+	}
+	return err
+}
+
+// write carries the change out as the user. Without force it is refused if the object changed since it was read.
+func (ch *change) write(ctx context.Context, c *client.Connection, force bool) error {
+	r, m := ch.resourceClient(c), ch.usualManager()
+	switch {
+	case ch.wanted == nil:
+		uid, version := ch.present.GetUID(), ch.present.GetResourceVersion()
+		o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+		if force {
+			o.Preconditions = nil
+		}
+		return r.Delete(ctx, ch.object.Name, o)
+	case ch.present == nil:
+		live, err := r.Create(ctx, ch.wanted, metav1.CreateOptions{FieldManager: m.Name})
+		if err != nil || len(ch.target.ManagedFields) == 0 {
+			return err
+		}
+		return writeOwners(ctx, r, live, func(live []any) []any { return history.RestoreOwnership(live, ch.target.ManagedFields, m.Name) })
+	}
+	patch, err := ch.encodePatch(!force)
+	if err != nil {
+		return err
+	}
+	live, err := r.Patch(ctx, ch.object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: m.Name})
+	if err != nil {
+		return err
+	}
+	before := managedFieldsOf(ch.present)
+	return writeOwners(ctx, r, live, func(live []any) []any { return history.JoinOwnership(before, live, m) })
+}
+
+func managedFieldsOf(o *unstructured.Unstructured) []any {
+	list, _, _ := unstructured.NestedSlice(o.Object, "metadata", "managedFields")
+	return list
+}
+
+// writeOwners writes the owners of fields; nil: they stay as they are.
+func writeOwners(ctx context.Context, r dynamic.ResourceInterface, live *unstructured.Unstructured, change func([]any) []any) error {
+	for try := 1; ; try++ {
+		owners := change(managedFieldsOf(live))
+		if owners == nil {
+			return nil
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": live.GetResourceVersion(), "managedFields": owners}})
+		if err != nil {
+			return fmt.Errorf("encode the owners of fields: %w", err)
+		}
+		_, err = r.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: atoll.CLIFieldManager})
+		if !apierrors.IsConflict(err) || try == maxOwnershipTries {
+			return wrapOwnersError(err)
+		}
+		if live, err = r.Get(ctx, live.GetName(), metav1.GetOptions{}); err != nil {
+			return wrapOwnersError(err)
+		}
+	}
+}
+
+func wrapOwnersError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("the content is taken back, but not the owners of its fields: %w", err)
+}
+
+// explainWriteError says what to do about a refused write.
+func (ch *change) explainWriteError(c *client.Connection, err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) {
+		return fmt.Errorf("it changed since the plan was made, and is left as it is: look again, or write with --force: %w", err)
+	}
+	return c.ExplainError(err)
+}
