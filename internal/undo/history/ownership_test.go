@@ -104,6 +104,22 @@ func TestContentsThatAreCreatedAgain(t *testing.T) {
 	}
 }
 
+// A Service that was made again keeps its address, which the API lets no write change. A stated one is compared.
+func TestAServiceThatWasMadeAgainKeepsItsAddress(t *testing.T) {
+	service := func(address, port string) map[string]any {
+		return parse(t, fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","spec":{"clusterIP":%q,"clusterIPs":[%q],"port":%s}}`, address, address, port))
+	}
+	second := atoll.DummyIPv4Range.Addr().Next().Next().String()
+	target := Target{Whole: true, Content: Content{Object: service(atoll.DummyIPv4, "80")}}
+	if got, want := formatJSON(t, target.Revert(service(second, "81"))), formatJSON(t, service(second, "80")); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	target.Object = service("None", "80")
+	if got, want := formatJSON(t, target.Revert(service(second, "81"))), formatJSON(t, service("None", "80")); got != want {
+		t.Errorf("a headless one: got %s, want %s", got, want)
+	}
+}
+
 func TestContentsGoThereAndBack(t *testing.T) {
 	in := &Content{Object: parse(t, `{"a":1,"b":1.5,"c":[null,true]}`), ManagedFields: []any{map[string]any{"manager": "m"}}, Changed: Fields{"a": {"b": nil}}}
 	raw, err := EncodeContent(in)
