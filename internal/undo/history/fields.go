@@ -17,7 +17,7 @@ type Fields map[string]Fields
 const maxDepth = 32
 
 // CompareFields returns the fields in which two documents differ; nil: there are none. It visits each
-// value once. Of a map that came or went, it returns the fields: others may add theirs to the map.
+// value once. A map that came or went counts by its fields, because others may add theirs to the map.
 func CompareFields(before, after map[string]any) Fields {
 	return compareMaps(before, after, 0, listFields)
 }

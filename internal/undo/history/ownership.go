@@ -83,7 +83,7 @@ func JoinOwnership(former, before, live []any, m Manager) (out []any) {
 		return nil
 	}
 	written, applied, had := findEntry(live, updates), findEntry(live, m), findEntry(former, m)
-	if written == nil || applied == nil || had == nil || written["apiVersion"] != applied["apiVersion"] || had["apiVersion"] != applied["apiVersion"] {
+	if !isOfOneVersion(written, applied, had) {
 		return nil
 	}
 	joined, rest := splitFieldSet(fieldSetOf(written), fieldSetOf(had))
@@ -103,6 +103,16 @@ func JoinOwnership(former, before, live []any, m Manager) (out []any) {
 		out = append(out, entry)
 	}
 	return out
+}
+
+// isOfOneVersion reports whether all entries are there and name their fields in the same version of the API.
+func isOfOneVersion(entries ...map[string]any) bool {
+	for _, e := range entries {
+		if e == nil || e["apiVersion"] != entries[0]["apiVersion"] {
+			return false
+		}
+	}
+	return true
 }
 
 func fieldSetOf(entry map[string]any) map[string]any {
