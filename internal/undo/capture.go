@@ -39,19 +39,52 @@ type capture struct {
 type captures struct {
 	mu       sync.Mutex
 	byObject map[atoll.ItemKey]*capture
+	bytes    int
+	// dropped changes are beyond what a request may hold, the first of them of firstDropped.
+	dropped      int
+	firstDropped atoll.ItemKey
+}
+
+// isFull reports whether the request holds all that a namespace may keep.
+func (c *captures) isFull() bool {
+	return len(c.byObject) >= history.MaxNamespaceChanges || c.bytes >= history.MaxNamespaceBytes
+}
+
+// reserveCapture reports whether the request may hold the capture of one more object, and counts a refused one.
+func (c *captures) reserveCapture(key atoll.ItemKey) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isFull() {
+		if c.dropped++; c.dropped == 1 {
+			c.firstDropped = key
+		}
+		return false
+	}
+	return true
 }
 
 func (c *captures) setCapture(key atoll.ItemKey, one *capture) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if one == nil {
+	if old := c.byObject[key]; old != nil {
+		c.bytes -= len(old.content)
 		delete(c.byObject, key)
+	}
+	if one == nil {
 		return
 	}
 	if c.byObject == nil {
 		c.byObject = map[atoll.ItemKey]*capture{}
 	}
 	c.byObject[key] = one
+	c.bytes += len(one.content)
+}
+
+// countDropped returns the number of changes that the request could not hold, and the object of the first one.
+func (c *captures) countDropped() (n int, first atoll.ItemKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dropped, c.firstDropped
 }
 
 // takeAll returns the captures, once.
@@ -76,9 +109,12 @@ func (k *Keeper) Validate(ctx context.Context, a admission.Attributes, o admissi
 	if !ok || a.IsDryRun() || k.options.Own(a.GetUserInfo()) || fleetview.IsMemberWrite(ctx) || k.readWindow() == 0 {
 		return nil
 	}
+	if a.GetOperation() == admission.Delete && isKept(a) && !c.reserveCapture(keyOf(a, a.GetName())) {
+		return nil
+	}
 	one, key, err := k.captureChange(a, o)
 	if err != nil {
-		k.noteNotKept(key, err)
+		k.noteNotKept(key, 1, err)
 	}
 	if key.Kind != "" {
 		c.setCapture(key, one)
@@ -103,10 +139,13 @@ func (k *Keeper) captureChange(a admission.Attributes, o admission.ObjectInterfa
 // captureWrite returns what an update or a deletion changes.
 func (k *Keeper) captureWrite(a admission.Attributes, o admission.ObjectInterfaces) (*capture, atoll.ItemKey, error) {
 	old, err := meta.Accessor(a.GetOldObject())
-	if err != nil || old.GetDeletionTimestamp() != nil || !isKept(a) {
+	if err != nil {
 		return nil, atoll.ItemKey{}, nil
 	}
 	key := keyOf(a, old.GetName())
+	if !isKept(a) {
+		return nil, key, nil
+	}
 	before, err := convertToDocument(a.GetOldObject(), a, o)
 	if err != nil {
 		return nil, key, err
@@ -226,7 +265,11 @@ var placingKinds = map[string]bool{
 }
 
 // isKept reports whether changes of the object are kept: it is placed before or after the request, or places others.
+// An object that is being deleted is not.
 func isKept(a admission.Attributes) bool {
+	if old, err := meta.Accessor(a.GetOldObject()); err != nil || old.GetDeletionTimestamp() != nil {
+		return false
+	}
 	if gk := a.GetKind().GroupKind(); gk.Group == v1alpha1.GroupVersion.Group {
 		return placingKinds[gk.Kind]
 	}

@@ -1,8 +1,11 @@
 package undo
 
 import (
+	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/rand"
 	"net/http"
 	"slices"
 	"strings"
@@ -131,6 +134,48 @@ func TestADeletionOfManyObjectsKeepsEach(t *testing.T) {
 	k.sendRequest(t, all...)
 	if kept := hub.keptChanges(t); len(kept) != 1 || kept[0].Object.Name != "c3" {
 		t.Errorf("of a deletion that failed: %+v", kept)
+	}
+}
+
+// A deletion of many objects holds no more contents than a namespace may keep.
+func TestADeletionOfManyObjectsHoldsABoundedSize(t *testing.T) {
+	random := rand.New(rand.NewSource(1))
+	c := &captures{}
+	k, _ := newTestKeeper(mayAll)
+	for n := range 12 {
+		text := make([]byte, 700<<10)
+		random.Read(text)
+		obj := newObject("ConfigMap", fmt.Sprint("c", n), "10", map[string]any{"a": base64.StdEncoding.EncodeToString(text)})
+		w := testWrite{user: "ann", verb: "deletecollection", before: obj}
+		ctx := context.WithValue(t.Context(), capturesKey{}, c)
+		if err := k.Validate(ctx, w.buildAttributes(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := 0
+	for _, one := range c.byObject {
+		held += len(one.content)
+	}
+	dropped, _ := c.countDropped()
+	if held > history.MaxNamespaceBytes+history.MaxObjectBytes || held != c.bytes || len(c.byObject)+dropped != 12 || dropped == 0 {
+		t.Errorf("%d bytes are held of %d objects, and %d are dropped", held, len(c.byObject), dropped)
+	}
+}
+
+// An attempt that failed is forgotten, also when the object is being deleted or not placed at the next one.
+func TestAnAttemptThatFailedIsForgotten(t *testing.T) {
+	conf := newObject("ConfigMap", "conf", "10", map[string]any{"a": "1"})
+	edited := changeCopy(conf, func(o *unstructured.Unstructured) { o.Object["data"] = map[string]any{"a": "2"} })
+	for name, change := range map[string]func(*unstructured.Unstructured){
+		"an object that goes":          func(o *unstructured.Unstructured) { now := metav1.Now(); o.SetDeletionTimestamp(&now) },
+		"an object no longer placed":   func(o *unstructured.Unstructured) { o.SetFinalizers(nil) },
+		"an object that is so already": func(o *unstructured.Unstructured) { o.Object["data"] = map[string]any{"a": "2"} },
+	} {
+		k, hub := newTestKeeper(mayAll)
+		k.sendRequest(t, testWrite{user: "ann", before: conf, now: edited}, testWrite{user: "ann", before: changeCopy(conf, change), now: changeCopy(edited, change)})
+		if kept := hub.keptChanges(t); len(kept) != 0 {
+			t.Errorf("%s: %+v", name, kept[0])
+		}
 	}
 }
 

@@ -169,19 +169,51 @@ func (k *Keeper) FindLatest(key atoll.ItemKey) (c history.Change, until time.Tim
 	return *last, last.At.Add(window), true
 }
 
+// keepWriters is how many changes of one request are written at a time.
+const keepWriters = 8
+
 // keepCaptures keeps what a request has changed.
 func (k *Keeper) keepCaptures(ctx context.Context, all []*capture) {
+	var (
+		writing sync.WaitGroup
+		failed  notKept
+		slots   = make(chan struct{}, keepWriters)
+	)
 	for _, c := range all {
-		if err := k.keepCapture(ctx, c); err != nil {
-			k.noteNotKept(c.change.Object, err)
-		}
+		slots <- struct{}{}
+		writing.Go(func() {
+			defer func() { <-slots }()
+			if err := k.keepCapture(ctx, c); err != nil {
+				failed.addFailure(c.change.Object, err)
+			}
+		})
+	}
+	writing.Wait()
+	if failed.count > 0 {
+		k.noteNotKept(failed.object, failed.count, failed.err)
 	}
 }
 
-// noteNotKept counts and logs a change that cannot be undone.
-func (k *Keeper) noteNotKept(object atoll.ItemKey, err error) {
-	k.notKept.Inc()
-	k.options.Log.Warn("a change cannot be undone, because its former content is not kept", "object", object.String(), "err", err)
+// notKept are the changes of one request that could not be kept, with the first object and its error.
+type notKept struct {
+	mu     sync.Mutex
+	count  int
+	object atoll.ItemKey
+	err    error
+}
+
+func (n *notKept) addFailure(object atoll.ItemKey, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.count++; n.count == 1 {
+		n.object, n.err = object, err
+	}
+}
+
+// noteNotKept counts and logs changes of one request that cannot be undone.
+func (k *Keeper) noteNotKept(first atoll.ItemKey, count int, err error) {
+	k.notKept.Add(float64(count))
+	k.options.Log.Warn("changes cannot be undone, because their former content is not kept", "object", first.String(), "changes", count, "err", err)
 }
 
 func (k *Keeper) keepCapture(ctx context.Context, c *capture) error {

@@ -2,6 +2,7 @@ package undo
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -11,6 +12,9 @@ import (
 
 // keepTimeout bounds how long a request waits until its change is kept.
 const keepTimeout = 5 * time.Second
+
+// errRequestTooLarge is the error of changes that one request makes beyond what a namespace may keep.
+var errRequestTooLarge = errors.New("the request changes more than a namespace may keep for undo")
 
 // statusRecorder notes the status code of a response.
 type statusRecorder struct {
@@ -43,6 +47,9 @@ func (k *Keeper) RecordChanges(next http.Handler) http.Handler {
 		}
 		c, status := &captures{}, &statusRecorder{ResponseWriter: w}
 		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(status), r.WithContext(context.WithValue(r.Context(), capturesKey{}, c)))
+		if n, first := c.countDropped(); n > 0 {
+			k.noteNotKept(first, n, errRequestTooLarge)
+		}
 		taken := c.takeAll()
 		if len(taken) == 0 {
 			return

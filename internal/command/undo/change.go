@@ -186,7 +186,7 @@ func (ch *change) doneText() string {
 // describeUndo says what would be done.
 func (ch *change) describeUndo() string {
 	t := ch.target.Change
-	when := fmt.Sprintf("as before the change of %s by %s", phrase.FormatTime(t.At), t.By)
+	when := fmt.Sprintf("as before the change of %s by %s", phrase.FormatTime(t.At), phrase.EscapeLine(t.By))
 	switch {
 	case ch.isEmpty():
 		return ch.argument + " is already " + when
@@ -243,11 +243,12 @@ func (ch *change) describeDifferences(text *strings.Builder, all bool) {
 	}
 	list, more := history.ListDifferences(ch.present.Object, ch.wanted.Object, most)
 	for _, d := range list {
+		path := phrase.EscapeLine(d.Path)
 		if ch.object.Kind.Group == "" && ch.object.Kind.Kind == "Secret" {
-			fmt.Fprintf(text, "  %s: (not shown)\n", d.Path)
+			fmt.Fprintf(text, "  %s: (not shown)\n", path)
 			continue
 		}
-		fmt.Fprintf(text, "  %s: %s -> %s\n", d.Path, formatValue(d.Before), formatValue(d.After))
+		fmt.Fprintf(text, "  %s: %s -> %s\n", path, formatValue(d.Before), formatValue(d.After))
 	}
 	if more > 0 {
 		fmt.Fprintf(text, "  and %s more; --all shows them\n", phrase.CountNoun(more, "field"))

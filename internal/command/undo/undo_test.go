@@ -158,6 +158,16 @@ func TestValuesOfSecretsAreNotShown(t *testing.T) {
 	}
 }
 
+// Names of users and fields come from others, and reach the terminal without control characters.
+func TestNamesAreEscaped(t *testing.T) {
+	hostile := strings.NewReplacer(`"by":"ann"`, `"by":"ann\u001b[2J"`, `"b":null`, `"b\u001b[8m\n":null`)
+	hub := &fakeHub{object: strings.Replace(present, `"b":"2"`, `"b\u001b[8m\n":"2"`, 1), target: hostile.Replace(editTarget)}
+	out, err := clienttest.RunForOutput(t, hub, NewCommand, "cm/conf")
+	if !errors.Is(err, plan.ErrChanges) || strings.Contains(out, "\x1b") || !strings.Contains(out, `ann\x1b[2J`) || !strings.Contains(out, `/data/b\x1b[8m\x0a: "2" -> (none)`) {
+		t.Errorf("%v\n%q", err, out)
+	}
+}
+
 func TestTimesOfAnUndo(t *testing.T) {
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	for text, want := range map[string]string{"30m": "2026-11-01T11:30:00Z", "2026-11-01T08:00:00Z": "2026-11-01T08:00:00Z", "-1h": "", "noon": ""} {

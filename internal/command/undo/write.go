@@ -112,7 +112,7 @@ func (ch *change) write(ctx context.Context, c *client.Connection, force bool) e
 		return err
 	}
 	before := managedFieldsOf(ch.present)
-	return writeOwners(ctx, r, live, func(live []any) []any { return history.JoinOwnership(before, live, m) })
+	return writeOwners(ctx, r, live, func(live []any) []any { return history.JoinOwnership(ch.target.ManagedFields, before, live, m) })
 }
 
 func managedFieldsOf(o *unstructured.Unstructured) []any {

@@ -17,12 +17,13 @@ type Fields map[string]Fields
 const maxDepth = 32
 
 // CompareFields returns the fields in which two documents differ; nil: there are none. It visits each
-// value once.
+// value once. A map that came or went counts by its fields, because others may add theirs to the map.
 func CompareFields(before, after map[string]any) Fields {
-	return compareMaps(before, after, 0)
+	return compareMaps(before, after, 0, listFields)
 }
 
-func compareMaps(before, after map[string]any, depth int) Fields {
+// compareMaps compares the fields of two maps. Below a field that only one of them has are the fields of missing.
+func compareMaps(before, after map[string]any, depth int, missing func(v any, depth int) Fields) Fields {
 	var out Fields
 	add := func(name string, sub Fields) {
 		if out == nil {
@@ -33,18 +34,34 @@ func compareMaps(before, after map[string]any, depth int) Fields {
 	for name, b := range before {
 		a, has := after[name]
 		if !has {
-			add(name, nil)
+			add(name, missing(b, depth+1))
 		} else if sub, differ := compareValues(b, a, depth+1); differ {
 			add(name, sub)
 		}
 	}
-	for name := range after {
+	for name, a := range after {
 		if _, had := before[name]; !had {
-			add(name, nil)
+			add(name, missing(a, depth+1))
 		}
 	}
 	return out
 }
+
+// listFields returns the fields of a map; nil: the value is one field.
+func listFields(v any, depth int) Fields {
+	m, _ := v.(map[string]any)
+	if len(m) == 0 || depth >= maxDepth {
+		return nil
+	}
+	out := make(Fields, len(m))
+	for name, sub := range m {
+		out[name] = listFields(sub, depth+1)
+	}
+	return out
+}
+
+// wholeElement returns no fields: an element of a list comes and goes as a whole.
+func wholeElement(any, int) Fields { return nil }
 
 // compareValues reports whether two values differ, and in which of their fields; nil: as a whole.
 func compareValues(before, after any, depth int) (sub Fields, differ bool) {
@@ -54,7 +71,7 @@ func compareValues(before, after any, depth int) (sub Fields, differ bool) {
 	switch b := before.(type) {
 	case map[string]any:
 		if a, ok := after.(map[string]any); ok {
-			sub = compareMaps(b, a, depth)
+			sub = compareMaps(b, a, depth, listFields)
 			return sub, sub != nil
 		}
 		return nil, true
@@ -85,7 +102,7 @@ func compareLists(before, after []any, depth int) (Fields, bool) {
 	if !slices.Equal(namesAmong(before, a), namesAmong(after, b)) {
 		return nil, true // the order changed
 	}
-	sub := compareMaps(b, a, depth)
+	sub := compareMaps(b, a, depth, wholeElement)
 	return sub, sub != nil
 }
 

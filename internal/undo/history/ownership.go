@@ -73,32 +73,82 @@ func hasEntryLike(list []any, entry map[string]any) bool {
 	return false
 }
 
-// JoinOwnership returns the managed fields of an object in which what the manager has just written is among the
-// fields that it applies. It returns nil where the manager does not apply on the server, or updated the object
-// before: then nothing needs to change.
-func JoinOwnership(before, live []any, m Manager) (out []any) {
+// JoinOwnership returns the managed fields of an object in which the manager applies again the fields that it has
+// just written and applied in the former object. Other written fields stay what it updated: a field that it applies
+// and that its next apply lacks would be removed. It returns nil where nothing needs to change: the manager does not
+// apply on the server, or updated the object before.
+func JoinOwnership(former, before, live []any, m Manager) (out []any) {
 	updates := Manager{Name: m.Name}
 	if !m.Applies || findEntry(before, updates) != nil {
 		return nil
 	}
-	written, applied := findEntry(live, updates), findEntry(live, m)
-	if written == nil || applied == nil || written["apiVersion"] != applied["apiVersion"] {
+	written, applied, had := findEntry(live, updates), findEntry(live, m), findEntry(former, m)
+	if !isOfOneVersion(written, applied, had) {
+		return nil
+	}
+	joined, rest := splitFieldSet(fieldSetOf(written), fieldSetOf(had))
+	if len(joined) == 0 {
 		return nil
 	}
 	for _, e := range live {
 		entry, _ := e.(map[string]any)
 		switch {
-		case isEntryOf(entry, updates):
+		case isEntryOf(entry, updates) && len(rest) == 0:
 			continue
+		case isEntryOf(entry, updates):
+			entry = withFieldSet(entry, rest)
 		case isEntryOf(entry, m):
-			entry = maps.Clone(entry)
-			a, _ := entry["fieldsV1"].(map[string]any)
-			b, _ := written["fieldsV1"].(map[string]any)
-			entry["fieldsV1"] = uniteFieldSets(a, b)
+			entry = withFieldSet(entry, uniteFieldSets(fieldSetOf(entry), joined))
 		}
 		out = append(out, entry)
 	}
 	return out
+}
+
+// isOfOneVersion reports whether all entries are there and name their fields in the same version of the API.
+func isOfOneVersion(entries ...map[string]any) bool {
+	for _, e := range entries {
+		if e == nil || e["apiVersion"] != entries[0]["apiVersion"] {
+			return false
+		}
+	}
+	return true
+}
+
+func fieldSetOf(entry map[string]any) map[string]any {
+	set, _ := entry["fieldsV1"].(map[string]any)
+	return set
+}
+
+func withFieldSet(entry, set map[string]any) map[string]any {
+	entry = maps.Clone(entry)
+	entry["fieldsV1"] = set
+	return entry
+}
+
+// splitFieldSet splits a set into what is in another one and the rest.
+func splitFieldSet(set, other map[string]any) (in, rest map[string]any) {
+	in, rest = map[string]any{}, map[string]any{}
+	for name, v := range set {
+		o, has := other[name]
+		sub, _ := v.(map[string]any)
+		below, _ := o.(map[string]any)
+		switch {
+		case !has:
+			rest[name] = v
+		case len(sub) == 0 || len(below) == 0:
+			in[name] = v
+		default:
+			subIn, subRest := splitFieldSet(sub, below)
+			if len(subIn) > 0 {
+				in[name] = subIn
+			}
+			if len(subRest) > 0 {
+				rest[name] = subRest
+			}
+		}
+	}
+	return in, rest
 }
 
 func findEntry(list []any, m Manager) map[string]any {

@@ -47,18 +47,29 @@ func TestOwnersOfACreatedObject(t *testing.T) {
 
 func TestOwnersOfATakenBackEdit(t *testing.T) {
 	before := parseList(t, `[{"manager":"kubectl","operation":"Apply","apiVersion":"v1","fieldsV1":{"f:spec":{"f:a":{}}}}]`)
-	live := parseList(t, `[{"manager":"kubectl","operation":"Apply","apiVersion":"v1","fieldsV1":{"f:spec":{"f:a":{}}}},{"manager":"kubectl","operation":"Update","apiVersion":"v1","fieldsV1":{"f:spec":{"f:b":{}},"f:x":{}}},{"manager":"hub","operation":"Update","subresource":"status"}]`)
-	want := `[{"apiVersion":"v1","fieldsV1":{"f:spec":{"f:a":{},"f:b":{}},"f:x":{}},"manager":"kubectl","operation":"Apply"},{"manager":"hub","operation":"Update","subresource":"status"}]`
+	former := parseList(t, `[{"manager":"kubectl","operation":"Apply","apiVersion":"v1","fieldsV1":{"f:spec":{"f:a":{},"f:b":{}},"f:x":{}}}]`)
+	written := func(fields string) []any {
+		return parseList(t, `[{"manager":"kubectl","operation":"Apply","apiVersion":"v1","fieldsV1":{"f:spec":{"f:a":{}}}},{"manager":"kubectl","operation":"Update","apiVersion":"v1","fieldsV1":`+fields+`},{"manager":"hub","operation":"Update","subresource":"status"}]`)
+	}
+	live := written(`{"f:spec":{"f:b":{}},"f:x":{}}`)
+	joined := `[{"apiVersion":"v1","fieldsV1":{"f:spec":{"f:a":{},"f:b":{}},"f:x":{}},"manager":"kubectl","operation":"Apply"},`
+	status := `{"manager":"hub","operation":"Update","subresource":"status"}]`
 	kubectl := Manager{Name: "kubectl", Applies: true}
-	if got := formatJSON(t, JoinOwnership(before, live, kubectl)); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+	if got := formatJSON(t, JoinOwnership(former, before, live, kubectl)); got != joined+status {
+		t.Errorf("got  %s\nwant %s", got, joined+status)
+	}
+	// Replicas that only a scale set are not among what kubectl applies: its next apply would remove them.
+	rest := `{"apiVersion":"v1","fieldsV1":{"f:spec":{"f:replicas":{}}},"manager":"kubectl","operation":"Update"},`
+	if got := formatJSON(t, JoinOwnership(former, before, written(`{"f:spec":{"f:b":{},"f:replicas":{}},"f:x":{}}`), kubectl)); got != joined+rest+status {
+		t.Errorf("got  %s\nwant %s", got, joined+rest+status)
 	}
 	for name, out := range map[string][]any{
-		"a manager that updates":             JoinOwnership(before, live, Manager{Name: "kubectl"}),
-		"a manager that updated before":      JoinOwnership(live, live, kubectl),
-		"a write that changed nothing":       JoinOwnership(before, before, kubectl),
-		"a manager that no longer applies":   JoinOwnership(before, live[1:], kubectl),
-		"a manager that writes nothing here": JoinOwnership(nil, nil, kubectl),
+		"a manager that updates":             JoinOwnership(former, before, live, Manager{Name: "kubectl"}),
+		"a manager that updated before":      JoinOwnership(former, live, live, kubectl),
+		"a write that changed nothing":       JoinOwnership(former, before, before, kubectl),
+		"a manager that no longer applies":   JoinOwnership(former, before, live[1:], kubectl),
+		"a manager that writes nothing here": JoinOwnership(former, nil, nil, kubectl),
+		"a field that only a scale set":      JoinOwnership(former, before, written(`{"f:spec":{"f:replicas":{}}}`), kubectl),
 	} {
 		if out != nil {
 			t.Errorf("%s: %s", name, formatJSON(t, out))
@@ -101,6 +112,22 @@ func TestContentsThatAreCreatedAgain(t *testing.T) {
 		if formatJSON(t, content) != formatJSON(t, parse(t, c.content)) {
 			t.Errorf("%s: the content was changed", name)
 		}
+	}
+}
+
+// A Service that was made again keeps its address, which the API lets no write change. A stated one is compared.
+func TestAServiceThatWasMadeAgainKeepsItsAddress(t *testing.T) {
+	service := func(address, port string) map[string]any {
+		return parse(t, fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","spec":{"clusterIP":%q,"clusterIPs":[%q],"port":%s}}`, address, address, port))
+	}
+	second := atoll.DummyIPv4Range.Addr().Next().Next().String()
+	target := Target{Whole: true, Content: Content{Object: service(atoll.DummyIPv4, "80")}}
+	if got, want := formatJSON(t, target.Revert(service(second, "81"))), formatJSON(t, service(second, "80")); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	target.Object = service("None", "80")
+	if got, want := formatJSON(t, target.Revert(service(second, "81"))), formatJSON(t, service("None", "80")); got != want {
+		t.Errorf("a headless one: got %s, want %s", got, want)
 	}
 }
 

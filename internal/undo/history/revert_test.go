@@ -35,7 +35,7 @@ func TestComparedFields(t *testing.T) {
 	for name, c := range map[string]struct{ before, after, want string }{
 		"equal":                        {`{"a":1,"b":[1,{"c":2}]}`, `{"a":1,"b":[1,{"c":2}]}`, `null`},
 		"a scalar":                     {`{"a":{"b":1,"c":2}}`, `{"a":{"b":3,"c":2}}`, `{"a":{"b":null}}`},
-		"a field that came":            {`{}`, `{"a":{"b":1}}`, `{"a":null}`},
+		"a field that came":            {`{}`, `{"a":{"b":1,"c":{},"d":{"e":[{"name":"x"}]}}}`, `{"a":{"b":null,"c":null,"d":{"e":null}}}`},
 		"a field that went":            {`{"a":null}`, `{}`, `{"a":null}`},
 		"another type":                 {`{"a":{"b":1}}`, `{"a":[1]}`, `{"a":null}`},
 		"a scalar that became a map":   {`{"a":1}`, `{"a":{}}`, `{"a":null}`},
@@ -69,7 +69,16 @@ func TestRevertedFields(t *testing.T) {
 			`{"data":{"a":"1","b":"2"}}`, `{"data":{"a":"1"}}`, `{"data":{"a":"9"}}`, `{"data":{"a":"9","b":"2"}}`,
 		},
 		"the last of a map": {
-			`{"metadata":{}}`, `{"metadata":{"labels":{"team":"blue"}}}`, `{"metadata":{"labels":{"team":"blue","later":"1"}}}`, `{"metadata":{}}`,
+			`{"metadata":{}}`, `{"metadata":{"labels":{"team":"blue"}}}`, `{"metadata":{"labels":{"team":"blue"}}}`, `{"metadata":{}}`,
+		},
+		"what another added to a map of the edit stays": {
+			`{"metadata":{}}`, `{"metadata":{"labels":{"team":"blue"}}}`, `{"metadata":{"labels":{"team":"blue","later":"1"}}}`, `{"metadata":{"labels":{"later":"1"}}}`,
+		},
+		"what another added to a map that the edit took stays": {
+			`{"metadata":{"labels":{"team":"blue"}}}`, `{"metadata":{}}`, `{"metadata":{"labels":{"later":"1"}}}`, `{"metadata":{"labels":{"later":"1","team":"blue"}}}`,
+		},
+		"an element of the edit goes as a whole": {
+			`{"c":[{"name":"a"}]}`, `{"c":[{"name":"a"},{"name":"b","i":1}]}`, `{"c":[{"name":"a"},{"name":"b","i":1,"later":1}]}`, `{"c":[{"name":"a"}]}`,
 		},
 		"a container that another added stays": {
 			`{"c":[{"name":"web","image":"a:1"}]}`, `{"c":[{"name":"web","image":"a:2"}]}`, `{"c":[{"name":"web","image":"a:2"},{"name":"proxy"}]}`,

@@ -30,11 +30,12 @@ func NewTarget(changes []*Change, contents []*Content) Target {
 	return t
 }
 
-// Revert returns the content that the present object gets by an undo to the target.
+// Revert returns the content that the present object gets by an undo to the target. An object that was made again
+// keeps the values that belong to it, such as the address of a Service.
 func (t *Target) Revert(present map[string]any) map[string]any {
 	fields := t.Changed
 	if t.Whole {
-		fields = CompareFields(ExtractContent(t.Object), ExtractContent(present))
+		fields = CompareFields(PrepareCreation(ExtractContent(t.Object)), PrepareCreation(ExtractContent(present)))
 	}
 	return RevertFields(present, t.Object, fields)
 }
