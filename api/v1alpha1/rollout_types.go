@@ -89,9 +89,8 @@ type StageClusters struct {
 
 // RolloutPause stops a Bundle's rollout. A person writes it, and Atoll keeps it.
 type RolloutPause struct {
-	// Reason in one CamelCase word. Default Requested.
+	// Reason in one CamelCase word.
 	// +optional
-	// +kubebuilder:default=Requested
 	// +kubebuilder:validation:Pattern=`^[A-Z][A-Za-z0-9]*$`
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
@@ -101,7 +100,7 @@ type RolloutPause struct {
 	Message string `json:"message,omitempty"`
 	// By is the user that paused, or that last edited the pause. The hub sets it from the request.
 	// +optional
-	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:MaxLength=512
 	By string `json:"by,omitempty"`
 	// Since is when the pause began. The hub sets it.
 	// +optional
@@ -112,7 +111,7 @@ type RolloutPause struct {
 type RolloutResume struct {
 	// By is the user that resumed. The hub sets it from the request.
 	// +optional
-	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:MaxLength=512
 	By string `json:"by,omitempty"`
 	// At is the time. Failures of clusters that changed before it hold no stage. The hub sets it.
 	// +optional

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // checkRollout returns the fields of a rollout that could not be honoured.
@@ -103,6 +104,9 @@ var (
 	resumePath = []string{"spec", "resume"}
 )
 
+// maxAuthorBytes is the length of a user's name that the schema of a pause and a resume accepts.
+const maxAuthorBytes = 512
+
 // stampRolloutAuthor writes the user and the time into a pause or a resume that an update states or edits, whatever
 // the writer states. An edited pause began when it was first stated.
 func (p *AdmissionPlugin) stampRolloutAuthor(a admission.Attributes) {
@@ -125,6 +129,6 @@ func (p *AdmissionPlugin) stampAuthor(a admission.Attributes, now, before *unstr
 	if began, _ := was[timeField].(string); began != "" && timeField == "since" {
 		at = began
 	}
-	is["by"], is[timeField] = a.GetUserInfo().GetName(), at
+	is["by"], is[timeField] = phrase.TruncateText(a.GetUserInfo().GetName(), maxAuthorBytes), at
 	_ = unstructured.SetNestedMap(now.Object, is, path...) // fails for no object that has the path
 }

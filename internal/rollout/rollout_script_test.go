@@ -21,7 +21,7 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 		b := intstr.Parse(args[0])
 		s.statedRollout().MaxUnavailable = &b
 	case "pause": // BY MESSAGE
-		s.baseInput.Pause = &v1alpha1.RolloutPause{Reason: "Requested", By: args[0], Message: args[1], Since: metav1.NewTime(s.now)}
+		s.baseInput.Pause = &v1alpha1.RolloutPause{By: args[0], Message: args[1], Since: metav1.NewTime(s.now)}
 	case "resume":
 		s.baseInput.Pause, s.baseInput.ResumedAt = nil, s.now
 	case "all-at-once": // the rollout is stated no more

@@ -75,6 +75,9 @@ func applyBundleDefaults(spec *v1alpha1.BundleSpec) {
 	if f := spec.Placement.Failback; f != nil {
 		f.Policy = cmp.Or(f.Policy, v1alpha1.FailbackNever)
 	}
+	if r := spec.Rollout; r != nil {
+		r.Type = cmp.Or(r.Type, v1alpha1.RolloutAll)
+	}
 	spec.Removal.Mode = cmp.Or(spec.Removal.Mode, v1alpha1.RemoveDelete)
 	if spec.Removal.Budget == nil {
 		budget := intstr.FromString("10%")

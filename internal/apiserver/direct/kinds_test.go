@@ -44,6 +44,10 @@ var given = map[string]struct {
 		BundleKind(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"placement":{}}}`,
 		func(client.Object) any { return "{}" }, // it shows by what is given below it
 	},
+	"Bundle .spec.rollout.type: All": {
+		BundleKind(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"rollout":{"maxUnavailable":1}}}`,
+		func(o client.Object) any { return o.(*v1alpha1.Bundle).Spec.Rollout.Type },
+	},
 	"Bundle .spec.removal.mode: Delete": {
 		BundleKind(), `{"apiVersion":"atoll.dev/v1alpha1","kind":"Bundle","spec":{"removal":{}}}`,
 		func(o client.Object) any { return o.(*v1alpha1.Bundle).Spec.Removal.Mode },

@@ -63,13 +63,21 @@ func newPauseCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "pause KIND/NAME [-n NAMESPACE] [--message TEXT]", Short: "Keep all clusters at their revision until a person resumes", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return writeTurn(cmd, flags, args[0], map[string]any{"pause": map[string]any{"reason": pause.Reason, "message": pause.Message}}, "is paused")
+			return writeTurn(cmd, flags, args[0], map[string]any{"pause": map[string]any{"reason": textOrNull(pause.Reason), "message": textOrNull(pause.Message)}}, "is paused")
 		},
 	}
 	flags.AddNamespace(cmd.Flags())
-	cmd.Flags().StringVar(&pause.Reason, "reason", "Requested", "reason in one CamelCase word")
+	cmd.Flags().StringVar(&pause.Reason, "reason", "", "reason in one CamelCase word")
 	cmd.Flags().StringVar(&pause.Message, "message", "", "message for people")
 	return cmd
+}
+
+// textOrNull returns the value of a text in a merge patch: an empty one takes away that of an earlier pause.
+func textOrNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
 }
 
 func newResumeCommand(flags *client.ConnectionFlags) *cobra.Command {

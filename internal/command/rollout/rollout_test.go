@@ -89,8 +89,14 @@ func TestPauseAndResume(t *testing.T) {
 	if out, err := run(t, h, "pause", "deployment/web", "-n", "shop", "--message", "lunch"); err != nil || !strings.Contains(out, "the rollout of deployment/web is paused") {
 		t.Fatalf("pause: %v\n%s", err, out)
 	}
-	if got, _ := json.Marshal(spec()); string(got) != `{"pause":{"message":"lunch","reason":"Requested"}}` {
+	if got, _ := json.Marshal(spec()); string(got) != `{"pause":{"message":"lunch"}}` {
 		t.Errorf("the spec is %s", got)
+	}
+	if out, err := run(t, h, "pause", "deployment/web", "-n", "shop", "--reason", "Lunch"); err != nil {
+		t.Fatalf("pause again: %v\n%s", err, out)
+	}
+	if got, _ := json.Marshal(spec()); string(got) != `{"pause":{"reason":"Lunch"}}` {
+		t.Errorf("after another pause the spec is %s", got)
 	}
 	if out, err := run(t, h, "resume", "bundle/web", "-n", "shop"); err != nil || !strings.Contains(out, "is resumed") {
 		t.Fatalf("resume: %v\n%s", err, out)
@@ -98,5 +104,5 @@ func TestPauseAndResume(t *testing.T) {
 	if resume, _ := spec()["resume"].(map[string]any); spec()["pause"] != nil || resume["at"] == nil || len(spec()) > 2 {
 		t.Errorf("the spec is %v", spec())
 	}
-	h.ExpectWrites(t, "patch "+web, "patch "+web)
+	h.ExpectWrites(t, "patch "+web, "patch "+web, "patch "+web)
 }
