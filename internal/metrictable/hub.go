@@ -43,7 +43,7 @@ var (
 	HubCertificate   = hub.addGauge("atoll_hub_certificate_expiry_timestamp_seconds", "When the hub's CAs and its own certificates end, in Unix seconds.", "certificate")
 	UndoChanges      = hub.addGauge("atoll_undo_changes", "Changes that are kept for undo.")
 	UndoBytes        = hub.addGauge("atoll_undo_bytes", "Bytes of the store that changes take which are kept for undo.")
-	UndoNotKept      = hub.addCounter("atoll_undo_not_kept_total", "Changes of users that this hub could not keep for undo: their content is too large, or the store took no write.")
+	UndoNotKept      = hub.addCounter("atoll_undo_not_kept_total", "Changes of users that this hub could not keep for undo: their content is too large, one request changed too many, or the store took no write.")
 	HubFormerCAAgent = hub.addGauge("atoll_hub_agents_of_former_ca", "Agents that are in touch and not known to have certificates of the present CA, while a rotation is under way; 0 else.")
 )
 

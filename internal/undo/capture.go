@@ -31,8 +31,6 @@ const (
 type capture struct {
 	change  history.Change
 	content []byte
-	// uid of the object; empty for a creation.
-	uid string
 }
 
 // captures of one request, by object. A request that is tried again replaces its capture.
@@ -166,7 +164,7 @@ func (k *Keeper) captureWrite(a admission.Attributes, o admission.ObjectInterfac
 	if err != nil {
 		return nil, key, err
 	}
-	one.change.Operation, one.change.Revision, one.uid = operation, old.GetResourceVersion(), string(old.GetUID())
+	one.change.Operation, one.change.Revision, one.change.UID = operation, old.GetResourceVersion(), string(old.GetUID())
 	return one, key, nil
 }
 
@@ -245,7 +243,7 @@ func (k *Keeper) captureScale(a admission.Attributes) (*capture, atoll.ItemKey, 
 	if err != nil {
 		return nil, key, err
 	}
-	one.change.Operation, one.change.Revision, one.uid = history.Edited, obj.GetResourceVersion(), string(obj.GetUID())
+	one.change.Operation, one.change.Revision, one.change.UID = history.Edited, obj.GetResourceVersion(), string(obj.GetUID())
 	return one, key, nil
 }
 
@@ -311,6 +309,6 @@ func convertToDocument(obj runtime.Object, a admission.Attributes, o admission.O
 
 // idOf returns the name under which a change is kept. Only one request at one revision of an object succeeds.
 func idOf(c *capture) string {
-	sum := sha256.Sum256([]byte(c.change.Object.String() + "\x00" + c.change.NamespaceUID + "\x00" + c.uid + "\x00" + c.change.Revision + "\x00" + string(c.change.Operation)))
+	sum := sha256.Sum256([]byte(c.change.Object.String() + "\x00" + c.change.NamespaceUID + "\x00" + c.change.UID + "\x00" + c.change.Revision + "\x00" + string(c.change.Operation)))
 	return "undo-" + hex.EncodeToString(sum[:16])
 }

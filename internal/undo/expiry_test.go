@@ -141,14 +141,17 @@ func TestSecretsThatTheWatchSees(t *testing.T) {
 		runKeeper(t, k)
 		broken := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "undo-broken"}, Data: map[string][]byte{dataChange: []byte("{}")}}
 		hub.secrets["undo-broken"] = broken
+		if _, err := dropContent(broken); err != nil {
+			t.Fatal(err)
+		}
 		k.secretAdded(broken)
 		for _, s := range store.secrets {
 			slim, err := dropContent(s.DeepCopy())
-			if err != nil || len(slim.(*corev1.Secret).Data) != 1 {
+			if err != nil || slim.(*corev1.Secret).Data[dataContent] != nil {
 				t.Fatalf("the watch keeps %v, %v", slim, err)
 			}
 			k.secretAdded(slim)
-			if c := k.lastChange(keyOfConf); c == nil || c.Bytes <= c.ContentBytes || c.ContentBytes != int64(len(s.Data[dataContent])) {
+			if c := k.lastChange(keyOfConf); c == nil || c.Bytes < int64(len(s.Data[dataContent])+len(s.Data[dataChange])) {
 				t.Errorf("the change of another hub: %+v", c)
 			}
 			k.secretDeleted(s)

@@ -141,7 +141,7 @@ func (h *fakeHub) keptChanges(t *testing.T) (out []*history.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name, s := range h.secrets {
-		c, err := history.DecodeChange(name, s.Data[dataChange])
+		c, err := history.DecodeChange(name, s.Data[dataChange], int64(len(s.Data[dataContent])))
 		if err != nil {
 			t.Fatal(err)
 		}

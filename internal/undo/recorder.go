@@ -78,7 +78,7 @@ func changesObjects(info *request.RequestInfo) bool {
 func (k *Keeper) selectDeleted(ctx context.Context, all []*capture, path string) (out []*capture) {
 	hub := k.currentHub()
 	for _, c := range all {
-		if hub != nil && hub.api.IsDeleted(ctx, path, c.change.Object.Name, c.uid) {
+		if hub != nil && hub.api.IsDeleted(ctx, path, c.change.Object.Name, c.change.UID) {
 			out = append(out, c)
 		}
 	}

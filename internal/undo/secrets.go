@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,16 +26,17 @@ import (
 const (
 	dataChange  = "change"
 	dataContent = "content"
+	// dataContentBytes is in the index in place of the content: its size.
+	dataContentBytes = "contentBytes"
 )
 
 // encodeSecret returns the Secret that keeps a change, and the change with its size.
 func encodeSecret(c *capture) (*corev1.Secret, *history.Change, error) {
-	c.change.ContentBytes = int64(len(c.content))
 	raw, err := history.EncodeChange(&c.change)
 	if err != nil {
 		return nil, nil, err
 	}
-	change, err := history.DecodeChange(c.change.ID, raw)
+	change, err := history.DecodeChange(c.change.ID, raw, int64(len(c.content)))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,7 +83,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 // dropContent leaves of a Secret what the index needs.
 func dropContent(obj any) (any, error) {
 	if s, ok := obj.(*corev1.Secret); ok {
-		delete(s.Data, dataContent)
+		s.Data = map[string][]byte{dataChange: s.Data[dataChange], dataContentBytes: strconv.AppendInt(nil, int64(len(s.Data[dataContent])), 10)}
 		s.ManagedFields = nil
 	}
 	return obj, nil
@@ -93,7 +95,11 @@ func (k *Keeper) secretAdded(obj any) {
 	if !ok {
 		return
 	}
-	change, err := history.DecodeChange(s.Name, s.Data[dataChange])
+	contentBytes, err := strconv.ParseInt(string(s.Data[dataContentBytes]), 10, 64)
+	if err != nil {
+		return // dropContent did not see it
+	}
+	change, err := history.DecodeChange(s.Name, s.Data[dataChange], contentBytes)
 	if err == nil {
 		k.addChange(change)
 		return

@@ -23,9 +23,9 @@ import (
 const (
 	// listMemory is about what a list takes at most: the changes of a namespace and of objects without one.
 	listMemory = 2 * history.MaxNamespaceChanges * 2048
-	// targetMemory is about what an answer with a content takes at most: the content as text, as
-	// values, and as JSON again, with the fields that later changes have.
-	targetMemory = 4 * history.MaxContentBytes
+	// targetMemory is about what an answer with a content takes at most: the content as text, as values, which take
+	// up to a dozen times as much, and as JSON again, with the fields that later changes have.
+	targetMemory = 16 * history.MaxContentBytes
 )
 
 // question is what a request is about.
@@ -184,6 +184,9 @@ func readTarget(q *question, changes []*history.Change) (*history.Target, error)
 		content, err := history.DecodeContent(secret.Data[dataContent])
 		if err != nil {
 			return nil, err
+		}
+		if i == 0 && c.Operation != history.Created && !content.IsOf(c.Object) {
+			return nil, fmt.Errorf("the former content that Secret %s/%s keeps is not one of %s: delete the Secret, or undo an earlier change", atoll.SystemNamespace, c.ID, c.Object)
 		}
 		if i > 0 {
 			content.Object, content.ManagedFields = nil, nil

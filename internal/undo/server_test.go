@@ -159,3 +159,19 @@ func TestTheTargetOfSeveralEdits(t *testing.T) {
 		t.Errorf("the target of the second edit is %s", body)
 	}
 }
+
+// A content of another object, which a person put in place of the kept one, is not handed out.
+func TestTheContentOfAnotherObjectIsRefused(t *testing.T) {
+	k, hub := keeperWithSecret(t)
+	forged, err := history.EncodeContent(&history.Content{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "other", "namespace": "shop"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range hub.secrets {
+		s.Data[dataContent] = forged
+	}
+	code, body := askUndo(k, "ann", "kind=ConfigMap&namespace=shop&name=conf&revision=10")
+	if code == http.StatusOK || strings.Contains(body, `"object"`) || !strings.Contains(body, "not one of") {
+		t.Errorf("%d %s", code, body)
+	}
+}

@@ -48,8 +48,17 @@ func (o *undoOptions) prepareChange(ctx context.Context, c *client.Connection, a
 	if err := one.readPresent(ctx, c); err != nil {
 		return nil, err
 	}
+	if one.isOfFormerObject() && !o.force {
+		return nil, fmt.Errorf("%s is another object of the same name: it was deleted and made again since this change, and the deletion is not kept; --force takes the change back all the same", argument)
+	}
 	one.computeWanted()
 	return one, nil
+}
+
+// isOfFormerObject reports whether the change is one of a former object of the name, of which no deletion is kept.
+func (ch *change) isOfFormerObject() bool {
+	t := &ch.target
+	return ch.present != nil && t.Change.UID != "" && t.Change.UID != string(ch.present.GetUID()) && !t.Whole
 }
 
 // chooseRevision returns the revision of the change before which the object had the wanted state.

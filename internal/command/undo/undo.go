@@ -63,7 +63,7 @@ would change.`,
 	cmd.Flags().StringVar(&o.to, "to", "", "the state at this time: RFC 3339, or a duration before now such as 30m")
 	cmd.Flags().StringVar(&o.revision, "revision", "", "the state before the change with this revision; of one object")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do it without a question")
-	cmd.Flags().BoolVar(&o.force, "force", false, "write also if the object has changed since the plan")
+	cmd.Flags().BoolVar(&o.force, "force", false, "write also if the object has changed since the plan, or was made again since the change")
 	cmd.Flags().BoolVar(&o.all, "all", false, "leave nothing of a large fleet to a count")
 	cmd.MarkFlagsMutuallyExclusive("to", "revision")
 	o.format.AddTo(cmd.Flags(), "json", "yaml")

@@ -182,3 +182,25 @@ func TestTimesOfAnUndo(t *testing.T) {
 		}
 	}
 }
+
+// A change of a former object of the same name, whose deletion is not kept, is not taken back in the new one.
+func TestAFormerObjectOfTheName(t *testing.T) {
+	for name, test := range map[string]struct {
+		target  string
+		args    []string
+		refused bool
+	}{
+		"the same object":        {target: strings.Replace(editTarget, `"revision"`, `"uid":"u","revision"`, 1)},
+		"a former object":        {target: strings.Replace(editTarget, `"revision"`, `"uid":"former","revision"`, 1), refused: true},
+		"a former one, by force": {target: strings.Replace(editTarget, `"revision"`, `"uid":"former","revision"`, 1), args: []string{"--force"}},
+		"with its deletion":      {target: strings.Replace(editTarget, `"change":{`, `"whole":true,"change":{"uid":"former",`, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := &fakeHub{object: present, target: test.target}
+			out, err := clienttest.RunForOutput(t, hub, NewCommand, append([]string{"cm/conf", "-n", "shop", "--yes"}, test.args...)...)
+			if refused := err != nil && strings.Contains(err.Error(), "another object of the same name"); refused != test.refused || (len(hub.writes) == 0) != test.refused {
+				t.Errorf("%v, writes %q\n%s", err, hub.writes, out)
+			}
+		})
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -36,6 +37,8 @@ type Change struct {
 	Resource string `json:"resource"`
 	// NamespaceUID of the namespace that the object was in; empty for objects without a namespace.
 	NamespaceUID string `json:"namespaceUID,omitempty"`
+	// UID of the object with the former content; empty for a created object.
+	UID string `json:"uid,omitempty"`
 	// Revision is the resourceVersion of the former content; of a created object, that of its first one.
 	Revision  string    `json:"revision"`
 	Operation Operation `json:"operation"`
@@ -44,8 +47,6 @@ type Change struct {
 	// Fields are the first changed fields, and MoreFields counts the others.
 	Fields     []string `json:"fields,omitempty"`
 	MoreFields int      `json:"moreFields,omitempty"`
-	// ContentBytes is the size of the compressed content.
-	ContentBytes int64 `json:"contentBytes,omitempty"`
 	// Bytes that the change takes in the store.
 	Bytes int64 `json:"-"`
 }
@@ -68,6 +69,13 @@ type Content struct {
 	ManagedFields []any `json:"managedFields,omitempty"`
 	// Changed are the fields that the edit changed; nil for a deletion.
 	Changed Fields `json:"changed,omitempty"`
+}
+
+// IsOf reports whether the content is one of the object.
+func (c *Content) IsOf(key atoll.ItemKey) bool {
+	u := unstructured.Unstructured{Object: c.Object}
+	gk := u.GroupVersionKind().GroupKind()
+	return gk.Group == key.Group && gk.Kind == key.Kind && u.GetName() == key.Name && u.GetNamespace() == key.Namespace
 }
 
 const (
@@ -138,8 +146,8 @@ func EncodeChange(c *Change) ([]byte, error) {
 	return raw, nil
 }
 
-// DecodeChange reads the description of a change that is kept under an ID.
-func DecodeChange(id string, raw []byte) (*Change, error) {
+// DecodeChange reads the description of a change that is kept under an ID, with a compressed content of so many bytes.
+func DecodeChange(id string, raw []byte, contentBytes int64) (*Change, error) {
 	if len(raw) > maxChangeBytes {
 		return nil, ErrTooLarge
 	}
@@ -155,9 +163,6 @@ func DecodeChange(id string, raw []byte) (*Change, error) {
 	default:
 		return nil, fmt.Errorf("the change has the operation %q", c.Operation)
 	}
-	if c.ContentBytes < 0 || c.ContentBytes > MaxObjectBytes {
-		return nil, fmt.Errorf("the change has a content of %d bytes", c.ContentBytes)
-	}
-	c.ID, c.Bytes = id, c.ContentBytes+int64(len(raw))+changeOverhead
+	c.ID, c.Bytes = id, contentBytes+int64(len(raw))+changeOverhead
 	return c, nil
 }
