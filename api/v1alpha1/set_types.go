@@ -43,7 +43,8 @@ type ClusterSetStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Clusters is the number of clusters in the set, accepted or not. It is at most 10 seconds old.
-	Clusters int32 `json:"clusters"`
+	// +optional
+	Clusters *int32 `json:"clusters,omitempty"`
 	// Conditions: ClusterSetEmpty, true while no cluster is in the set.
 	// +optional
 	// +listType=map

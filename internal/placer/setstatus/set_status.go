@@ -42,7 +42,7 @@ func (w *StatusWriter) writeSetStatus(ctx context.Context, name string) (again t
 // setStatus returns the status of a set that has this number of clusters.
 func setStatus(set *v1alpha1.ClusterSet, clusters int) v1alpha1.ClusterSetStatus {
 	now := *set.Status.DeepCopy()
-	now.ObservedGeneration, now.Clusters = set.Generation, int32(min(clusters, 1<<31-1))
+	now.ObservedGeneration, now.Clusters = set.Generation, new(int32(min(clusters, 1<<31-1)))
 	c := metav1.Condition{
 		Type: v1alpha1.ClusterSetEmpty, Status: metav1.ConditionFalse, Reason: string(atoll.ReasonClustersSelected), ObservedGeneration: set.Generation,
 		Message: "clusters are in the set",

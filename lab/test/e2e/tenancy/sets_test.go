@@ -271,7 +271,7 @@ func TestSets(t *testing.T) {
 				if err := clientAs(t, "").Get(ctx, types.NamespacedName{Name: set}, got); err != nil {
 					return err
 				}
-				if c := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ClusterSetEmpty); c == nil || fmt.Sprint(got.Status.Clusters, " ", c.Reason) != want {
+				if c := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ClusterSetEmpty); c == nil || got.Status.Clusters == nil || fmt.Sprint(*got.Status.Clusters, " ", c.Reason) != want {
 					return fmt.Errorf("%+v", got.Status)
 				}
 				return nil
