@@ -39,7 +39,7 @@ func (l *HubLink) runSession(ctx context.Context) error {
 		return fmt.Errorf("open a session with the hub at %s: %w", l.currentHub(), err)
 	}
 	out := newOutbox(l.transit.unsent, func(why error) { end(why) })
-	v := &sessionState{out: out, activity: make(chan struct{}, 1), tunnels: tunnels{client: pb.NewTunnelClient(conn), take: l.o.Tunnel, log: l.o.Log}}
+	v := &sessionState{out: out, activity: make(chan struct{}, 1), tunnels: tunnels{client: pb.NewTunnelClient(conn), take: l.o.Tunnel, log: l.o.Log, most: l.transit.tunnels}}
 	l.mu.Lock()
 	out.put(l.core.BeginSession())
 	l.out, l.rhythm.turned, l.postponed = out, false, false

@@ -16,14 +16,8 @@ import (
 	"atoll.dev/atoll/internal/tunnel"
 )
 
-const (
-	// maxTunnels is how many tunnels a hub may have at this agent at a time, those that are being
-	// opened included. A hub opens 1,000 at most, and knows a moment later than the agent of one that
-	// ended.
-	maxTunnels = 1024
-	// maxPieceBytes is the largest message of a tunnel: a piece with what protobuf adds.
-	maxPieceBytes = 2 * tunnel.PieceMost
-)
+// maxPieceBytes is the largest message of a tunnel: a piece with what protobuf adds.
+const maxPieceBytes = 2 * tunnel.PieceMost
 
 // tunnels of one session, which end with it.
 type tunnels struct {
@@ -31,18 +25,19 @@ type tunnels struct {
 	share   tunnel.SendBudget
 	take    func(net.Conn)
 	log     *slog.Logger
+	most    int // tunnels at a time, those that are being opened included
 	running sync.WaitGroup
 	count   atomic.Int64 // of tunnels that are open or being opened
 	refused bool         // a tunnel was refused; only open reads it
 }
 
-// open opens a tunnel that the hub asked for, unless the hub has maxTunnels. The session calls it, for
+// open opens a tunnel that the hub asked for, unless the hub has the most already. The session calls it, for
 // one tunnel after the other.
 func (t *tunnels) open(ctx context.Context, id string) {
-	if t.count.Load() >= maxTunnels {
+	if t.count.Load() >= int64(t.most) {
 		if !t.refused {
 			t.refused = true
-			t.log.Warn("the hub asks for more tunnels than a hub may have; further ones are not opened, and this is logged once for the session", "most", maxTunnels)
+			t.log.Warn("the hub asks for more tunnels than a hub may have; further ones are not opened, and this is logged once for the session", "most", t.most)
 		}
 		return
 	}
