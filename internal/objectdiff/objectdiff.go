@@ -63,13 +63,7 @@ func appendDifferences(out *[]Difference, path string, before, after any) {
 			return
 		}
 	case []any:
-		if b, ok := before.([]any); ok && (len(a) == len(b) && !haveUniqueNames(a, b)) {
-			for i := range a {
-				appendDifferences(out, path+"/"+strconv.Itoa(i), b[i], a[i])
-			}
-			return
-		} else if ok && haveUniqueNames(a, b) {
-			appendMapDifferences(out, path, elementsByName(b), elementsByName(a))
+		if b, ok := before.([]any); ok && appendListDifferences(out, path, b, a) {
 			return
 		}
 	}
@@ -87,25 +81,44 @@ func appendMapDifferences(out *[]Difference, path string, before, after map[stri
 	}
 }
 
-// haveUniqueNames reports whether all elements of both lists are maps with names of their own.
-func haveUniqueNames(lists ...[]any) bool {
-	for _, list := range lists {
-		if len(list) == 0 || len(elementsByName(list)) != len(list) {
-			return false
+// appendListDifferences compares lists of named elements by names, and others of one length by index. It
+// returns false for lists that differ as a whole.
+func appendListDifferences(out *[]Difference, path string, before, after []any) bool {
+	b, namedBefore := IndexByName(before)
+	a, namedAfter := IndexByName(after)
+	switch {
+	case namedBefore && namedAfter && len(a) > 0 && len(b) > 0:
+		appendMapDifferences(out, path, b, a)
+	case len(before) == len(after):
+		for i := range after {
+			appendDifferences(out, path+"/"+strconv.Itoa(i), before[i], after[i])
 		}
+	default:
+		return false
 	}
 	return true
 }
 
-// elementsByName returns the elements that have one, by it, as name=NAME.
-func elementsByName(list []any) map[string]any {
-	out := map[string]any{}
-	for _, e := range list {
-		if m, ok := e.(map[string]any); ok {
-			if name, ok := m["name"].(string); ok {
-				out["name="+name] = m
-			}
-		}
+// ElementName returns the name of an element of a list, as name=NAME; empty: it has none.
+func ElementName(e any) string {
+	m, _ := e.(map[string]any)
+	name, _ := m["name"].(string)
+	if name == "" {
+		return ""
 	}
-	return out
+	return "name=" + name
+}
+
+// IndexByName returns the elements of a list by their names; false where an element has none, or two have
+// the same.
+func IndexByName(list []any) (map[string]any, bool) {
+	out := make(map[string]any, len(list))
+	for _, e := range list {
+		name := ElementName(e)
+		if _, twice := out[name]; twice || name == "" {
+			return nil, false
+		}
+		out[name] = e
+	}
+	return out, true
 }

@@ -5,19 +5,13 @@ import (
 	"slices"
 
 	"atoll.dev/atoll/internal/jsonpointer"
+	"atoll.dev/atoll/internal/objectdiff"
 	"atoll.dev/atoll/internal/phrase"
 )
 
-// Difference is one field that an undo changes.
-type Difference struct {
-	// Path is a JSON Pointer, in which elements of lists are named.
-	Path          string
-	Before, After any
-}
-
 // ListDifferences lists the differences of two documents in the order of their paths, at most so many, and
 // counts the others. A missing value is nil.
-func ListDifferences(before, after map[string]any, most int) (out []Difference, more int) {
+func ListDifferences(before, after map[string]any, most int) (out []objectdiff.Difference, more int) {
 	var visit func(path string, f Fields, b, a any)
 	visit = func(path string, f Fields, b, a any) {
 		if len(out) >= most {
@@ -31,7 +25,7 @@ func ListDifferences(before, after map[string]any, most int) (out []Difference, 
 			case len(sub) > 0:
 				visit(below, sub, bs[name], as[name])
 			case len(out) < most:
-				out = append(out, Difference{Path: below, Before: bs[name], After: as[name]})
+				out = append(out, objectdiff.Difference{Path: below, Before: bs[name], After: as[name]})
 			default:
 				more++
 			}
@@ -47,7 +41,7 @@ func elementsOf(v any) map[string]any {
 	case map[string]any:
 		return v
 	case []any:
-		named, _ := indexByName(v)
+		named, _ := objectdiff.IndexByName(v)
 		return named
 	}
 	return nil

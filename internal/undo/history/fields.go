@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"atoll.dev/atoll/internal/jsonpointer"
+	"atoll.dev/atoll/internal/objectdiff"
 	"atoll.dev/atoll/internal/phrase"
 )
 
@@ -94,8 +95,8 @@ func isEqualScalar(a, b any) bool {
 
 // compareLists compares lists of named elements by names, and other lists as a whole.
 func compareLists(before, after []any, depth int) (Fields, bool) {
-	b, namedBefore := indexByName(before)
-	a, namedAfter := indexByName(after)
+	b, namedBefore := objectdiff.IndexByName(before)
+	a, namedAfter := objectdiff.IndexByName(after)
 	if !namedBefore || !namedAfter || len(a) == 0 || len(b) == 0 {
 		return nil, !isEqualList(before, after, depth)
 	}
@@ -117,34 +118,11 @@ func isEqualList(before, after []any, depth int) bool {
 // namesAmong lists the names of a list's elements that are in a set, in the order of the list.
 func namesAmong(list []any, set map[string]any) (out []string) {
 	for _, e := range list {
-		if name := elementName(e); set[name] != nil {
+		if name := objectdiff.ElementName(e); set[name] != nil {
 			out = append(out, name)
 		}
 	}
 	return out
-}
-
-// elementName returns the name of an element of a list as a field; empty: it has none.
-func elementName(e any) string {
-	m, _ := e.(map[string]any)
-	name, _ := m["name"].(string)
-	if name == "" {
-		return ""
-	}
-	return "name=" + name
-}
-
-// indexByName returns the elements by their names; false where an element has none, or two have the same.
-func indexByName(list []any) (map[string]any, bool) {
-	out := make(map[string]any, len(list))
-	for _, e := range list {
-		name := elementName(e)
-		if _, twice := out[name]; twice || name == "" {
-			return nil, false
-		}
-		out[name] = e
-	}
-	return out, true
 }
 
 // UnionFields returns the fields that are in one of two sets. It changes none of them.

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"atoll.dev/atoll/internal/objectdiff"
 	"maps"
 	"slices"
 )
@@ -55,8 +56,8 @@ func revertValue(present, former optional, fields Fields) (any, bool) {
 
 // revertList reverts elements of a list of named elements; a list that has others now gets its former value.
 func revertList(present, former []any, hasFormer bool, fields Fields) (any, bool) {
-	p, namedPresent := indexByName(present)
-	f, namedFormer := indexByName(former)
+	p, namedPresent := objectdiff.IndexByName(present)
+	f, namedFormer := objectdiff.IndexByName(former)
 	if !namedPresent || !namedFormer {
 		return former, hasFormer
 	}
@@ -70,13 +71,13 @@ func revertList(present, former []any, hasFormer bool, fields Fields) (any, bool
 func orderElements(elements map[string]any, present, former []any) []any {
 	was := make(map[string]bool, len(present))
 	for _, e := range present {
-		was[elementName(e)] = true
+		was[objectdiff.ElementName(e)] = true
 	}
 	// behind lists what came back, by the element before it.
 	behind := map[string][]string{}
 	last := ""
 	for _, e := range former {
-		name := elementName(e)
+		name := objectdiff.ElementName(e)
 		if _, has := elements[name]; !has {
 			continue
 		}
@@ -88,7 +89,7 @@ func orderElements(elements map[string]any, present, former []any) []any {
 	}
 	order := slices.Clone(behind[""])
 	for _, e := range present {
-		name := elementName(e)
+		name := objectdiff.ElementName(e)
 		if _, has := elements[name]; has {
 			order = append(order, name)
 		}
