@@ -26,7 +26,7 @@ type Placements interface {
 // placementRef names. When that Placement does not exist, an existing Bundle keeps its placement
 // and a new Bundle has no intent. A deleted Placement removes nothing.
 func (b *Binder) intentWithPlacement(id policymatch.BundleID, kind string, spec v1alpha1.PropagationSpec) *policymatch.Intent {
-	key, refers := referencedPlacement(kind, id.Namespace, &spec)
+	key, refers := policymatch.ReferencedPlacement(kind, id.Namespace, &spec)
 	if !refers {
 		spec.Placement = atoll.WithPlacementDefaults(spec.Placement)
 		return &policymatch.Intent{Spec: spec}
@@ -43,18 +43,6 @@ func (b *Binder) intentWithPlacement(id policymatch.BundleID, kind string, spec 
 	return &policymatch.Intent{Spec: spec}
 }
 
-// referencedPlacement returns the Placement to which a policy refers: in the policy's namespace,
-// or cluster-scoped for a cluster policy and for the hub's default placement.
-func referencedPlacement(kind, namespace string, spec *v1alpha1.PropagationSpec) (key types.NamespacedName, refers bool) {
-	if spec.PlacementRef == nil {
-		return key, false
-	}
-	if kind != v1alpha1.SourcePropagationPolicy {
-		namespace = ""
-	}
-	return types.NamespacedName{Namespace: namespace, Name: spec.PlacementRef.Name}, true
-}
-
 func (b *Binder) findPlacement(key types.NamespacedName) (state.Placement, bool) {
 	if b.Placements == nil {
 		return state.Placement{}, false
@@ -65,7 +53,7 @@ func (b *Binder) findPlacement(key types.NamespacedName) (state.Placement, bool)
 // missingPlacementReason explains, for a policy whose Placement does not exist, the effect and
 // what to do; else it is empty.
 func (b *Binder) missingPlacementReason(kind, namespace string, spec *v1alpha1.PropagationSpec) string {
-	key, refers := referencedPlacement(kind, namespace, spec)
+	key, refers := policymatch.ReferencedPlacement(kind, namespace, spec)
 	if !refers {
 		return ""
 	}
@@ -136,25 +124,21 @@ func missingPlacementCondition(why string) metav1.Condition {
 	return metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: string(atoll.ReasonPlacementMissing), Message: why}
 }
 
-// placementChanged touches the Bundles of the policies that refer to a Placement. It reads all
-// policies in scope, because only people edit Placements.
+// placementChanged touches the Bundles of the policies that refer to a Placement.
 func (b *Binder) placementChanged(key types.NamespacedName) {
-	refer := func(kind, namespace, name string, spec *v1alpha1.PropagationSpec) {
-		if at, refers := referencedPlacement(kind, namespace, spec); refers && at == key {
-			b.touchBundles(b.ownership.bundlesOfSource(kind, namespace, name)...)
-			b.policyStatus.enqueuePolicy(PolicyKey{kind, namespace, name})
+	kind, policies := policymatch.PoliciesOfPlacement(b.Policies, key)
+	for _, p := range policies {
+		b.policyOfPlacementChanged(PolicyKey{kind, p.Namespace, p.Name})
+	}
+	if spec := b.hubDefaultSpec(); spec != nil {
+		if at, refers := policymatch.ReferencedPlacement(v1alpha1.SourceHubSettings, "", spec); refers && at == key {
+			b.policyOfPlacementChanged(PolicyKey{v1alpha1.SourceHubSettings, "", v1alpha1.HubSettingsName})
 		}
 	}
-	if key.Namespace == "" {
-		for _, p := range b.Policies.ClusterPropagationPolicies() {
-			refer(v1alpha1.SourceClusterPropagationPolicy, "", p.Name, &p.Spec)
-		}
-		if spec := b.hubDefaultSpec(); spec != nil {
-			refer(v1alpha1.SourceHubSettings, "", v1alpha1.HubSettingsName, spec)
-		}
-		return
-	}
-	for _, p := range b.Policies.PropagationPolicies(key.Namespace) {
-		refer(v1alpha1.SourcePropagationPolicy, p.Namespace, p.Name, &p.Spec)
-	}
+}
+
+// policyOfPlacementChanged touches the Bundles of a policy, and requests its status.
+func (b *Binder) policyOfPlacementChanged(key PolicyKey) {
+	b.touchBundles(b.ownership.bundlesOfSource(key.Kind, key.Namespace, key.Name)...)
+	b.policyStatus.enqueuePolicy(key)
 }

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/policymatch"
 )
 
 // Referrers is the number of objects of one kind that refer to an object.
@@ -19,14 +20,12 @@ type Referrers struct {
 // that may refer to the object, because only people delete such objects. Other kinds have none.
 func (t *HubTables) FindReferrers(kind string, key types.NamespacedName) []Referrers {
 	switch kind {
-	case "Placement":
-		return withReferrers(nil, "PropagationPolicy", countMatching(t.Policies.PropagationPolicies(key.Namespace), func(p *v1alpha1.PropagationPolicy) bool {
-			return p.Spec.PlacementRef != nil && p.Spec.PlacementRef.Name == key.Name
-		}))
-	case "ClusterPlacement":
-		out := withReferrers(nil, "ClusterPropagationPolicy", countMatching(t.Policies.ClusterPropagationPolicies(), func(p *v1alpha1.ClusterPropagationPolicy) bool {
-			return p.Spec.PlacementRef != nil && p.Spec.PlacementRef.Name == key.Name
-		}))
+	case "Placement", "ClusterPlacement":
+		policyKind, policies := policymatch.PoliciesOfPlacement(t.Policies, key)
+		out := withReferrers(nil, policyKind, len(policies))
+		if key.Namespace != "" {
+			return out
+		}
 		return t.withHubDefault(out, v1alpha1.DefaultPlacementClusterPlacement, key.Name)
 	case "ClusterSet":
 		return t.findSetReferrers(key.Name)

@@ -18,6 +18,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/placer"
 	"atoll.dev/atoll/internal/placer/decisions"
+	"atoll.dev/atoll/internal/policymatch"
 	"atoll.dev/atoll/internal/preview"
 	"atoll.dev/atoll/internal/state"
 )
@@ -241,19 +242,9 @@ func (t *rebalanceTargets) addPlacement(ctx context.Context, o rebalanceObject) 
 	}
 	t.placements = append(t.placements, pl)
 	t.advanceRebalanceTime(pl.Meta.Annotations)
-	refers := func(ref *v1alpha1.PlacementRef) bool { return ref != nil && ref.Name == o.Name }
-	if o.Namespace == "" {
-		for _, p := range t.sources.State.Policies.ClusterPropagationPolicies() {
-			if refers(p.Spec.PlacementRef) {
-				t.addPolicyBundles(ctx, rebalanceObject{Kind: v1alpha1.SourceClusterPropagationPolicy, Name: p.Name})
-			}
-		}
-		return
-	}
-	for _, p := range t.sources.State.Policies.PropagationPolicies(o.Namespace) {
-		if refers(p.Spec.PlacementRef) {
-			t.addPolicyBundles(ctx, rebalanceObject{Kind: v1alpha1.SourcePropagationPolicy, Namespace: p.Namespace, Name: p.Name})
-		}
+	kind, policies := policymatch.PoliciesOfPlacement(t.sources.State.Policies, types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
+	for _, p := range policies {
+		t.addPolicyBundles(ctx, rebalanceObject{Kind: kind, Namespace: p.Namespace, Name: p.Name})
 	}
 }
 
