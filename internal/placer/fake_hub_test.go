@@ -408,6 +408,24 @@ func runReconciler(t *testing.T, m *fakeHub, test func(t *testing.T, r *Placemen
 	runWith(t, m, func(*Config) {}, test)
 }
 
+// startReconciler starts a Reconciler over the tables, in a bubble of virtual time. stop waits until it has ended.
+// Its queues end a minute later.
+func startReconciler(t *testing.T, m *fakeHub) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, done := New(m.reconcilerConfig()), make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	synctest.Wait()
+	return func() {
+		synctest.Wait()
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		m.forgetCounts()
+	}
+}
+
 // newIdleReconciler returns a Reconciler with open queues and no workers: the test makes the
 // steps. shutDown ends the queues.
 func newIdleReconciler(m *fakeHub) (r *PlacementReconciler, shutDown func()) {

@@ -1,7 +1,6 @@
 package placer
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -102,35 +101,22 @@ func TestARestartOfTheHubStartsNoReplacement(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		hub := func() (stop func()) {
-			ctx, cancel := context.WithCancel(t.Context())
-			r, done := New(m.reconcilerConfig()), make(chan error, 1)
-			go func() { done <- r.Run(ctx) }()
-			synctest.Wait()
-			return func() {
-				synctest.Wait()
-				cancel()
-				if err := <-done; err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Minute)
-				m.forgetCounts()
-			}
-		}
-		stop := hub()
+		stop := startReconciler(t, m)
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("a") })
 		m.cutRevision("web", statefulSetContent())
 		m.settleRows("web")
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("b") })
 		expectRows(t, m, "web", "a Removing r1, b Pending r1")
 		stop()
+		time.Sleep(time.Minute)
 		for _, name := range []string{"a", "b"} {
 			m.setOnline(name, false)
 		}
-		stop = hub()
+		stop = startReconciler(t, m)
 		time.Sleep(5 * time.Second)
 		got := m.rowsOf("web")
 		stop()
+		time.Sleep(time.Minute)
 		if got != "a Removing r1, b Pending r1" {
 			t.Errorf("5 s after a start of the hub, before the agents are back: %s", got)
 		}

@@ -1,7 +1,6 @@
 package placer
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,39 +146,26 @@ func TestARestartOfTheHubWritesNoWait(t *testing.T) {
 				})
 			}
 			synctest.Test(t, func(t *testing.T) {
-				hub := func() (stop func()) {
-					ctx, cancel := context.WithCancel(t.Context())
-					r, done := New(m.reconcilerConfig()), make(chan error, 1)
-					go func() { done <- r.Run(ctx) }()
-					synctest.Wait()
-					return func() {
-						synctest.Wait()
-						cancel()
-						if err := <-done; err != nil {
-							t.Fatal(err)
-						}
-						time.Sleep(time.Minute)
-						m.forgetCounts()
-					}
-				}
-				stop := hub()
+				stop := startReconciler(t, m)
 				m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.MoveOrder = placementNamed("a"), order })
 				m.cutRevision("web", statefulSetContent())
 				m.settleRows("web")
 				m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("b") })
 				expectRows(t, m, "web", "a Removing r1, b Pending r1")
 				stop()
+				time.Sleep(time.Minute)
 				for _, name := range []string{"a", "b"} {
 					m.setOnline(name, false)
 				}
 				writes, _ := m.countsAfterWait()
-				stop = hub()
+				stop = startReconciler(t, m)
 				time.Sleep(5 * time.Second)
 				row, _ := (fakeRows{m}).Get("web", "b")
 				if now, _ := m.countsAfterWait(); now > writes {
 					t.Errorf("%d writes because the hub started: %s", now-writes, row.Spec.Reason)
 				}
 				stop()
+				time.Sleep(time.Minute)
 			})
 		})
 	}

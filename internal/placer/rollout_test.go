@@ -1,7 +1,6 @@
 package placer
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -151,28 +150,14 @@ func TestARestartBeginsNoStage(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		start := func() (stop func()) {
-			ctx, cancel := context.WithCancel(t.Context())
-			r, done := New(m.reconcilerConfig()), make(chan error, 1)
-			go func() { done <- r.Run(ctx) }()
-			synctest.Wait()
-			return func() {
-				synctest.Wait()
-				cancel()
-				if err := <-done; err != nil {
-					t.Fatal(err)
-				}
-				m.forgetCounts()
-			}
-		}
-		stop := start()
+		stop := startReconciler(t, m)
 		newStagedBundle(m)
 		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
 		stop()
 		for _, name := range []string{"a", "b", "c"} {
 			m.setOnline(name, false)
 		}
-		stop = start()
+		stop = startReconciler(t, m)
 		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
 		m.setOnline("b", true)
 		time.Sleep(time.Minute)
@@ -182,7 +167,7 @@ func TestARestartBeginsNoStage(t *testing.T) {
 		m.reportHealthy("web", "a")
 		time.Sleep(30 * time.Second)
 		stop()
-		stop = start()
+		stop = startReconciler(t, m)
 		time.Sleep(29 * time.Second)
 		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
 		time.Sleep(2 * time.Second)
