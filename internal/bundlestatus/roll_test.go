@@ -87,8 +87,8 @@ func compareWithRows(t *testing.T, m *memory, r *BundleReconciler) {
 	t.Helper()
 	rows, total := r.readGroupedRows("b", rolloutView{})
 	delete(r.rolls, "b")
-	anew, _ := r.readGroupedRows("b", rolloutView{})
-	if a, b := drawnUp(rows), drawnUp(anew); a != b {
+	again, _ := r.readGroupedRows("b", rolloutView{})
+	if a, b := drawnUp(rows), drawnUp(again); a != b {
 		t.Fatalf("updated\n%s\nbuilt from nothing\n%s", a, b)
 	}
 	var all []Row

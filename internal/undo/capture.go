@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -277,15 +278,7 @@ func isKept(a admission.Attributes) bool {
 // hasFinalizer reports whether an object is placed.
 func hasFinalizer(obj runtime.Object) bool {
 	m, err := meta.Accessor(obj)
-	if err != nil {
-		return false
-	}
-	for _, f := range m.GetFinalizers() {
-		if f == atoll.Finalizer {
-			return true
-		}
-	}
-	return false
+	return err == nil && slices.Contains(m.GetFinalizers(), atoll.Finalizer)
 }
 
 // convertToDocument returns an object in the version of the request. It shares values with the object.

@@ -103,8 +103,8 @@ func (p *agentProcess) lastEnd() string {
 	return p.ends[len(p.ends)-1]
 }
 
-// stop ends the agent.
-func (p *agentProcess) stop() {
+// stopAgent ends the agent.
+func (p *agentProcess) stopAgent() {
 	p.stopped()
 	p.running.Wait()
 	p.group.removeGroup()

@@ -78,7 +78,7 @@ func RunAttack(ctx context.Context, m *Member, name string, attacks []Attack, la
 		r.Broken = err
 		return r
 	}
-	defer p.stop()
+	defer p.stopAgent()
 	r.Broken = r.attackAgent(ctx, m, h, p, attacks, lasts)
 	if r.Broken != nil {
 		r.Broken = fmt.Errorf("%w; the log is %s", r.Broken, p.log)
@@ -96,7 +96,7 @@ func (r *Result) attackAgent(ctx context.Context, m *Member, h *hub, p *agentPro
 		return fmt.Errorf("before the attack: %w", err)
 	}
 	o := startObserver(ctx, m, p)
-	defer o.stop()
+	defer o.stopObserving()
 	r.Before = o.memoryNow()
 	begun := h.countSessions()
 	h.switchAttacks(attacks)
@@ -109,7 +109,7 @@ func (r *Result) attackAgent(ctx context.Context, m *Member, h *hub, p *agentPro
 		err = h.deliverConfigMap(ctx, after, "after")
 	}
 	r.Recovery = time.Since(end)
-	o.stop()
+	o.stopObserving()
 	r.Peak, r.LeaseAge, r.Restarts = o.peak, o.leaseAge, p.countRestarts()
 	switch now, failed := m.readConfigMapUID(ctx, kept); {
 	case r.Restarts > 0:

@@ -33,7 +33,7 @@ var unreadAttacks = []Attack{
 // repeatFrame sends frames until the session ends.
 func (s *agentSession) repeatFrame(ctx context.Context, frame func(turn int) *pb.FromHub) error {
 	for i := 0; ctx.Err() == nil; i++ {
-		if err := s.send(frame(i)); err != nil {
+		if err := s.sendFrame(frame(i)); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (s *agentSession) orderAs(m atoll.Manifest) error {
 	if err != nil {
 		return err
 	}
-	return s.send(upsertFrame(m.Bundle, m.Generation, body))
+	return s.sendFrame(upsertFrame(m.Bundle, m.Generation, body))
 }
 
 func sendTinyBundles(ctx context.Context, s *agentSession) error {

@@ -46,7 +46,7 @@ func (s *agentSession) serveHonestly(hello *pb.Hello) {
 // carryOut does what the core of the protocol puts out. The caller holds mu of the hub.
 func (s *agentSession) carryOut(out session.HubOutput) error {
 	for _, f := range out.Frames {
-		if err := s.send(f); err != nil {
+		if err := s.sendFrame(f); err != nil {
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func (s *agentSession) acknowledgeReport(r *pb.Report) error {
 		s.hub.statuses[r.GetBundle()] = reported
 	}
 	stored := &pb.ReportStored{Bundle: r.GetBundle(), Seq: r.GetSeq()}
-	return s.send(&pb.FromHub{Frame: &pb.FromHub_ReportStored{ReportStored: stored}})
+	return s.sendFrame(&pb.FromHub{Frame: &pb.FromHub_ReportStored{ReportStored: stored}})
 }
 
 // orderManifest sends a manifest with all objects.
@@ -99,7 +99,7 @@ func (s *agentSession) orderManifest(m atoll.Manifest) error {
 	if err != nil {
 		return err
 	}
-	return s.send(upsertFrame(m.Bundle, m.Generation, body))
+	return s.sendFrame(upsertFrame(m.Bundle, m.Generation, body))
 }
 
 func upsertFrame(bundle string, generation int64, manifest []byte) *pb.FromHub {

@@ -106,7 +106,7 @@ func (h *hub) Connect(stream grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub])
 	ctx, end := context.WithCancel(stream.Context())
 	defer end()
 	s := &agentSession{hub: h, end: end, stream: stream, turn: h.countSessions()}
-	if err := s.send(&pb.FromHub{Frame: &pb.FromHub_Welcome{Welcome: &pb.Welcome{ClusterName: "attacked", ClusterUid: clusterUID, HubVersion: atoll.Version}}}); err != nil {
+	if err := s.sendFrame(&pb.FromHub{Frame: &pb.FromHub_Welcome{Welcome: &pb.Welcome{ClusterName: "attacked", ClusterUid: clusterUID, HubVersion: atoll.Version}}}); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -157,8 +157,8 @@ func (s *agentSession) startAttacks(ctx context.Context, attacks []Attack) {
 	}
 }
 
-// send sends a frame. Several attacks send in one session.
-func (s *agentSession) send(f *pb.FromHub) error {
+// sendFrame sends a frame. Several attacks send in one session.
+func (s *agentSession) sendFrame(f *pb.FromHub) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
 	return s.stream.Send(f)
@@ -188,7 +188,7 @@ func (s *agentSession) dialTunnel(serve func(tunnelStream)) error {
 	id := fmt.Sprint("tunnel-", s.hub.dialled)
 	s.hub.tunnels[id] = serve
 	s.hub.mu.Unlock()
-	return s.send(&pb.FromHub{Frame: &pb.FromHub_Dial{Dial: &pb.Dial{Id: id}}})
+	return s.sendFrame(&pb.FromHub{Frame: &pb.FromHub_Dial{Dial: &pb.Dial{Id: id}}})
 }
 
 // Open serves a tunnel.

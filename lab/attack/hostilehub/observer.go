@@ -62,8 +62,8 @@ func (o *observer) memoryNow() float64 {
 	return usage.Resident - usage.File
 }
 
-// stop ends the measurement. It may be called again.
-func (o *observer) stop() {
+// stopObserving ends the measurement. It may be called again.
+func (o *observer) stopObserving() {
 	o.cancel()
 	o.running.Wait()
 }
