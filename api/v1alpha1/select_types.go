@@ -8,17 +8,17 @@ import (
 // SpreadConstraint spreads the chosen clusters over groups: clusters that share a
 // field or the value of a label. All constraints of a placement hold together.
 //
-// A cluster without the field or label is in no group. DoNotSchedule refuses it, with that
+// A cluster without the field, label or property is in no group. DoNotSchedule refuses it, with that
 // reason; ScheduleAnyway may choose it, and counts it in no group. A cluster that runs the
-// Bundle never loses it because of a lost label.
+// Bundle never loses it because of a lost label or property.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.spreadByField) || !has(self.spreadByLabel)",message="give spreadByField or spreadByLabel, not both"
+// +kubebuilder:validation:XValidation:rule="[has(self.spreadByField), has(self.spreadByLabel), has(self.spreadByProperty)].filter(x, x).size() <= 1",message="give one of spreadByField, spreadByLabel and spreadByProperty"
 // +kubebuilder:validation:XValidation:rule="!has(self.minGroups) || !has(self.maxGroups) || self.minGroups <= self.maxGroups",message="minGroups is more than maxGroups"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxSkew) || has(self.spreadByLabel) || (has(self.spreadByField) && self.spreadByField != 'cluster')",message="maxSkew says nothing about clusters, each of which is a group of its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxSkew) || has(self.spreadByLabel) || has(self.spreadByProperty) || (has(self.spreadByField) && self.spreadByField != 'cluster')",message="maxSkew says nothing about clusters, each of which is a group of its own"
 type SpreadConstraint struct {
 	// SpreadByField: cluster (each is a group of its own), region, zone or provider, as the
 	// Cluster's spec has them. Only the name identifies a zone. Default cluster, where
-	// spreadByLabel is not given either.
+	// spreadByLabel and spreadByProperty are not given either.
 	// +optional
 	// +kubebuilder:validation:Enum=cluster;region;zone;provider
 	SpreadByField SpreadField `json:"spreadByField,omitempty"`
@@ -27,6 +27,12 @@ type SpreadConstraint struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
 	SpreadByLabel string `json:"spreadByLabel,omitempty"`
+	// SpreadByProperty is the name of a property that agents report and HubSettings lists.
+	// Clusters with the same value are a group. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	SpreadByProperty string `json:"spreadByProperty,omitempty"`
 	// MinGroups that have a chosen cluster, from 1 to 10000. Default 1. If there are fewer
 	// groups, whenUnsatisfiable says what happens.
 	// +optional
@@ -84,6 +90,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="(self.name == 'Property') == has(self.property)",message="property is for the score Property, and needed there"
 // +kubebuilder:validation:XValidation:rule="(self.name == 'ClusterScore') == has(self.measure)",message="measure is for the score ClusterScore, and needed there"
 // +kubebuilder:validation:XValidation:rule="(self.name == 'Affinity' || self.name == 'AntiAffinity') == has(self.bundles)",message="bundles is for the scores Affinity and AntiAffinity, and needed there"
+// +kubebuilder:validation:XValidation:rule="(self.name == 'ClusterAffinity') == has(self.clusterAffinity)",message="clusterAffinity is for the score ClusterAffinity, and needed there"
 type Score struct {
 	// Name: Balance prefers clusters with few assigned pods for their size. The size is the
 	// number of pods that they can hold (110 where that is not reported): 1000 for none, 500
@@ -93,8 +100,8 @@ type Score struct {
 	// rescheduling moves the Bundle. ResourceAvailable prefers clusters with much of a resource
 	// free. Property rates a number that clusters report. ClusterScore reads ClusterScore
 	// objects. Affinity prefers clusters near other Bundles, AntiAffinity clusters far from
-	// them.
-	// +kubebuilder:validation:Enum=Balance;Steady;ResourceAvailable;Property;ClusterScore;Affinity;AntiAffinity
+	// them. ClusterAffinity prefers the clusters that clusterAffinity selects.
+	// +kubebuilder:validation:Enum=Balance;Steady;ResourceAvailable;Property;ClusterScore;Affinity;AntiAffinity;ClusterAffinity
 	Name ScoreName `json:"name"`
 	// Weight of this score among the others, from 1 to 100. Default 1.
 	// +optional
@@ -123,6 +130,10 @@ type Score struct {
 	// Bundles that Affinity prefers near, and AntiAffinity far.
 	// +optional
 	Bundles *NearBundles `json:"bundles,omitempty"`
+	// ClusterAffinity for the score ClusterAffinity: the clusters that it selects score 1000,
+	// all others 0. Several such scores with weights order clusters by preference.
+	// +optional
+	ClusterAffinity *ClusterAffinity `json:"clusterAffinity,omitempty"`
 }
 
 // PropertyScore rates a property of clusters that the hub's administrator listed.
@@ -207,6 +218,7 @@ const (
 	ScoreCluster           ScoreName = "ClusterScore"
 	ScoreAffinity          ScoreName = "Affinity"
 	ScoreAntiAffinity      ScoreName = "AntiAffinity"
+	ScoreClusterAffinity   ScoreName = "ClusterAffinity"
 )
 
 // DecisionGroup names a part of the chosen clusters.

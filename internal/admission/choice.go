@@ -12,7 +12,7 @@ import (
 
 // checkSpreadScoresAndGroups checks the choice of the clusters that fit: what the schema cannot say.
 func (p *AdmissionPlugin) checkSpreadScoresAndGroups(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
-	errs := append(checkSpread(pl, at), p.checkScores(pl, at)...)
+	errs := append(p.checkSpread(pl, at), p.checkScores(pl, at)...)
 	names := map[string]bool{}
 	for i, g := range pl.DecisionGroups {
 		in := at.Child("decisionGroups").Index(i)
@@ -40,28 +40,40 @@ func (p *AdmissionPlugin) checkSpreadScoresAndGroups(pl *v1alpha1.PlacementSpec,
 	return errs
 }
 
-func checkSpread(p *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+func (p *AdmissionPlugin) checkSpread(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]int{}
-	for i := range p.SpreadConstraints {
-		s, in := &p.SpreadConstraints[i], at.Child("spreadConstraints").Index(i)
-		key := "field " + string(cmp.Or(s.SpreadByField, v1alpha1.SpreadByCluster))
-		if s.SpreadByLabel != "" {
-			key = "label " + s.SpreadByLabel
-			for _, msg := range validation.IsQualifiedName(s.SpreadByLabel) {
-				errs = append(errs, field.Invalid(in.Child("spreadByLabel"), s.SpreadByLabel, msg))
-			}
-		}
+	for i := range pl.SpreadConstraints {
+		s, in := &pl.SpreadConstraints[i], at.Child("spreadConstraints").Index(i)
+		key, keyErrs := p.checkSpreadKey(s, in)
+		errs = append(errs, keyErrs...)
 		if first, twice := seen[key]; twice {
 			errs = append(errs, field.Invalid(in, key, fmt.Sprintf("spreadConstraints[%d] spreads over it already: put both into one", first)))
 		} else {
 			seen[key] = i
 		}
-		if p.MaxClusters > 0 && s.MinGroups > p.MaxClusters {
-			errs = append(errs, field.Invalid(in.Child("minGroups"), s.MinGroups, fmt.Sprintf("so many groups need as many clusters, and maxClusters is %d", p.MaxClusters)))
+		if pl.MaxClusters > 0 && s.MinGroups > pl.MaxClusters {
+			errs = append(errs, field.Invalid(in.Child("minGroups"), s.MinGroups, fmt.Sprintf("so many groups need as many clusters, and maxClusters is %d", pl.MaxClusters)))
 		}
 	}
 	return errs
+}
+
+// checkSpreadKey returns what a constraint spreads over, and its errors.
+func (p *AdmissionPlugin) checkSpreadKey(s *v1alpha1.SpreadConstraint, at *field.Path) (key string, errs field.ErrorList) {
+	switch {
+	case s.SpreadByLabel != "":
+		for _, msg := range validation.IsQualifiedName(s.SpreadByLabel) {
+			errs = append(errs, field.Invalid(at.Child("spreadByLabel"), s.SpreadByLabel, msg))
+		}
+		return "label " + s.SpreadByLabel, errs
+	case s.SpreadByProperty != "":
+		if why := p.unlistedPropertyReason(s.SpreadByProperty); why != "" {
+			errs = append(errs, field.Invalid(at.Child("spreadByProperty"), s.SpreadByProperty, why))
+		}
+		return "property " + s.SpreadByProperty, errs
+	}
+	return "field " + string(cmp.Or(s.SpreadByField, v1alpha1.SpreadByCluster)), nil
 }
 
 func (p *AdmissionPlugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
@@ -78,6 +90,8 @@ func (p *AdmissionPlugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path
 		switch {
 		case s.Bundles != nil: // several may ask for different ones
 			errs = append(errs, checkLabels(s.Bundles.LabelSelector, in.Child("bundles", "labelSelector"))...)
+		case s.ClusterAffinity != nil: // several may prefer different ones
+			errs = append(errs, p.checkPreferredClusters(s.ClusterAffinity, in.Child("clusterAffinity"))...)
 		case twice:
 			errs = append(errs, field.Invalid(in, s.Name, fmt.Sprintf("scores[%d] is the same: give it the weight of both", first)))
 		default:
@@ -86,6 +100,14 @@ func (p *AdmissionPlugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path
 		errs = append(errs, checkScoreScale(s, in)...)
 	}
 	return errs
+}
+
+// checkPreferredClusters checks the affinity of a score as that of a placement, and refuses one that selects all clusters.
+func (p *AdmissionPlugin) checkPreferredClusters(a *v1alpha1.ClusterAffinity, at *field.Path) field.ErrorList {
+	if a.LabelSelector == nil && a.FieldSelector == nil && len(a.ClusterNames) == 0 && len(a.ExcludeClusters) == 0 {
+		return field.ErrorList{field.Required(at, "an empty affinity prefers all clusters equally")}
+	}
+	return append(checkAffinity(a, at), checkFieldKeys(a.FieldSelector, at.Child("fieldSelector"), p.unlistedPropertyReason)...)
 }
 
 // checkScoredProperty refuses a property that steers no placement, and a range without a middle.

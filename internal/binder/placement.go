@@ -26,7 +26,7 @@ type Placements interface {
 // placementRef names. When that Placement does not exist, an existing Bundle keeps its placement
 // and a new Bundle has no intent. A deleted Placement removes nothing.
 func (b *Binder) intentWithPlacement(id policymatch.BundleID, kind string, spec v1alpha1.PropagationSpec) *policymatch.Intent {
-	key, refers := policymatch.ReferencedPlacement(kind, id.Namespace, &spec)
+	key, refers := state.ReferencedPlacement(kind, id.Namespace, &spec)
 	if !refers {
 		spec.Placement = atoll.WithPlacementDefaults(spec.Placement)
 		return &policymatch.Intent{Spec: spec}
@@ -53,7 +53,7 @@ func (b *Binder) findPlacement(key types.NamespacedName) (state.Placement, bool)
 // missingPlacementReason explains, for a policy whose Placement does not exist, the effect and
 // what to do; else it is empty.
 func (b *Binder) missingPlacementReason(kind, namespace string, spec *v1alpha1.PropagationSpec) string {
-	key, refers := policymatch.ReferencedPlacement(kind, namespace, spec)
+	key, refers := state.ReferencedPlacement(kind, namespace, spec)
 	if !refers {
 		return ""
 	}
@@ -126,12 +126,12 @@ func missingPlacementCondition(why string) metav1.Condition {
 
 // placementChanged touches the Bundles of the policies that refer to a Placement.
 func (b *Binder) placementChanged(key types.NamespacedName) {
-	kind, policies := policymatch.PoliciesOfPlacement(b.Policies, key)
+	kind, policies := state.PoliciesOfPlacement(b.Policies, key)
 	for _, p := range policies {
 		b.policyOfPlacementChanged(PolicyKey{kind, p.Namespace, p.Name})
 	}
 	if spec := b.hubDefaultSpec(); spec != nil {
-		if at, refers := policymatch.ReferencedPlacement(v1alpha1.SourceHubSettings, "", spec); refers && at == key {
+		if at, refers := state.ReferencedPlacement(v1alpha1.SourceHubSettings, "", spec); refers && at == key {
 			b.policyOfPlacementChanged(PolicyKey{v1alpha1.SourceHubSettings, "", v1alpha1.HubSettingsName})
 		}
 	}

@@ -60,7 +60,7 @@ func compileChoice(p *v1alpha1.PlacementSpec, summedWeights bool) *choiceRules {
 func withDefaultSpreadField(list []v1alpha1.SpreadConstraint) []v1alpha1.SpreadConstraint {
 	out := slices.Clone(list)
 	for i := range out {
-		if out[i].SpreadByLabel == "" {
+		if out[i].SpreadByLabel == "" && out[i].SpreadByProperty == "" {
 			out[i].SpreadByField = cmp.Or(out[i].SpreadByField, v1alpha1.SpreadByCluster)
 		}
 	}
@@ -170,13 +170,19 @@ func spreadGroupOf(s *v1alpha1.SpreadConstraint, c *Cluster) string {
 	case v1alpha1.SpreadByProvider:
 		return c.Provider
 	}
+	if s.SpreadByProperty != "" {
+		return c.Properties[s.SpreadByProperty]
+	}
 	return c.Labels[s.SpreadByLabel]
 }
 
 // spreadFieldName returns the field that a constraint spreads over, for people.
 func spreadFieldName(s *v1alpha1.SpreadConstraint) string {
-	if s.SpreadByLabel != "" {
+	switch {
+	case s.SpreadByLabel != "":
 		return "label " + s.SpreadByLabel
+	case s.SpreadByProperty != "":
+		return "property " + s.SpreadByProperty
 	}
 	return string(s.SpreadByField)
 }

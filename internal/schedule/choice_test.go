@@ -94,7 +94,7 @@ func withCPUs(total, free int64) func(*Cluster) {
 }
 
 // sixZones are 2 regions, 3 zones in each; zone eu-a has 3 clusters, the others 2, but
-// us-c 1. Scores fall in this order.
+// us-c 1. Scores fall in this order. Zones c report another power than the others.
 func sixZones() *simulatedFleet {
 	w := newWorld()
 	free := int64(100)
@@ -102,7 +102,7 @@ func sixZones() *simulatedFleet {
 		n := map[string]int{"eu-a": 3, "us-c": 1}[z]
 		for i := range max(n, 2-n) {
 			name := fmt.Sprintf("%s%d", z, i+1)
-			w.clusters[name] = newCluster(name, locatedIn(z[:2], z, "p-"+z[3:]), withLabel("rack", z[3:]), withCPUs(100, free))
+			w.clusters[name] = newCluster(name, locatedIn(z[:2], z, "p-"+z[3:]), withLabel("rack", z[3:]), withReport("power", map[string]string{"c": "wind"}[z[3:]]+"power"), withCPUs(100, free))
 			free -= 5
 		}
 	}
@@ -123,6 +123,7 @@ func TestChoiceFields(t *testing.T) {
 		{"spreadConstraints.spreadByField provider", "{maxClusters: 2, spreadConstraints: [{spreadByField: provider, minGroups: 2}]" + byCPU + "}", "eu-a1 eu-b1"},
 		{"spreadConstraints.spreadByField cluster", "{spreadConstraints: [{spreadByField: cluster, minGroups: 2, maxGroups: 4}]" + byCPU + "}", "eu-a1 eu-a2 eu-a3 eu-b1"},
 		{"spreadConstraints.spreadByLabel", "{maxClusters: 3, spreadConstraints: [{spreadByLabel: rack, minGroups: 3}]" + byCPU + "}", "eu-a1 eu-b1 eu-c1"},
+		{"spreadConstraints.spreadByProperty", "{maxClusters: 2, spreadConstraints: [{spreadByProperty: power, minGroups: 2}]" + byCPU + "}", "eu-a1 eu-c1"},
 		{"spreadConstraints.minGroups that cannot be had", "{spreadConstraints: [{spreadByField: region, minGroups: 3}]}", ""},
 		{"spreadConstraints.maxGroups", "{spreadConstraints: [{spreadByField: region, maxGroups: 1}]}", "eu-a1 eu-a2 eu-a3 eu-b1 eu-b2 eu-c1 eu-c2"},
 		{"spreadConstraints.maxGroups omitted is no bound", "{spreadConstraints: [{spreadByField: zone, minGroups: 2}]}", "eu-a1 eu-a2 eu-a3 eu-b1 eu-b2 eu-c1 eu-c2 us-a1 us-a2 us-b1 us-b2 us-c1"},
@@ -161,6 +162,21 @@ func TestWithoutTheLabel(t *testing.T) {
 	w.clusters["a"] = newCluster("a")
 	if got := formatOutcomes(w.decideAndApply(parsePlacement(t, "{maxClusters: 3, spreadConstraints: [{spreadByLabel: rack}]"+byCPU+"}")), OutcomePlaced); got != "a b" {
 		t.Errorf("after a lost its rack: %s", got)
+	}
+}
+
+// A cluster without the property is in no group, and one that runs the Bundle and stops to report it keeps it.
+func TestWithoutTheProperty(t *testing.T) {
+	w := newWorld(newCluster("a", withReport("power", "wind"), withCPUs(9, 1)), newCluster("b", withReport("power", "sun"), withCPUs(9, 2)), newCluster("c", withCPUs(9, 9)))
+	p := parsePlacement(t, "{maxClusters: 3, spreadConstraints: [{spreadByProperty: power}]"+byCPU+"}")
+	d := w.decideAndApply(p)
+	v, _ := d.FindVerdict("c")
+	if v.Outcome != OutcomeOut || v.Filter != FilterSpread || !strings.Contains(v.Reason, "property power") || formatOutcomes(d, OutcomePlaced) != "a b" {
+		t.Errorf("c, without the property: %s; chosen %s", v, formatOutcomes(d, OutcomePlaced))
+	}
+	w.clusters["a"] = newCluster("a")
+	if got := formatOutcomes(w.decideAndApply(p), OutcomePlaced); got != "a b" {
+		t.Errorf("after a reports no property: %s", got)
 	}
 }
 
@@ -326,6 +342,14 @@ func TestScores(t *testing.T) {
 		{"far", "{name: AntiAffinity, bundles: {names: [x]}}", newCluster("eu-a1"), 0, 333},
 		{"far from none that runs", "{name: AntiAffinity, bundles: {names: [absent]}}", newCluster("eu-a1"), 0, 1000},
 		{"measure", "{name: ClusterScore, measure: price}", newCluster("a"), 0, 420},
+		{"preferred by label", "{name: ClusterAffinity, clusterAffinity: {labelSelector: {matchLabels: {rack: '1'}}}}", newCluster("a", withLabel("rack", "1")), 0, 1000},
+		{"not preferred by label", "{name: ClusterAffinity, clusterAffinity: {labelSelector: {matchLabels: {rack: '1'}}}}", newCluster("a", withLabel("rack", "2")), 0, 0},
+		{"preferred by name", "{name: ClusterAffinity, clusterAffinity: {clusterNames: [a, b]}}", newCluster("a"), 0, 1000},
+		{"not preferred by exclude", "{name: ClusterAffinity, clusterAffinity: {exclude: [a]}}", newCluster("a"), 0, 0},
+		{"preferred by field", "{name: ClusterAffinity, clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu]}]}}}", newCluster("a", locatedIn("eu", "", "")), 0, 1000},
+		{"not preferred by field", "{name: ClusterAffinity, clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: NotIn, values: [eu]}]}}}", newCluster("a", locatedIn("eu", "", "")), 0, 0},
+		{"preferred by property", "{name: ClusterAffinity, clusterAffinity: {fieldSelector: {matchExpressions: [{key: disk, operator: Gt, values: ['100']}]}}}", newCluster("a", withReport("disk", "200")), 0, 1000},
+		{"preferred with weights", "{name: ClusterAffinity, weight: 3, clusterAffinity: {clusterNames: [a]}}, {name: ClusterAffinity, clusterAffinity: {clusterNames: [b]}}", newCluster("a"), 0, 750},
 		{"measure without ratings", "{name: ClusterScore, measure: noise}", newCluster("a"), 0, 0},
 		{"a PreferNoSchedule taint", "{name: Balance}", newCluster("a", withTaint("t", "", corev1.TaintEffectPreferNoSchedule, 0)), 0, 800},
 	} {

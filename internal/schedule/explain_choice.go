@@ -115,7 +115,7 @@ func (s *placementScores) listWeightedScores() []WeightedScore {
 	for i := range s.rules {
 		p := &s.rules[i]
 		name := string(p.name)
-		if about := cmp.Or(string(p.resource), p.property, p.measure); about != "" {
+		if about := cmp.Or(string(p.resource), p.property, p.measure, p.preference); about != "" {
 			name += " " + about
 		}
 		out = append(out, WeightedScore{Name: name, Weight: p.weight})

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/quantity"
@@ -23,6 +24,7 @@ var scoreTable = []scoreKind{
 	{name: v1alpha1.ScoreCluster, points: (*scoreRule).scoreRating},
 	{name: v1alpha1.ScoreAffinity, points: (*scoreRule).scoreAffinity},
 	{name: v1alpha1.ScoreAntiAffinity, points: (*scoreRule).scoreAntiAffinity},
+	{name: v1alpha1.ScoreClusterAffinity, points: (*scoreRule).scorePreferred, describe: (*scoreRule).describePreferred},
 }
 
 // scoreKind is an entry of the table.
@@ -127,4 +129,40 @@ func (p *scoreRule) scoreAntiAffinity(c *Cluster, f clusterFacts) int64 {
 		return f.withoutNearby
 	}
 	return fullScore - f.nearby[p.index].scoreBundleShare(c)
+}
+
+// scorePreferred is full for a cluster that the affinity selects. Without an affinity, which admission keeps out, it
+// is full for each cluster.
+func (p *scoreRule) scorePreferred(c *Cluster, _ clusterFacts) int64 {
+	if p.preferred == nil || p.preferred.MatchesCluster(&c.ClusterView) {
+		return fullScore
+	}
+	return 0
+}
+
+func (p *scoreRule) describePreferred(c *Cluster, f clusterFacts) string {
+	if p.scorePreferred(c, f) == 0 {
+		return "not selected"
+	}
+	return "selected"
+}
+
+// formatAffinity formats what an affinity selects by, for people.
+func formatAffinity(a *v1alpha1.ClusterAffinity) string {
+	var parts []string
+	if a.LabelSelector != nil {
+		parts = append(parts, metav1.FormatLabelSelector(a.LabelSelector))
+	}
+	if a.FieldSelector != nil {
+		for _, r := range a.FieldSelector.MatchExpressions {
+			parts = append(parts, strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Key, r.Operator, strings.Join(r.Values, ","))))
+		}
+	}
+	if len(a.ClusterNames) > 0 {
+		parts = append(parts, "in "+formatNames(a.ClusterNames))
+	}
+	if len(a.ExcludeClusters) > 0 {
+		parts = append(parts, "not in "+formatNames(a.ExcludeClusters))
+	}
+	return strings.Join(parts, ", ")
 }

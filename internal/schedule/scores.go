@@ -66,6 +66,8 @@ type scoreRule struct {
 	measure    string
 	from, to   float64
 	bundles    *v1alpha1.NearBundles
+	preferred  *ClusterTarget // nil but for ClusterAffinity
+	preference string         // describes preferred
 }
 
 func compileScores(list []v1alpha1.Score) placementScores {
@@ -80,6 +82,9 @@ func compileScores(list []v1alpha1.Score) placementScores {
 		}
 		if e.Property != nil {
 			p.property, p.from, p.to = e.Property.Name, e.Property.From.AsApproximateFloat64(), e.Property.To.AsApproximateFloat64()
+		}
+		if e.ClusterAffinity != nil {
+			p.preferred, p.preference = CompileTarget(&v1alpha1.ClusterTarget{ClusterAffinity: *e.ClusterAffinity}), formatAffinity(e.ClusterAffinity)
 		}
 		s.rules = append(s.rules, p)
 		s.totalWeight += p.weight

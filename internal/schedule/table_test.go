@@ -75,7 +75,7 @@ func TestFirstRefusalIsTheFirstOfAll(t *testing.T) {
 func TestScoreTableKnowsEveryScore(t *testing.T) {
 	for _, name := range []v1alpha1.ScoreName{
 		v1alpha1.ScoreBalance, v1alpha1.ScoreSteady, v1alpha1.ScoreResourceAvailable, v1alpha1.ScoreProperty, v1alpha1.ScoreCluster,
-		v1alpha1.ScoreAffinity, v1alpha1.ScoreAntiAffinity,
+		v1alpha1.ScoreAffinity, v1alpha1.ScoreAntiAffinity, v1alpha1.ScoreClusterAffinity,
 	} {
 		if k := findScoreKind(name); !slices.ContainsFunc(scoreTable, func(in scoreKind) bool { return in.name == name }) || k.name != name {
 			t.Errorf("%s is not in the table", name)

@@ -7,7 +7,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/policymatch"
 )
 
 // Referrers is the number of objects of one kind that refer to an object.
@@ -21,7 +20,7 @@ type Referrers struct {
 func (t *HubTables) FindReferrers(kind string, key types.NamespacedName) []Referrers {
 	switch kind {
 	case "Placement", "ClusterPlacement":
-		policyKind, policies := policymatch.PoliciesOfPlacement(t.Policies, key)
+		policyKind, policies := PoliciesOfPlacement(t.Policies, key)
 		out := withReferrers(nil, policyKind, len(policies))
 		if key.Namespace != "" {
 			return out

@@ -18,7 +18,6 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/placer"
 	"atoll.dev/atoll/internal/placer/decisions"
-	"atoll.dev/atoll/internal/policymatch"
 	"atoll.dev/atoll/internal/preview"
 	"atoll.dev/atoll/internal/state"
 )
@@ -242,7 +241,7 @@ func (t *rebalanceTargets) addPlacement(ctx context.Context, o rebalanceObject) 
 	}
 	t.placements = append(t.placements, pl)
 	t.advanceRebalanceTime(pl.Meta.Annotations)
-	kind, policies := policymatch.PoliciesOfPlacement(t.sources.State.Policies, types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
+	kind, policies := state.PoliciesOfPlacement(t.sources.State.Policies, types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
 	for _, p := range policies {
 		t.addPolicyBundles(ctx, rebalanceObject{Kind: kind, Namespace: p.Namespace, Name: p.Name})
 	}

@@ -1,4 +1,4 @@
-package policymatch
+package state
 
 import (
 	"k8s.io/apimachinery/pkg/types"
