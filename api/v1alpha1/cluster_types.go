@@ -31,6 +31,15 @@ type Cluster struct {
 	Status ClusterStatus `json:"status,omitempty"`
 }
 
+// The keys of the NoExecute taints by which the hub gives a cluster up, as HubSettings.spec.failover states. Placements
+// tolerate them as any other taint. A Bundle leaves such a cluster only when something replaces its copy.
+const (
+	// TaintUnreachable: the cluster has no connection to the hub.
+	TaintUnreachable = "atoll.dev/unreachable"
+	// TaintNotReady: the cluster reports that it is not ready.
+	TaintNotReady = "atoll.dev/not-ready"
+)
+
 // ClusterSpec is what the hub's administrator states about a member.
 type ClusterSpec struct {
 	// Accepted is the hub's consent to the cluster. Setting it to true needs the verb `accept`

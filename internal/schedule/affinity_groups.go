@@ -311,7 +311,7 @@ func (f *CompiledPlacement) recordRowOutcome(stands []groupOutcomes, c *Cluster,
 		if name != "" && home.groupName != name {
 			continue
 		}
-		v := home.judgeInGroup(c, row, in.WhenUnfit, in.Now)
+		v := home.judgeInGroup(c, row, in.rowTerms())
 		switch {
 		case v.Outcome == OutcomePlaced:
 			stands[g].hasPlaced = true
@@ -348,8 +348,8 @@ func (f *CompiledPlacement) fitsConnectedCluster(in *Input) bool {
 // judgeByUsedGroup judges a cluster by the group in use. A row that came by another group,
 // and does not fit this one, leaves where its own group would keep it: that group is not in
 // use any more.
-func (f *CompiledPlacement) judgeByUsedGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
-	v := f.judgeInGroup(c, row, unfit, now)
+func (f *CompiledPlacement) judgeByUsedGroup(c *Cluster, row *atoll.RowSpec, terms rowTerms) Verdict {
+	v := f.judgeInGroup(c, row, terms)
 	if row == nil || f.groupName == "" || v.Outcome == OutcomePlaced || v.Filter == FilterRemoval {
 		return v
 	}
@@ -357,7 +357,7 @@ func (f *CompiledPlacement) judgeByUsedGroup(c *Cluster, row *atoll.RowSpec, unf
 	if home == nil || home == f {
 		return v
 	}
-	if v = home.judgeInGroup(c, row, unfit, now); v.Outcome == OutcomePlaced {
+	if v = home.judgeInGroup(c, row, terms); v.Outcome == OutcomePlaced {
 		v.Outcome, v.RowReason, v.Filter = OutcomeLeaves, atoll.ReasonGroupLeft, FilterGroups
 		v.Reason = fmt.Sprintf("group %s is used again, which comes before %s", f.groupName, home.groupName)
 		v.EvictAt, v.PlacementFingerprint = time.Time{}, ""
@@ -387,7 +387,7 @@ func (f *CompiledPlacement) findOtherAdmittingGroup(c *Cluster) *CompiledPlaceme
 
 // judgeByHomeGroup judges a cluster by the group that its row came by. A row that remembers
 // none is judged by the first group in which it fits, a newcomer by all.
-func (f *CompiledPlacement) judgeByHomeGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) (v Verdict) {
+func (f *CompiledPlacement) judgeByHomeGroup(c *Cluster, row *atoll.RowSpec, terms rowTerms) (v Verdict) {
 	if row == nil {
 		v = Verdict{Cluster: c.Name, UID: c.UID, Outcome: OutcomePlaced, Orphan: c.Removal == v1alpha1.ClusterOrphan}
 		if r, refused := f.refuseByGroups(c); refused {
@@ -396,10 +396,10 @@ func (f *CompiledPlacement) judgeByHomeGroup(c *Cluster, row *atoll.RowSpec, unf
 		return v
 	}
 	if home := f.findGroup(rememberedGroup(row.PlacementFingerprint)); home != nil {
-		return home.judgeInGroup(c, row, unfit, now)
+		return home.judgeInGroup(c, row, terms)
 	}
 	for i, g := range f.affinityGroups {
-		if other := g.judgeInGroup(c, row, unfit, now); i == 0 || other.Outcome == OutcomePlaced {
+		if other := g.judgeInGroup(c, row, terms); i == 0 || other.Outcome == OutcomePlaced {
 			if v = other; v.Outcome == OutcomePlaced {
 				break
 			}

@@ -269,7 +269,7 @@ func TestEditsOfAGroup(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := CompilePlacement(parse(tc.text)).affinityGroups[0]
-			if v := f.judgeByUsedGroup(&tc.cluster, &r, "", now); v.Outcome != tc.want || v.Filter != tc.filter {
+			if v := f.judgeByUsedGroup(&tc.cluster, &r, rowTerms{now: now}); v.Outcome != tc.want || v.Filter != tc.filter {
 				t.Errorf("%s, want %s by %s", v, tc.want, tc.filter)
 			}
 		})

@@ -274,31 +274,64 @@ func (f *CompiledPlacement) countAvoidedTaints(c *Cluster) (n int) {
 	return n
 }
 
-// findEviction returns when NoExecute taints evict what runs; zero: never.
-func (f *CompiledPlacement) findEviction(c *Cluster, now time.Time) (at time.Time, reason string) {
+// eviction is when NoExecute taints evict what runs, and why; at is zero: never.
+type eviction struct {
+	at     time.Time
+	reason string
+	// isLoss: the hub gave the cluster up, and no taint of a person evicts yet.
+	isLoss bool
+}
+
+// isDue reports whether the time of the eviction has come.
+func (e eviction) isDue(now time.Time) bool { return !e.at.IsZero() && !e.at.After(now) }
+
+// isEarlierThan reports whether the eviction comes before another one, which may be none.
+func (e eviction) isEarlierThan(other eviction) bool {
+	return !e.at.IsZero() && (other.at.IsZero() || e.at.Before(other.at))
+}
+
+// findEviction returns the first eviction by the cluster's taints. A taint of a person counts before a due one of
+// the hub. keepsLost: the taints of the hub evict nothing.
+func (f *CompiledPlacement) findEviction(c *Cluster, now time.Time, keepsLost bool) eviction {
+	var byPerson, byHub eviction
 	for i := range c.Taints {
 		t := &c.Taints[i]
 		if t.Effect != corev1.TaintEffectNoExecute {
 			continue
 		}
-		end, why := now, fmt.Sprintf("taint %s is not tolerated", freecapacity.FormatTaint(*t))
-		if tol := f.findToleration(t); tol != nil {
-			if tol.TolerationSeconds == nil {
-				continue
-			}
-			why = fmt.Sprintf("taint %s was tolerated for %d s", freecapacity.FormatTaint(*t), *tol.TolerationSeconds)
-			if s := *tol.TolerationSeconds; s > 0 {
-				if t.TimeAdded == nil {
-					continue
-				}
-				end = t.TimeAdded.Add(time.Duration(min(s, maxSeconds)) * time.Second)
-			}
-		}
-		if at.IsZero() || end.Before(at) {
-			at, reason = end, why
+		e := f.evictionBy(t, now)
+		switch e.isLoss = isLossTaint(t); {
+		case e.isLoss && !keepsLost && e.isEarlierThan(byHub):
+			byHub = e
+		case !e.isLoss && e.isEarlierThan(byPerson):
+			byPerson = e
 		}
 	}
-	return at, reason
+	if byHub.isEarlierThan(byPerson) && !byPerson.isDue(now) {
+		return byHub
+	}
+	return byPerson
+}
+
+// evictionBy returns the eviction by one NoExecute taint.
+func (f *CompiledPlacement) evictionBy(t *v1alpha1.Taint, now time.Time) eviction {
+	tol := f.findToleration(t)
+	switch {
+	case tol == nil:
+		return eviction{at: now, reason: fmt.Sprintf("taint %s is not tolerated", freecapacity.FormatTaint(*t))}
+	case tol.TolerationSeconds == nil:
+		return eviction{}
+	}
+	s := *tol.TolerationSeconds
+	e := eviction{at: now, reason: fmt.Sprintf("taint %s was tolerated for %d s", freecapacity.FormatTaint(*t), s)}
+	switch {
+	case s <= 0:
+	case t.TimeAdded == nil:
+		return eviction{}
+	default:
+		e.at = t.TimeAdded.Add(time.Duration(min(s, maxSeconds)) * time.Second)
+	}
+	return e
 }
 
 // maxSeconds keeps a duration from overflowing: 100 years.

@@ -118,7 +118,7 @@ func TestEditsAndDriftOfEveryFilter(t *testing.T) {
 			for unfit, want := range map[v1alpha1.WhenUnfit]Outcome{v1alpha1.UnfitKeep: tc.keep, v1alpha1.UnfitRemove: tc.take} {
 				f := tc.terms.CompilePlacement()
 				r := activeRow(good, tc.was)
-				v := f.judgeByUsedGroup(&tc.cluster, &r, unfit, now)
+				v := f.judgeByUsedGroup(&tc.cluster, &r, rowTerms{unfit: unfit, now: now})
 				if v.Outcome != want || v.Filter != tc.filter {
 					t.Errorf("%s: %s, want %s by %s", unfit, v, want, tc.filter)
 				}

@@ -39,6 +39,8 @@ type Input struct {
 	// AvoidDisconnected: disconnected clusters get nothing new where connected ones can have it.
 	// Without it, connections matter to failback, overflow and rebalances alone.
 	AvoidDisconnected bool
+	// KeepsLost: clusters that the hub gave up keep what they have, because two copies should not run.
+	KeepsLost bool
 	// UseFreeCapacity: Facts.FreeReplicas counts where replicas are divided by capacity, and
 	// not all fitting clusters are chosen or there are groups to fall back to.
 	UseFreeCapacity bool
@@ -134,6 +136,9 @@ type Verdict struct {
 	OverflowStep int32
 	// GetsNothingNew: the cluster is disconnected, and its share of replicas does not grow.
 	GetsNothingNew bool
+	// KeptLost states why the row stays although the hub gave the cluster up; empty: it did not, or the
+	// placement tolerates it.
+	KeptLost string
 	// CapacityReason states the bound of the cluster's stated capacity that keeps the row at
 	// its revision and share; empty: none does.
 	CapacityReason string
@@ -146,6 +151,8 @@ type Verdict struct {
 	capacityIndex int32
 	// connection is read where divided replicas depend on it.
 	connection Connection
+	// isLost: the row leaves because the hub gave the cluster up.
+	isLost bool
 }
 
 // IsHolder reports whether the cluster is to hold the Bundle.
@@ -265,6 +272,7 @@ func (f *CompiledPlacement) decideSingleGroup(in Input) Decision {
 	if d.pool != nil {
 		d.placed += d.applyChoice()
 	}
+	d.keepUnreplacedRows()
 	if d.rowsFound < len(in.Rows) {
 		d.addVanishedClusters()
 	}
@@ -291,6 +299,8 @@ type groupDecider struct {
 	placed, rowsFound int
 	// storedRows are the rows of the verdicts. Their memory is allocated at once.
 	storedRows []atoll.RowSpec
+	// lost are the rows in clusters that the hub gave up.
+	lost []lostRow
 }
 
 // estimateVerdictCount returns for how many verdicts there is to be memory. A Bundle without rows asks the
@@ -330,12 +340,15 @@ func (d *groupDecider) decideCluster(at int) {
 	if r.UID == c.UID && (r.Phase != atoll.RowRemoving || c.Deleting) && !(r.Phase == atoll.RowPending && in.AvoidDisconnected && in.isDisconnected(c)) {
 		row = &r
 	}
-	v := d.filter.judgeByUsedGroup(c, row, in.WhenUnfit, in.Now)
+	v := d.filter.judgeByUsedGroup(c, row, in.rowTerms())
 	if d.allRows != nil {
 		d.storedRows = append(d.storedRows, r)
 		v.storedRow, v.holdsRow = &d.storedRows[len(d.storedRows)-1], row != nil
 	}
 	d.applyCapacityFilter(c, row, &v)
+	if v.isLost && d.filter.isGroupOf(row) {
+		d.lost = append(d.lost, lostRow{clusterIndex: at, verdictIndex: len(d.Verdicts)})
+	}
 	if d.pool == nil || !d.pool.offerClusterDeferringVerdict(at, row, &v, &d.Decision) {
 		d.addVerdict(&v, c)
 	}
@@ -347,7 +360,7 @@ func (d *groupDecider) decideNewcomer(at int, c *Cluster) {
 	in, v := d.input, Verdict{Cluster: c.Name, UID: c.UID, Outcome: OutcomePlaced, PlacementFingerprint: d.filter.placementFingerprint}
 	switch {
 	case !in.SkipExplanations:
-		v = d.filter.judgeByUsedGroup(c, nil, in.WhenUnfit, in.Now)
+		v = d.filter.judgeByUsedGroup(c, nil, in.rowTerms())
 	case !in.isAdmitted(d.filter, at):
 		return
 	}
@@ -456,14 +469,14 @@ func (f *CompiledPlacement) JudgeCluster(c *Cluster, row *atoll.RowSpec, unfit v
 		row = nil
 	}
 	if f.HasGroups() {
-		return f.judgeByHomeGroup(c, row, unfit, now)
+		return f.judgeByHomeGroup(c, row, rowTerms{unfit: unfit, now: now})
 	}
-	return f.judgeByUsedGroup(c, row, unfit, now)
+	return f.judgeByUsedGroup(c, row, rowTerms{unfit: unfit, now: now})
 }
 
 // judgeInGroup judges one cluster as if there were no other group; row is what it holds of
 // the Bundle, nil if nothing.
-func (f *CompiledPlacement) judgeInGroup(c *Cluster, row *atoll.RowSpec, unfit v1alpha1.WhenUnfit, now time.Time) Verdict {
+func (f *CompiledPlacement) judgeInGroup(c *Cluster, row *atoll.RowSpec, terms rowTerms) Verdict {
 	if row == nil || row.Phase == atoll.RowPending { // nothing runs there yet
 		return f.judgeNewcomer(c)
 	}
@@ -484,17 +497,21 @@ func (f *CompiledPlacement) judgeInGroup(c *Cluster, row *atoll.RowSpec, unfit v
 			return v
 		}
 	}
-	evict, why := f.findEviction(c, now)
-	if !evict.IsZero() && !evict.After(now) {
-		v.setLeaving(FilterTaints, atoll.ReasonEvicted, why)
+	evict := f.findEviction(c, terms.now, terms.keepsLost)
+	if evict.isDue(terms.now) {
+		v.setLeaving(FilterTaints, atoll.ReasonEvicted, evict.reason)
+		v.isLost = evict.isLoss
 		return v
 	}
-	v.EvictAt, v.PlacementFingerprint = evict, f.fingerprintWithLastRebalance(row)
+	v.EvictAt, v.PlacementFingerprint = evict.at, f.fingerprintWithLastRebalance(row)
+	if terms.keepsLost && f.findEviction(c, terms.now, false).isLoss {
+		v.KeptLost = keptExclusive
+	}
 	if len(refusals) == 0 {
 		v.Outcome, v.FromScratch = OutcomePlaced, f.needsRebalance(row)
 		return v
 	}
-	v.judgeDrifted(refusals, unfit, f.needsRebalance(row))
+	v.judgeDrifted(refusals, terms.unfit, f.needsRebalance(row))
 	return v
 }
 

@@ -179,8 +179,8 @@ func TestTheEarliestTaintEvicts(t *testing.T) {
 	}
 	held := activeRow(c, p)
 	f := CompilePlacement(p)
-	if at, why := f.findEviction(&c, now); !at.Equal(now) || !strings.Contains(why, "early") {
-		t.Errorf("evicted at %s: %s", at, why)
+	if e := f.findEviction(&c, now, false); !e.at.Equal(now) || !strings.Contains(e.reason, "early") {
+		t.Errorf("evicted at %s: %s", e.at, e.reason)
 	}
 	for ago, want := range map[time.Duration]Outcome{0: OutcomeLeaves, time.Second: OutcomePlaced} {
 		if v := f.JudgeCluster(&c, &held, "", now.Add(-ago)); v.Outcome != want {

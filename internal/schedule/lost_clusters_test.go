@@ -1,0 +1,160 @@
+package schedule
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// lostFleet is a fleet of which the hub gives some clusters up.
+type lostFleet struct {
+	Input
+	lost map[string]bool
+	free map[string]int64
+}
+
+// newLostFleet places on the clusters while all are connected.
+func newLostFleet(t *testing.T, placement string, replicas int64, free map[string]int64, clusters ...Cluster) *lostFleet {
+	t.Helper()
+	f := &lostFleet{lost: map[string]bool{}, free: free}
+	p := parsePlacement(t, placement)
+	f.Input = Input{
+		BundleUID: "b", Placement: p, Clusters: clusters, Rows: map[string]atoll.RowSpec{}, Now: now, UseFreeCapacity: true, AvoidDisconnected: true,
+		Facts: fakeFacts{connected: func(c *Cluster) bool { return !f.lost[c.Name] }, replicas: f.countFree},
+	}
+	if replicas > 0 {
+		f.Workloads = []Workload{{Key: web.Key, Replicas: replicas}}
+	}
+	f.decideAndApply()
+	return f
+}
+
+// countFree returns the replicas that fit, with those that run there.
+func (f *lostFleet) countFree(c *Cluster) (int64, bool) {
+	n, known := f.free[c.Name]
+	return n, known
+}
+
+// decideAndApply decides, and keeps the rows of what leaves, as while replacements start.
+func (f *lostFleet) decideAndApply() Decision {
+	d := DecidePlacement(f.Input)
+	applied := applyDecision(f.Input, d, d.AssignReplicas(nil))
+	for cluster, row := range f.Rows {
+		if _, holds := applied.Rows[cluster]; !holds {
+			row.Phase = atoll.RowLeaving
+			applied.Rows[cluster] = row
+		}
+	}
+	f.Input = applied
+	return d
+}
+
+// loseClusters gives clusters up.
+func (f *lostFleet) loseClusters(names string, taints ...v1alpha1.Taint) {
+	f.Clusters = slices.Clone(f.Clusters)
+	for i := range f.Clusters {
+		c := &f.Clusters[i]
+		if slices.Contains(strings.Fields(names), c.Name) {
+			f.lost[c.Name], c.Taints = true, append(slices.Clone(c.Taints), taints...)
+		}
+	}
+}
+
+var unreachable = v1alpha1.Taint{Key: v1alpha1.TaintUnreachable, Effect: corev1.TaintEffectNoExecute, TimeAdded: new(metav1.NewTime(now))}
+
+func TestLostClustersLoseOnlyToReplacements(t *testing.T) {
+	const oneOf, twoOf = "{maxClusters: 1, scores: [{name: ClusterAffinity, clusterAffinity: {clusterNames: [a]}}]}",
+		"{maxClusters: 2, scores: [{name: ClusterAffinity, clusterAffinity: {clusterNames: [a, b]}}]}"
+	const divided, byCapacity = "{replicaScheduling: {replicaSchedulingType: Divided}}",
+		"{replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {dynamicWeight: AvailableReplicas}}}"
+	const groups = "{clusterAffinities: [{affinityName: own, clusterNames: [a, b]}, {affinityName: near, clusterNames: [c]}]}"
+	tolerate := func(placement, seconds string) string {
+		return strings.TrimSuffix(placement, "}") + ", clusterTolerations: [{key: atoll.dev/unreachable, operator: Exists, effect: NoExecute" + seconds + "}]}"
+	}
+	for _, tc := range []struct {
+		name, placement string
+		replicas        int64
+		free            map[string]int64
+		lost            string
+		taints          []v1alpha1.Taint
+		keepsLost       bool
+		placed, leaves  string
+	}{
+		{name: "another cluster is chosen", placement: oneOf, lost: "a", placed: "b", leaves: "a"},
+		{name: "by the taint of a member that is not ready", placement: oneOf, lost: "a", taints: []v1alpha1.Taint{{Key: v1alpha1.TaintNotReady, Effect: corev1.TaintEffectNoExecute}}, placed: "b", leaves: "a"},
+		{name: "no other cluster fits", placement: strings.TrimSuffix(oneOf, "}") + ", clusterAffinity: {clusterNames: [a]}}", lost: "a", placed: "", leaves: ""},
+		{name: "fewer clusters than lost ones fit", placement: twoOf, lost: "a b", placed: "a c", leaves: "b"},
+		{name: "all that fit are chosen", placement: "{}", lost: "a", placed: "a b c", leaves: ""},
+		{name: "a person's taint takes it out", placement: "{}", lost: "a", taints: []v1alpha1.Taint{unreachable, {Key: "mine", Effect: corev1.TaintEffectNoExecute}}, placed: "b c", leaves: "a"},
+		{name: "replicas are divided among the others", placement: divided, replicas: 6, lost: "a", placed: "b c", leaves: "a"},
+		{name: "all are lost", placement: divided, replicas: 6, lost: "a b c", placed: "", leaves: ""},
+		{name: "the others have the capacity", placement: byCapacity, replicas: 6, free: map[string]int64{"a": 9, "b": 9, "c": 9}, lost: "a", placed: "b c", leaves: "a"},
+		{name: "the others lack the capacity", placement: byCapacity, replicas: 26, free: map[string]int64{"a": 9, "b": 9, "c": 9}, lost: "a", placed: "a b c", leaves: ""},
+		{name: "a part of a group", placement: groups, lost: "a", placed: "a b", leaves: ""},
+		{name: "a whole group", placement: groups, lost: "a b", placed: "c", leaves: "a b"},
+		{name: "two copies should not run", placement: oneOf, lost: "a", keepsLost: true, placed: "a", leaves: ""},
+		{name: "tolerated", placement: tolerate(oneOf, ""), lost: "a", placed: "a", leaves: ""},
+		{name: "tolerated for a while", placement: tolerate(oneOf, ", tolerationSeconds: 60"), lost: "a", placed: "a", leaves: ""},
+		{name: "tolerated for no longer", placement: tolerate(oneOf, ", tolerationSeconds: 0"), lost: "a", placed: "b", leaves: "a"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := newLostFleet(t, tc.placement, tc.replicas, tc.free, newCluster("a"), newCluster("b"), newCluster("c"))
+			if tc.taints == nil {
+				tc.taints = []v1alpha1.Taint{unreachable}
+			}
+			f.KeepsLost = tc.keepsLost
+			f.loseClusters(tc.lost, tc.taints...)
+			// What is decided once is decided again while the replacements start.
+			for range 3 {
+				d := f.decideAndApply()
+				if placed, leaves := formatOutcomes(d, OutcomePlaced), formatOutcomes(d, OutcomeLeaves); placed != tc.placed || leaves != tc.leaves {
+					t.Fatalf("placed %q, leaves %q; want %q and %q", placed, leaves, tc.placed, tc.leaves)
+				}
+			}
+		})
+	}
+}
+
+// A row that stays says why, and a row that is tolerated for a while says until when.
+func TestARowInALostClusterIsExplained(t *testing.T) {
+	f := newLostFleet(t, "{}", 0, nil, newCluster("a"), newCluster("b"))
+	f.loseClusters("a", unreachable)
+	for keeps, want := range map[bool]string{false: keptUnreplaced, true: keptExclusive} {
+		f.KeepsLost = keeps
+		d := DecidePlacement(f.Input)
+		if v, _ := d.FindVerdict("a"); v.KeptLost != want || v.Outcome != OutcomePlaced {
+			t.Errorf("keeps lost %t: %s, kept because %q", keeps, v, v.KeptLost)
+		}
+		if v, _ := d.FindVerdict("b"); v.KeptLost != "" {
+			t.Errorf("b: kept because %q", v.KeptLost)
+		}
+	}
+	f = newLostFleet(t, "{maxClusters: 1, clusterTolerations: [{operator: Exists, effect: NoExecute, tolerationSeconds: 60}]}", 0, nil, newCluster("a"))
+	f.loseClusters("a", unreachable)
+	d := DecidePlacement(f.Input)
+	if v, _ := d.FindVerdict("a"); !v.EvictAt.Equal(now.Add(time.Minute)) || !d.EvictAt.Equal(v.EvictAt) || v.KeptLost != "" {
+		t.Errorf("evicted at %s, kept because %q", v.EvictAt, v.KeptLost)
+	}
+}
+
+// A cluster that comes back before its copy was removed keeps the Bundle, or its replacement does: never both, never none.
+func TestALostClusterThatReturns(t *testing.T) {
+	f := newLostFleet(t, "{maxClusters: 1}", 0, nil, newCluster("a"), newCluster("b"))
+	first := formatOutcomes(DecidePlacement(f.Input), OutcomePlaced)
+	f.loseClusters(first, unreachable)
+	f.decideAndApply()
+	f.lost = map[string]bool{}
+	for i := range f.Clusters {
+		f.Clusters[i].Taints = nil
+	}
+	if placed := formatOutcomes(f.decideAndApply(), OutcomePlaced); placed != "a" && placed != "b" {
+		t.Errorf("placed %q", placed)
+	}
+}
