@@ -31,7 +31,7 @@ type Cluster struct {
 	Status ClusterStatus `json:"status,omitempty"`
 }
 
-// The keys of the NoExecute taints by which the hub gives a cluster up, as HubSettings.spec.failover states. Placements
+// The keys of the NoExecute taints that the hub adds to lost clusters, as HubSettings.spec.failover states. Placements
 // tolerate them as any other taint. A Bundle leaves such a cluster only when something replaces its copy.
 const (
 	// TaintUnreachable: the cluster has no connection to the hub.

@@ -36,11 +36,46 @@ const (
 	// HubRotatingCAs is true while a rotation of the hub's CAs is under way; its message has
 	// the progress of the agents. Reason AgentsFollow, or ReadyToFinish.
 	HubRotatingCAs = "RotatingCAs"
+	// HubFailoverPaused is true while so many clusters are lost that the hub taints no further one. It is
+	// there while spec.failover is stated.
+	HubFailoverPaused = "FailoverPaused"
+)
+
+// ClusterFailover is when the hub taints a lost cluster. The hub adds a NoExecute taint to the
+// Cluster: atoll.dev/unreachable while the cluster has no connection, atoll.dev/not-ready while it
+// reports that it is not ready. Placements tolerate both as any other taint. A Bundle leaves the
+// cluster only when another cluster takes its place.
+type ClusterFailover struct {
+	// After is how long a cluster is lost before the hub taints it, from 30s to 8760h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('8760h')",message="after must be a duration from 30s to 8760h, such as 5m"
+	After metav1.Duration `json:"after"`
+	// RecoverAfter is how long a cluster is ready without a break before the hub removes the taint,
+	// from 0s to 8760h. Default 1m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('8760h')",message="recoverAfter must be a duration from 0s to 8760h, such as 1m"
+	RecoverAfter *metav1.Duration `json:"recoverAfter,omitempty"`
+	// MaxLostPercent is the share of lost clusters above which the hub gives no further cluster up,
+	// from 1 to 100: of all clusters, and of each zone that has more than two lost clusters and
+	// another one. Default 55, as for nodes in Kubernetes.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	MaxLostPercent int32 `json:"maxLostPercent,omitempty"`
+}
+
+// Defaults of ClusterFailover.
+const (
+	DefaultRecoverAfter   = time.Minute
+	DefaultMaxLostPercent = 55
 )
 
 // HubSettingsStatus is the observed state of the hub.
 type HubSettingsStatus struct {
-	// Conditions: CertificatesExpiring and RotatingCAs.
+	// Conditions: CertificatesExpiring, RotatingCAs and FailoverPaused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -76,6 +111,10 @@ type HubSettingsSpec struct {
 	// them on the hub. A new hub has Parent. Without the field: None.
 	// +optional
 	ChildPlacement ChildPlacement `json:"childPlacement,omitempty"`
+	// Failover taints clusters that are lost, so that Bundles move to other clusters. Default: the
+	// hub taints no cluster.
+	// +optional
+	Failover *ClusterFailover `json:"failover,omitempty"`
 	// EmptyNamespaces says whether a placed namespace appears in its clusters when it has no objects.
 	// Create makes it there. None makes it with its first object. A new hub has Create. Without the
 	// field: None.

@@ -56,6 +56,7 @@ var ConditionTypes = map[string][]ConditionType{
 	"HubSettings": {
 		{Type: v1alpha1.HubCertificatesExpiring, Normal: metav1.ConditionFalse},
 		{Type: v1alpha1.HubRotatingCAs, Normal: metav1.ConditionFalse},
+		{Type: v1alpha1.HubFailoverPaused, Normal: metav1.ConditionFalse, Temporary: true},
 	},
 }
 

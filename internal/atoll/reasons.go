@@ -197,6 +197,8 @@ const (
 	ReasonAgentsFollow  Reason = "AgentsFollow"
 	ReasonNoneExpiring  Reason = "NoneExpiring"
 	ReasonNotRotating   Reason = "NotRotating"
+	ReasonFewLost       Reason = "FewClustersLost"
+	ReasonManyLost      Reason = "TooManyClustersLost"
 )
 
 // ReasonMemoryFull is the reason of a refused request, or an ended watch: the hub holds as much memory
@@ -225,9 +227,11 @@ const (
 
 // Reasons of Events of a Cluster or a Bundle.
 const (
-	ReasonTakeoverAsked Reason = "TakeoverAsked"
-	ReasonTwoAgents     Reason = "TwoAgents"
-	ReasonGivenUp       Reason = "GivenUp"
+	ReasonTakeoverAsked  Reason = "TakeoverAsked"
+	ReasonTwoAgents      Reason = "TwoAgents"
+	ReasonClusterTainted Reason = "ClusterTainted"
+	ReasonTaintRemoved   Reason = "TaintRemoved"
+	ReasonGivenUp        Reason = "GivenUp"
 )
 
 // Reasons of an answer of the proxy.

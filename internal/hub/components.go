@@ -30,6 +30,7 @@ import (
 	"atoll.dev/atoll/internal/delivery/listener"
 	"atoll.dev/atoll/internal/delivery/payloads"
 	"atoll.dev/atoll/internal/dialect/karmada"
+	"atoll.dev/atoll/internal/failover"
 	"atoll.dev/atoll/internal/leader"
 	"atoll.dev/atoll/internal/peer/streams"
 	"atoll.dev/atoll/internal/placer"
@@ -66,6 +67,7 @@ type components struct {
 	inventory       *clusterstatus.ClusterStatusReconciler
 	decommission    *decommission.RemovalReconciler
 	profiles        *profiles.ProfilePublisher
+	failover        *failover.ClusterReconciler
 	restore         *controller.RestoreController
 	gateway         *delivery.Gateway
 	pushSupervisor  *push.AgentSupervisor
@@ -142,6 +144,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 		Clusters: st.Clusters, Settings: st.Settings, Client: st.Client,
 		Hub: profiles.Hub{Address: cmp.Or(h.options.APIAddress, h.server.AdvertisedAddress()), CA: h.server.KeySet().ClusterCA.CertPEM}, Log: h.log.With("component", "profiles"),
 	})
+	p.failover = failover.New(failover.Config{Clusters: st.Clusters, Settings: st.Settings, Client: st.Client, Tell: p.recordClusterEvent, Metrics: legacyregistry.Registerer(), Log: h.log.With("component", "failover")})
 	observed := clusterstatus.Options{
 		Clusters: st.Clusters, Client: p.servingClient, Logger: h.log.With("component", "inventory"),
 		Metrics: legacyregistry.Registerer(), Leads: t.IsLeader,
@@ -171,15 +174,10 @@ func (h *hub) newDirectWriteClient(cfg *rest.Config, may direct.May) (client.Cli
 
 // livingNamespaceVersion returns the version at which a namespace was seen to live.
 func (h *hub) livingNamespaceVersion(namespace string) (string, bool) {
-	st := h.tables.Load()
-	if st == nil {
-		return "", false
+	if st := h.tables.Load(); st != nil {
+		return st.Namespaces.LivingVersion(namespace)
 	}
-	ns, ok := st.Namespaces.Get(namespace)
-	if !ok || ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating {
-		return "", false
-	}
-	return ns.ResourceVersion, true
+	return "", false
 }
 
 // newFinalizerAdder returns a function that adds a finalizer to templates of built-in kinds
@@ -299,7 +297,7 @@ func (p *components) runReconcilers(ctx context.Context) error {
 		return err
 	}
 	p.inventory.BecomeLeader()
-	return runAll(ctx, p.binder.Run, p.placer.Run, p.decisions.Run, p.setStatus.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.recorder.Run, p.restore.RunRecall,
+	return runAll(ctx, p.binder.Run, p.placer.Run, p.decisions.Run, p.setStatus.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.failover.Run, p.recorder.Run, p.restore.RunRecall,
 		func(ctx context.Context) error { return p.caStatus.RunConditions(ctx, p.state.Client, p.log) })
 }
 

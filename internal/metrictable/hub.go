@@ -30,6 +30,7 @@ var (
 	DirectWrites     = hub.addCounter("atoll_direct_writes_total", "Writes of the hub's own bookkeeping that went straight to the store.", "verb", "resource", "subresource")
 	ClusterWrites    = hub.addCounter("atoll_inventory_cluster_writes_total", "Writes of Clusters' statuses.")
 	ClusterHeld      = hub.addGauge("atoll_inventory_silent_clusters_held", "Clusters whose silence is not written, since too much of the fleet is silent at once.")
+	FailoverClusters = hub.addGauge("atoll_failover_clusters", "Clusters that are Lost, that have the taint of the hub (Tainted), and that would have it if fewer were lost (Paused). 0 without a failover in the HubSettings.", "state")
 	PushClusters     = hub.addGauge("atoll_push_clusters", "Clusters whose agents this hub runs, or would, by the reason of their condition Pushed.", "reason")
 	PushPanics       = hub.addCounter("atoll_push_panics_total", "Panics in agents that this hub runs, each of which ended that agent alone.")
 	StoreSize        = hub.addGauge("atoll_store_size_bytes", "Size of etcd's database; with an etcd of your own, that of its largest member.")

@@ -278,7 +278,7 @@ func (f *CompiledPlacement) countAvoidedTaints(c *Cluster) (n int) {
 type eviction struct {
 	at     time.Time
 	reason string
-	// isLoss: the hub gave the cluster up, and no taint of a person evicts yet.
+	// isLoss: the hub tainted the cluster as lost, and no taint of a person evicts yet.
 	isLoss bool
 }
 

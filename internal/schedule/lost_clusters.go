@@ -8,17 +8,17 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// A cluster that the hub gave up has a taint of the hub. It loses the Bundle only to a replacement: to another cluster
+// A lost cluster has a taint of the hub. It loses the Bundle only to a replacement: to another cluster
 // that is chosen in its place, to a later group, or to connected clusters that divide its replicas. Without one it keeps
 // its copy, which runs on when the cluster is only cut off.
 
-// Why a cluster that the hub gave up keeps its copy.
+// Why a cluster that the hub tainted keeps its copy.
 const (
 	keptUnreplaced = "no other cluster can take its place"
 	keptExclusive  = "its copy may still run, and two copies should not run at one time"
 )
 
-// lossTaints are the keys of the taints by which the hub gives a cluster up.
+// lossTaints are the keys of the taints that the hub adds to lost clusters.
 var lossTaints = []string{v1alpha1.TaintUnreachable, v1alpha1.TaintNotReady}
 
 func isLossTaint(t *v1alpha1.Taint) bool { return slices.Contains(lossTaints, t.Key) }
@@ -33,7 +33,7 @@ type rowTerms struct {
 
 func (in *Input) rowTerms() rowTerms { return rowTerms{in.WhenUnfit, in.Now, in.KeepsLost} }
 
-// lostRow is a row in a cluster that the hub gave up.
+// lostRow is a row in a cluster that the hub tainted.
 type lostRow struct{ clusterIndex, verdictIndex int }
 
 // isGroupOf reports whether a row came by this group, or there are no groups. A row of an earlier group is replaced by

@@ -13,7 +13,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// lostFleet is a fleet of which the hub gives some clusters up.
+// lostFleet is a fleet that loses some clusters.
 type lostFleet struct {
 	Input
 	lost map[string]bool
@@ -56,7 +56,7 @@ func (f *lostFleet) decideAndApply() Decision {
 	return d
 }
 
-// loseClusters gives clusters up.
+// loseClusters loses clusters, and taints them.
 func (f *lostFleet) loseClusters(names string, taints ...v1alpha1.Taint) {
 	f.Clusters = slices.Clone(f.Clusters)
 	for i := range f.Clusters {

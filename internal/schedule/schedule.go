@@ -39,7 +39,7 @@ type Input struct {
 	// AvoidDisconnected: disconnected clusters get nothing new where connected ones can have it.
 	// Without it, connections matter to failback, overflow and rebalances alone.
 	AvoidDisconnected bool
-	// KeepsLost: clusters that the hub gave up keep what they have, because two copies should not run.
+	// KeepsLost: clusters that the hub tainted as lost keep what they have, because two copies should not run.
 	KeepsLost bool
 	// UseFreeCapacity: Facts.FreeReplicas counts where replicas are divided by capacity, and
 	// not all fitting clusters are chosen or there are groups to fall back to.
@@ -136,7 +136,7 @@ type Verdict struct {
 	OverflowStep int32
 	// GetsNothingNew: the cluster is disconnected, and its share of replicas does not grow.
 	GetsNothingNew bool
-	// KeptLost states why the row stays although the hub gave the cluster up; empty: it did not, or the
+	// KeptLost states why the row stays although the hub tainted the cluster as lost; empty: it did not, or the
 	// placement tolerates it.
 	KeptLost string
 	// CapacityReason states the bound of the cluster's stated capacity that keeps the row at
@@ -151,7 +151,7 @@ type Verdict struct {
 	capacityIndex int32
 	// connection is read where divided replicas depend on it.
 	connection Connection
-	// isLost: the row leaves because the hub gave the cluster up.
+	// isLost: the row leaves because the hub tainted the cluster as lost.
 	isLost bool
 }
 
@@ -299,7 +299,7 @@ type groupDecider struct {
 	placed, rowsFound int
 	// storedRows are the rows of the verdicts. Their memory is allocated at once.
 	storedRows []atoll.RowSpec
-	// lost are the rows in clusters that the hub gave up.
+	// lost are the rows in clusters that the hub tainted as lost.
 	lost []lostRow
 }
 

@@ -19,6 +19,15 @@ type CustomizationTable struct {
 	namedTable[*karmada.ResourceInterpreterCustomization]
 }
 
+// LivingVersion returns the version of a namespace; false: it is not there, or is being deleted.
+func (t *NamespaceTable) LivingVersion(name string) (string, bool) {
+	ns, ok := t.Get(name)
+	if !ok || ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating {
+		return "", false
+	}
+	return ns.ResourceVersion, true
+}
+
 func newNamespaces() *NamespaceTable {
 	return &NamespaceTable{namedTable[*corev1.Namespace]{byName: map[string]*corev1.Namespace{}}}
 }

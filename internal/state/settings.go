@@ -61,6 +61,13 @@ func (s *HubSettingsTable) UndoWindow() time.Duration {
 	return s.spec.UndoWindow.Duration
 }
 
+// Failover returns when the hub taints lost clusters; nil: it taints none. It is shared, and not to be changed.
+func (s *HubSettingsTable) Failover() *v1alpha1.ClusterFailover {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.spec.Failover
+}
+
 // StatesPlacement reports whether the HubSettings state a placement.
 func (s *HubSettingsTable) StatesPlacement() bool {
 	s.mu.RLock()
