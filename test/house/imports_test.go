@@ -103,6 +103,10 @@ var layers = []layer{
 		why: "a rate limit is the same whatever it limits",
 	},
 	{
+		name: "losses", packages: []string{"internal/failover/loss"}, below: []string{"api", "vocabulary", "pace"},
+		why: "the hub taints lost clusters, and the command line shows when, by the same pure functions",
+	},
+	{
 		name: "quarantine", packages: []string{"internal/quarantine"}, below: []string{"api", "pace"},
 		why: "delivery charges the accounts and reconcilers read them: they know neither",
 	},
@@ -133,9 +137,9 @@ var layers = []layer{
 	{
 		name: "reconcilers",
 		packages: []string{
-			"internal/clusterstatus/...", "internal/binder/...", "internal/placer/...", "internal/bundlestatus/...", "internal/decommission",
+			"internal/clusterstatus/...", "internal/binder/...", "internal/placer/...", "internal/bundlestatus/...", "internal/decommission", "internal/failover",
 		},
-		below: []string{"metric table", "api", "vocabulary", "wire", "cores", "contents", "state", "explain", "loop", "pace", "quarantine", "tracing"},
+		below: []string{"metric table", "api", "vocabulary", "wire", "cores", "contents", "losses", "state", "explain", "loop", "pace", "quarantine", "tracing"},
 		why:   "reconcilers meet in the store only: one that called another could not be restarted, tested or reasoned about alone",
 	},
 	{
@@ -261,7 +265,7 @@ var layers = []layer{
 		why: "it takes back what the hub kept, and shows the plan of it as the command for plans does",
 	},
 	{
-		name: "commands", packages: []string{"internal/command/..."}, below: []string{"api", "vocabulary", "trust", "client", "pods", "deploy"},
+		name: "commands", packages: []string{"internal/command/..."}, below: []string{"api", "vocabulary", "losses", "trust", "client", "pods", "deploy"},
 		why: "the CLI is a client like any other: what it shows, the API must be able to tell",
 	},
 	{

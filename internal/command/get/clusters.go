@@ -50,7 +50,7 @@ func newGetClustersCommand(flags *client.ConnectionFlags) *cobra.Command {
 					return err
 				}
 			}
-			return o.printClusters(cmd.OutOrStdout(), clusters, agents)
+			return o.printClusters(cmd.OutOrStdout(), clusters, agents, failoverTerms(cmd.Context(), c))
 		},
 	}
 	cmd.Flags().StringVarP(&selector, "selector", "l", "", "label selector, such as env=prod")
@@ -104,7 +104,7 @@ func lifeLeft(ends standing.Certificates, cluster string, now time.Time) string 
 	return "ended " + output.FormatAge(now, until) + " ago"
 }
 
-func (o *getOptions) printClusters(out io.Writer, clusters []v1alpha1.Cluster, agents standing.Certificates) error {
+func (o *getOptions) printClusters(out io.Writer, clusters []v1alpha1.Cluster, agents standing.Certificates, failover *v1alpha1.ClusterFailover) error {
 	if len(clusters) == 0 {
 		_, err := fmt.Fprintln(out, "no clusters yet; `atoll token create` on the hub begins the first join")
 		return err
@@ -117,6 +117,7 @@ func (o *getOptions) printClusters(out io.Writer, clusters []v1alpha1.Cluster, a
 	table := output.NewTable(out, headings...)
 	for _, c := range clusters {
 		ready, reason := readinessText(c, o.now)
+		reason += failoverText(&c, failover, o.now)
 		cells := []string{
 			c.Name, output.YesNo(c.Spec.Accepted), ready, c.Spec.Region, c.Status.KubernetesVersion,
 			c.Status.Nodes.Summary, output.FormatAge(o.now, c.CreationTimestamp.Time), reason,

@@ -111,7 +111,7 @@ func TestHowAgentsComeIsShown(t *testing.T) {
 	}
 	clusters := []v1alpha1.Cluster{{ObjectMeta: metav1.ObjectMeta{Name: "oslo", UID: "u"}}, {ObjectMeta: metav1.ObjectMeta{Name: "rome", UID: "v"}}}
 	agents := standing.Certificates{Ends: map[string]time.Time{"oslo": now.Add(time.Hour)}, Carriage: map[string]string{"oslo": "WebSocket"}}
-	if err := o.printClusters(&out, clusters, agents); err != nil {
+	if err := o.printClusters(&out, clusters, agents, nil); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")

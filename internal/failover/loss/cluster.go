@@ -29,10 +29,10 @@ func MemberOf(c *v1alpha1.Cluster) (m Member, isMember bool) {
 }
 
 // IsTainted reports whether the Cluster has a taint of the hub.
-func IsTainted(c *v1alpha1.Cluster) bool { return slices.ContainsFunc(c.Spec.Taints, isOwnTaint) }
+func IsTainted(c *v1alpha1.Cluster) bool { return slices.ContainsFunc(c.Spec.Taints, IsHubTaint) }
 
-// isOwnTaint reports whether the taint is one of the hub.
-func isOwnTaint(t v1alpha1.Taint) bool {
+// IsHubTaint reports whether the taint is one of the hub.
+func IsHubTaint(t v1alpha1.Taint) bool {
 	return t.Effect == corev1.TaintEffectNoExecute && (t.Key == v1alpha1.TaintUnreachable || t.Key == v1alpha1.TaintNotReady)
 }
 
@@ -46,7 +46,7 @@ func WithTaint(c *v1alpha1.Cluster, why Loss, now time.Time) *v1alpha1.Cluster {
 // WithoutTaint returns a copy of the Cluster without taints of the hub.
 func WithoutTaint(c *v1alpha1.Cluster) *v1alpha1.Cluster {
 	out := c.DeepCopy()
-	out.Spec.Taints = slices.DeleteFunc(out.Spec.Taints, isOwnTaint)
+	out.Spec.Taints = slices.DeleteFunc(out.Spec.Taints, IsHubTaint)
 	return out
 }
 

@@ -257,6 +257,8 @@ type ClusterExplanation struct {
 	Reason     string       `json:"reason,omitempty"`
 	// EvictAt is when a NoExecute taint takes it out.
 	EvictAt *time.Time `json:"evictAt,omitempty"`
+	// KeptLost is why it keeps its copy although the hub tainted it as lost.
+	KeptLost string `json:"keptLost,omitempty"`
 	// Weight in divisions.
 	Weight int64 `json:"weight,omitempty"`
 	// Bounds of its share of each divided workload.
@@ -465,7 +467,7 @@ func (in ExplanationInput) explainCluster(b Bundle, v schedule.Verdict, w rollou
 	c := ClusterExplanation{
 		Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, ReasonCode: v.ReasonCode(), Reason: v.Reason, Score: explainScore(v), Group: v.Group, OverflowStep: v.OverflowStep,
 		Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max, Capacity: b.Decision.CapacityBounds(v.Cluster),
-		GetsNothingNew: v.GetsNothingNew, Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
+		GetsNothingNew: v.GetsNothingNew, KeptLost: v.KeptLost, Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
 	}
 	if !v.EvictAt.IsZero() {
 		c.EvictAt = &v.EvictAt

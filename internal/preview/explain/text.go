@@ -289,6 +289,8 @@ func (c ClusterExplanation) placementReason() string {
 	switch {
 	case c.Verdict == schedule.OutcomePlaced && c.EvictAt != nil:
 		return "fits until " + phrase.FormatTime(*c.EvictAt)
+	case c.KeptLost != "":
+		return "lost, and keeps its copy: " + c.KeptLost
 	case c.Verdict == schedule.OutcomePlaced:
 		return "fits" + c.scoreAndGroupText() + c.divisionText()
 	case c.Verdict == schedule.OutcomeKept:

@@ -47,6 +47,7 @@ var testParts = []testPart{
 		"TestDeletingWhileAwayEndsWithTheNewObject", "TestMembersHealThemselvesWithoutTheHub", "TestADisconnectedMemberIsReported",
 		"TestAMemberIsJoinedByPush", "TestSwitchingBetweenPullAndPush", "TestAMemberThatHangsDelaysNoOther",
 		"TestADisconnectedClusterIsNamedAsMissing", "TestNewWorkAvoidsDisconnectedCluster", "TestOldCopiesEndFirst",
+		"TestALostClusterIsReplaced",
 	}},
 	{name: "own", noLab: true, tests: []string{"TestAChangeIsOneTrace", "TestPlacementByDefault"}},
 	{name: "hubs", noLab: true, tests: []string{
