@@ -135,7 +135,7 @@ func (r *ClusterReconciler) followSettings() {
 func (r *ClusterReconciler) reconcileCluster(ctx context.Context, name string) (time.Duration, error) {
 	c, exists := r.Clusters.Get(name)
 	now := time.Now()
-	what, why, at := r.decide(name, c, exists, now)
+	what, why, at := r.decideCluster(name, c, exists, now)
 	r.reportCounts()
 	switch what {
 	case loss.AddTaint:
@@ -149,8 +149,8 @@ func (r *ClusterReconciler) reconcileCluster(ctx context.Context, name string) (
 	return max(at.Sub(now), time.Millisecond), nil
 }
 
-// decide returns what is due for a cluster, and else when it is.
-func (r *ClusterReconciler) decide(name string, c *v1alpha1.Cluster, exists bool, now time.Time) (what loss.Action, why loss.Loss, at time.Time) {
+// decideCluster returns what is due for a cluster, and else when it is.
+func (r *ClusterReconciler) decideCluster(name string, c *v1alpha1.Cluster, exists bool, now time.Time) (what loss.Action, why loss.Loss, at time.Time) {
 	s := r.Settings.Failover()
 	if r.fleet == nil || s == nil {
 		if exists && c.DeletionTimestamp == nil && loss.IsTainted(c) {

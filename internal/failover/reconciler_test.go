@@ -118,8 +118,8 @@ func (h *hub) stateFailover(s *v1alpha1.ClusterFailover) {
 	h.edited(v1alpha1.HubSettingsName)
 }
 
-// tainted lists the clusters with a taint of the hub.
-func (h *hub) tainted() string {
+// listTainted lists the clusters with a taint of the hub.
+func (h *hub) listTainted() string {
 	var names []string
 	for _, c := range h.List() {
 		for _, taint := range c.Spec.Taints {
@@ -130,8 +130,8 @@ func (h *hub) tainted() string {
 	return strings.Join(names, " ")
 }
 
-// pause returns the status of the condition FailoverPaused; empty: there is none.
-func (h *hub) pause() metav1.ConditionStatus {
+// pauseStatus returns the status of the condition FailoverPaused; empty: there is none.
+func (h *hub) pauseStatus() metav1.ConditionStatus {
 	var obj v1alpha1.HubSettings
 	if err := h.client.Get(context.Background(), client.ObjectKey{Name: v1alpha1.HubSettingsName}, &obj); err != nil {
 		h.t.Error(err)
@@ -142,8 +142,8 @@ func (h *hub) pause() metav1.ConditionStatus {
 	return ""
 }
 
-// run runs a reconciler while the test goes on, in a bubble of virtual time.
-func (h *hub) run(t *testing.T, test func(metrics *prometheus.Registry)) {
+// runReconciler runs a reconciler while the test goes on, in a bubble of virtual time.
+func (h *hub) runReconciler(t *testing.T, test func(metrics *prometheus.Registry)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	metrics := prometheus.NewRegistry()
 	r := New(Config{
@@ -165,42 +165,42 @@ func (h *hub) run(t *testing.T, test func(metrics *prometheus.Registry)) {
 	time.Sleep(time.Minute) // queues end their goroutines a moment later
 }
 
-func after(d time.Duration) *v1alpha1.ClusterFailover {
+func failoverAfter(d time.Duration) *v1alpha1.ClusterFailover {
 	return &v1alpha1.ClusterFailover{After: metav1.Duration{Duration: d}}
 }
 
-func wait(d time.Duration) {
+func passTime(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
 func TestALostClusterGetsATaintAndLosesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHub(t, 3, after(5*time.Minute))
-		h.run(t, func(metrics *prometheus.Registry) {
-			wait(time.Hour)
+		h := newHub(t, 3, failoverAfter(5*time.Minute))
+		h.runReconciler(t, func(metrics *prometheus.Registry) {
+			passTime(time.Hour)
 			h.setReady("c0", metav1.ConditionUnknown)
 			h.setReady("c1", metav1.ConditionFalse)
-			if wait(5*time.Minute - time.Second); h.tainted() != "" || h.writes != 0 {
-				t.Errorf("early: %q, %d writes", h.tainted(), h.writes)
+			if passTime(5*time.Minute - time.Second); h.listTainted() != "" || h.writes != 0 {
+				t.Errorf("early: %q, %d writes", h.listTainted(), h.writes)
 			}
 			// Two of three are lost, which is too many.
-			if wait(time.Hour); h.tainted() != "" || h.pause() != metav1.ConditionTrue {
-				t.Errorf("too many lost: %q, paused %s", h.tainted(), h.pause())
+			if passTime(time.Hour); h.listTainted() != "" || h.pauseStatus() != metav1.ConditionTrue {
+				t.Errorf("too many lost: %q, paused %s", h.listTainted(), h.pauseStatus())
 			}
 			if n, err := testutil.GatherAndCount(metrics, "atoll_failover_clusters"); n != 3 || err != nil {
 				t.Errorf("%d series, %v", n, err)
 			}
 			h.setReady("c1", metav1.ConditionTrue)
-			if wait(time.Second); h.tainted() != "c0=unreachable" || h.pause() != metav1.ConditionFalse || h.writes != 1 {
-				t.Errorf("one lost: %q, paused %s, %d writes", h.tainted(), h.pause(), h.writes)
+			if passTime(time.Second); h.listTainted() != "c0=unreachable" || h.pauseStatus() != metav1.ConditionFalse || h.writes != 1 {
+				t.Errorf("one lost: %q, paused %s, %d writes", h.listTainted(), h.pauseStatus(), h.writes)
 			}
 			h.setReady("c0", metav1.ConditionTrue)
-			if wait(59 * time.Second); h.tainted() != "c0=unreachable" {
-				t.Errorf("just back: %q", h.tainted())
+			if passTime(59 * time.Second); h.listTainted() != "c0=unreachable" {
+				t.Errorf("just back: %q", h.listTainted())
 			}
-			if wait(2 * time.Second); h.tainted() != "" || h.writes != 2 {
-				t.Errorf("back: %q, %d writes", h.tainted(), h.writes)
+			if passTime(2 * time.Second); h.listTainted() != "" || h.writes != 2 {
+				t.Errorf("back: %q, %d writes", h.listTainted(), h.writes)
 			}
 			if want := []string{"c0 ClusterTainted", "c0 TaintRemoved"}; !slices.Equal(h.events, want) {
 				t.Errorf("events %q, want %q", h.events, want)
@@ -212,16 +212,16 @@ func TestALostClusterGetsATaintAndLosesIt(t *testing.T) {
 // Clusters that are silent when the hub starts have two minutes to come back, however long they are lost.
 func TestAStartOfTheHubTaintsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHub(t, 3, after(time.Minute))
+		h := newHub(t, 3, failoverAfter(time.Minute))
 		h.changed = func(string) {}
 		h.setReady("c2", metav1.ConditionFalse)
-		wait(time.Hour)
-		h.run(t, func(*prometheus.Registry) {
-			if wait(startGrace - time.Second); h.tainted() != "" {
-				t.Errorf("within the grace period: %q", h.tainted())
+		passTime(time.Hour)
+		h.runReconciler(t, func(*prometheus.Registry) {
+			if passTime(startGrace - time.Second); h.listTainted() != "" {
+				t.Errorf("within the grace period: %q", h.listTainted())
 			}
-			if wait(2 * time.Second); h.tainted() != "c2=not-ready" {
-				t.Errorf("after it: %q", h.tainted())
+			if passTime(2 * time.Second); h.listTainted() != "c2=not-ready" {
+				t.Errorf("after it: %q", h.listTainted())
 			}
 		})
 	})
@@ -231,18 +231,18 @@ func TestAStartOfTheHubTaintsNothing(t *testing.T) {
 func TestTheSettingsTurnItOnAndOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub(t, 3, nil)
-		h.run(t, func(*prometheus.Registry) {
+		h.runReconciler(t, func(*prometheus.Registry) {
 			h.setReady("c0", metav1.ConditionUnknown)
-			if wait(time.Hour); h.tainted() != "" || h.pause() != "" {
-				t.Errorf("without a failover: %q, paused %q", h.tainted(), h.pause())
+			if passTime(time.Hour); h.listTainted() != "" || h.pauseStatus() != "" {
+				t.Errorf("without a failover: %q, paused %q", h.listTainted(), h.pauseStatus())
 			}
-			h.stateFailover(after(30 * time.Second))
-			if wait(time.Second); h.tainted() != "c0=unreachable" || h.pause() != metav1.ConditionFalse {
-				t.Errorf("with one: %q, paused %q", h.tainted(), h.pause())
+			h.stateFailover(failoverAfter(30 * time.Second))
+			if passTime(time.Second); h.listTainted() != "c0=unreachable" || h.pauseStatus() != metav1.ConditionFalse {
+				t.Errorf("with one: %q, paused %q", h.listTainted(), h.pauseStatus())
 			}
 			h.stateFailover(nil)
-			if wait(time.Second); h.tainted() != "" || h.pause() != "" {
-				t.Errorf("without one again: %q, paused %q", h.tainted(), h.pause())
+			if passTime(time.Second); h.listTainted() != "" || h.pauseStatus() != "" {
+				t.Errorf("without one again: %q, paused %q", h.listTainted(), h.pauseStatus())
 			}
 		})
 	})

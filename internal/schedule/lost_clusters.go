@@ -36,6 +36,13 @@ func (in *Input) rowTerms() rowTerms { return rowTerms{in.WhenUnfit, in.Now, in.
 // lostRow is a row in a cluster that the hub tainted.
 type lostRow struct{ clusterIndex, verdictIndex int }
 
+// noteLostRow notes a row that leaves a lost cluster, before its verdict is added.
+func (d *groupDecider) noteLostRow(clusterIndex int, row *atoll.RowSpec, v *Verdict) {
+	if v.isLost && d.filter.isGroupOf(row) {
+		d.lost = append(d.lost, lostRow{clusterIndex: clusterIndex, verdictIndex: len(d.Verdicts)})
+	}
+}
+
 // isGroupOf reports whether a row came by this group, or there are no groups. A row of an earlier group is replaced by
 // this one.
 func (f *CompiledPlacement) isGroupOf(row *atoll.RowSpec) bool {

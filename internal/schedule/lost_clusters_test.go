@@ -111,7 +111,7 @@ func TestLostClustersLoseOnlyToReplacements(t *testing.T) {
 			}
 			f.KeepsLost = tc.keepsLost
 			f.loseClusters(tc.lost, tc.taints...)
-			// What is decided once is decided again while the replacements start.
+			// Each decision is the same while the replacements start.
 			for range 3 {
 				d := f.decideAndApply()
 				if placed, leaves := formatOutcomes(d, OutcomePlaced), formatOutcomes(d, OutcomeLeaves); placed != tc.placed || leaves != tc.leaves {

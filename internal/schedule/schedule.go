@@ -346,9 +346,7 @@ func (d *groupDecider) decideCluster(at int) {
 		v.storedRow, v.holdsRow = &d.storedRows[len(d.storedRows)-1], row != nil
 	}
 	d.applyCapacityFilter(c, row, &v)
-	if v.isLost && d.filter.isGroupOf(row) {
-		d.lost = append(d.lost, lostRow{clusterIndex: at, verdictIndex: len(d.Verdicts)})
-	}
+	d.noteLostRow(at, row, &v)
 	if d.pool == nil || !d.pool.offerClusterDeferringVerdict(at, row, &v, &d.Decision) {
 		d.addVerdict(&v, c)
 	}

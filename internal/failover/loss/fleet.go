@@ -97,27 +97,27 @@ func NewFleet(notBefore time.Time) *Fleet {
 // SetMember replaces a cluster. A loss or a return that the hub saw itself counts from now, by its own clock.
 func (f *Fleet) SetMember(name string, m Member, now time.Time) {
 	if was, known := f.byName[name]; known {
-		f.count(was, -1)
+		f.addToCounts(was, -1)
 		f.forgetPause(name, was.zone)
 		if m.since = was.since; (was.loss == notLost) != (m.loss == notLost) {
 			m.since = now
 		}
 	}
 	f.byName[name] = m
-	f.count(m, 1)
+	f.addToCounts(m, 1)
 }
 
 // RemoveMember forgets a cluster.
 func (f *Fleet) RemoveMember(name string) {
 	if was, known := f.byName[name]; known {
-		f.count(was, -1)
+		f.addToCounts(was, -1)
 		delete(f.byName, name)
 		f.forgetPause(name, was.zone)
 	}
 }
 
-// count adds a cluster to the counts, or takes it away.
-func (f *Fleet) count(m Member, n int) {
+// addToCounts adds a cluster to the counts, or takes it away.
+func (f *Fleet) addToCounts(m Member, n int) {
 	z := f.zones[m.zone]
 	if z == nil {
 		z = &census{bucket: zoneRate.NewBucket()}
