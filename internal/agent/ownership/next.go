@@ -120,7 +120,7 @@ func applyVerb(r *Record, c Claim, item *atoll.RenderedItem) Verb {
 		hash = item.Hash
 	}
 	switch {
-	case r.UID == "" && r.HasRun(c.Template, hash):
+	case r.UID == "" && r.hasRunTemplate(c.Template, hash, known && item.StatesCompletion()):
 		return Nothing
 	case r.needsReplacement(c):
 		return Replace
@@ -217,6 +217,23 @@ func (b *OwnershipRecords) RecordFoundAfterInterruptedApply(key atoll.ItemKey, f
 	b.resolveClaims(key)
 }
 
+// RecordCompletion records whether the object of that UID has run to completion, as a rule says it of a kind that does
+// not run to completion by itself.
+func (b *OwnershipRecords) RecordCompletion(key atoll.ItemKey, uid string, completed bool) {
+	r := b.records[key]
+	if r == nil || r.UID != uid || uid == "" || RunsOnce(key) {
+		return
+	}
+	ran, hash := "", ""
+	if completed {
+		ran, hash = r.Template, r.Applied
+	}
+	if r.Ran != ran || r.RanHash != hash {
+		r.Ran, r.RanHash = ran, hash
+		b.markDirty(key)
+	}
+}
+
 // IntendNamespace records that the agent is about to make a namespace because
 // something needs it. It does nothing where a record of the namespace exists.
 func (b *OwnershipRecords) IntendNamespace(name string) {
@@ -295,7 +312,7 @@ func (b *OwnershipRecords) RecordGone(key atoll.ItemKey, uid string, last *atoll
 	}
 	if r.Going {
 		r.Ran, r.RanHash, r.Going = "", "", false
-	} else if RunsOnce(key) && r.Ran == r.Claims[r.Owner].Template {
+	} else if r.Ran != "" && r.Ran == r.Claims[r.Owner].Template {
 		r.Last = last
 	}
 	r.UID, r.Template, r.Applied, r.Label, r.Owned = "", "", "", "", ""
