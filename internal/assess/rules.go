@@ -47,7 +47,7 @@ func CompileRules(a *atoll.Assessment) *Rules {
 	if a.IsEmpty() {
 		return nil
 	}
-	r := &Rules{id: atoll.HashJSON(a)}
+	r := &Rules{id: a.ID()}
 	for _, rule := range a.Feedback[:min(len(a.Feedback), atoll.MaxFeedbackValues)] {
 		path, err := compilePath(rule.JSONPath)
 		r.feedback = append(r.feedback, feedbackReader{rule, path, err})

@@ -16,6 +16,14 @@ func (a *Assessment) IsEmpty() bool {
 	return a == nil || len(a.Feedback) == 0 && len(a.Health) == 0 && a.Completion == ""
 }
 
+// ID distinguishes assessments by what they state; empty for an empty one.
+func (a *Assessment) ID() string {
+	if a.IsEmpty() {
+		return ""
+	}
+	return HashJSON(a)
+}
+
 // FeedbackValue is a value of a member's object under the name of its rule.
 type FeedbackValue struct {
 	Name string `json:"n"`

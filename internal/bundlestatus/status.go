@@ -66,7 +66,7 @@ func ComputeStatus(in StatusInput) v1alpha1.BundleStatus {
 			Summary: fmt.Sprintf("%d/%d", t.ready, t.desired),
 		},
 		Replicas: t.replicas, ReadyReplicas: t.readyReplicas,
-		Feedback: t.feedback.listFeedback(),
+		Feedback:   t.feedback.listFeedback(),
 		Conditions: slices.Clone(in.Bundle.Status.Conditions),
 	}
 	st.FeedbackSummary = summarizeFeedback(st.Feedback)

@@ -239,6 +239,8 @@ type ItemChange struct {
 	// object, where they differ, and After also for a new object; empty: the agent's rights alone.
 	ServiceAccountBefore string `json:"serviceAccountBefore,omitempty"`
 	ServiceAccountAfter  string `json:"serviceAccountAfter,omitempty"`
+	// Reassessed: other rules of feedback, health or completion would judge the object.
+	Reassessed bool `json:"reassessed,omitempty"`
 	// Recreate: a cluster that refuses the edit deletes the object and creates it again.
 	Recreate bool `json:"recreate,omitempty"`
 	// Error is why it could not be rendered: the cluster would keep what it has.
@@ -547,7 +549,7 @@ func (c *bundleComparison) renderRow(row *atoll.RowSpec, view atoll.ClusterView)
 	items, _ := renderer.RenderItems(manifest.RenderInputOf(*row, rules, &view))
 	hashes := make([]string, 0, 4*len(items))
 	for i := range items {
-		hashes = append(hashes, items[i].Key.String(), items[i].Hash, items[i].Error, string(items[i].ConflictResolution))
+		hashes = append(hashes, items[i].Key.String(), items[i].Hash, items[i].Error, string(items[i].ConflictResolution), items[i].Assessment.ID())
 	}
 	out := renderedRow{items, atoll.HashJSON(hashes)}
 	c.rendered[key] = out
@@ -570,6 +572,7 @@ func changeOfItem(was, now *atoll.RenderedItem) ItemChange {
 		if was.ServiceAccount != now.ServiceAccount {
 			out.ServiceAccountBefore, out.ServiceAccountAfter = was.ServiceAccount, now.ServiceAccount
 		}
+		out.Reassessed = was.Assessment.ID() != now.Assessment.ID()
 		out.Recreate = now.Recreate && was.Hash != now.Hash
 		out.Fields, out.Written = changedFields(was, now), was.Observe != "" && now.Observe == ""
 		out.Released, out.Corrected = missingFrom(now.MemberOwned, was.MemberOwned), missingFrom(was.MemberOwned, now.MemberOwned)
@@ -586,7 +589,7 @@ func (c *bundleComparison) compareItems(before, after []atoll.RenderedItem) (out
 		now := &after[i]
 		was := old[now.Key]
 		delete(old, now.Key)
-		if c.in.mayReadItem(now.Key) && (was == nil || was.Hash != now.Hash || was.ConflictResolution != now.ConflictResolution) {
+		if c.in.mayReadItem(now.Key) && (was == nil || was.Hash != now.Hash || was.ConflictResolution != now.ConflictResolution || was.Assessment.ID() != now.Assessment.ID()) {
 			out = append(out, changeOfItem(was, now))
 		}
 	}

@@ -21,10 +21,8 @@ func (e *MemberApplier) setRules(h *ownership.BundleHolding) {
 			if it.Assessment == nil || it.Key.IsSecret() || now[it.Key] != nil {
 				continue
 			}
-			if rules := assess.CompileRules(it.Assessment); rules.ID() == before[it.Key].ID() {
-				now[it.Key] = before[it.Key]
-			} else {
-				now[it.Key] = rules
+			if now[it.Key] = before[it.Key]; now[it.Key].ID() != it.Assessment.ID() {
+				now[it.Key] = assess.CompileRules(it.Assessment)
 			}
 		}
 	}

@@ -11,7 +11,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/assess"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -162,7 +164,7 @@ func (s *recordingSink) ObservedListed(_, _ string, found map[atoll.ItemKey]bool
 	s.observedListed = found
 }
 func (s *recordingSink) JudgesOf(string, atoll.ItemKey) Judges { return Judges{} }
-func (s *recordingSink) IsInterpreted(string, string) bool         { return false }
+func (s *recordingSink) IsInterpreted(string, string) bool     { return false }
 
 // A watch of all objects passes on those that are observed, with what changes by edits.
 func TestTheReducerOfAllObjectsPassesObservedOnesOn(t *testing.T) {
@@ -266,5 +268,26 @@ func TestTheReducerPassesEventsOn(t *testing.T) {
 	}
 	if err := r.Add("text"); err == nil {
 		t.Error("a text is an object")
+	}
+}
+
+// Rules of the policy decide health, completion and feedback. A Secret has none.
+func TestAViewByRules(t *testing.T) {
+	rules := assess.CompileRules(&atoll.Assessment{
+		Feedback: []v1alpha1.FeedbackRule{{Name: "colour", JSONPath: ".data.colour", Type: v1alpha1.FeedbackString}},
+		Health:   []v1alpha1.HealthRule{{Expression: "object.data.colour == 'green'"}}, Completion: "'done' in object.data",
+	})
+	for kind, judged := range map[string]bool{"ConfigMap": true, "Secret": false} {
+		o := parse(t, `{apiVersion: v1, kind: `+kind+`, metadata: {name: c, namespace: shop}, data: {colour: red}}`)
+		v := ViewOf(o, Judges{Rules: rules})
+		if (v.Health == atoll.Progressing && v.Reason == atoll.ReasonHealthRuleUnmet) != judged || (len(v.Feedback) == 1 && v.Feedback[0].Value == "red") != judged || (v.RulesID != "") != judged {
+			t.Errorf("%s: %+v", kind, v)
+		}
+		o.Object["data"] = map[string]any{"colour": "green", "done": "yes"}
+		now := metav1.Now()
+		o.SetDeletionTimestamp(&now)
+		if v := ViewOf(o, Judges{Rules: rules}); v.Finished != judged || (v.Health == atoll.Healthy) != judged {
+			t.Errorf("%s that is done and is being deleted: %+v", kind, v)
+		}
 	}
 }

@@ -294,7 +294,7 @@ func (b *OwnershipRecords) RecordForeignNamespace(name string) {
 // record must be stored first.
 func (b *OwnershipRecords) RecordRunOnceDeletionStart(key atoll.ItemKey) bool {
 	r := b.records[key]
-	if r == nil || !RunsOnce(key) || r.Going {
+	if r == nil || !RunsOnce(key) && r.Ran == "" || r.Going {
 		return false
 	}
 	r.Going = true

@@ -296,7 +296,8 @@ func TestWhatIsGoneLeavesABlankRecord(t *testing.T) {
 		"a run":                       {podKey, "t", false, Record{Ran: "t", RanHash: "h", Last: last}},
 		"a run of another template":   {podKey, "t0", false, Record{Ran: "t0", RanHash: "h"}},
 		"a run that was deleted":      {podKey, "t", true, Record{}},
-		"an object that ran and went": {shopItem, "t", false, Record{Ran: "t", RanHash: "h"}},
+		"a run by a rule":             {shopItem, "t", false, Record{Ran: "t", RanHash: "h", Last: last}},
+		"a deleted run by a rule":     {shopItem, "t", true, Record{}},
 	} {
 		b := NewOwnershipRecords()
 		before := Record{

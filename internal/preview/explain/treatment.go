@@ -60,7 +60,7 @@ func writeAssessment(b *strings.Builder, a *atoll.Assessment) {
 		fmt.Fprintf(b, "  Clusters report %s of it (feedback).\n", strings.Join(names, ", "))
 	}
 	if len(a.Health) > 0 {
-		fmt.Fprintf(b, "  It is healthy where %s of its policy true (health).\n", map[bool]string{true: "the expression is", false: "all expressions are"}[len(a.Health) == 1])
+		fmt.Fprintf(b, "  It is healthy where %s true (health).\n", map[bool]string{true: "the expression of its policy is", false: "all expressions of its policy are"}[len(a.Health) == 1])
 	}
 	if a.Completion != "" {
 		fmt.Fprintf(b, "  It has run to completion where %s is true (completion).\n", phrase.EscapeLine(a.Completion))
