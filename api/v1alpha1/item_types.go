@@ -44,9 +44,10 @@ type ItemRule struct {
 	ConflictResolution ConflictResolution `json:"conflictResolution,omitempty"`
 	// Removal says what happens to the object in a member when it is taken out there. It replaces
 	// removal.mode of the policy. Confirm deletes as Delete does, once a person has confirmed the
-	// removal with `atoll confirm`, whatever the removal budget allows.
+	// removal with `atoll confirm`, whatever the removal budget allows. Last deletes as Delete does, after all other
+	// objects of its Bundle are gone that the member removes at that time.
 	// +optional
-	// +kubebuilder:validation:Enum=Delete;Orphan;Confirm
+	// +kubebuilder:validation:Enum=Delete;Orphan;Confirm;Last
 	Removal RemovalMode `json:"removal,omitempty"`
 	// ServiceAccount of the member that must have the right to each write of the object there: NAME, in the
 	// namespace of the object, or NAMESPACE/NAME. The agent asks the member's API before each write, and writes

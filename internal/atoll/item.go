@@ -139,6 +139,8 @@ type Tombstone struct {
 	Cause TombstoneCause `json:"cause"`
 	// Orphan leaves the object in the member and only forgets it.
 	Orphan bool `json:"orphan,omitempty"`
+	// Last: the member removes the object after all others of the Bundle that it removes.
+	Last bool `json:"last,omitempty"`
 	// MovedTo lists the UIDs of other Bundles that hold the item now: a member
 	// with a row of one of them keeps the object for it.
 	MovedTo []string `json:"movedTo,omitempty"`

@@ -104,6 +104,9 @@ func (it *Item) StaysAsOrphan(c *Content) bool {
 // MustConfirmRemoval reports whether a person must confirm each removal of the item.
 func (t *Treatment) MustConfirmRemoval() bool { return t.OwnRemoval() == v1alpha1.RemoveConfirm }
 
+// IsRemovedLast reports whether members remove the item after all others of its content that they remove.
+func (t *Treatment) IsRemovedLast() bool { return t.OwnRemoval() == v1alpha1.RemoveLast }
+
 // MustConfirmRemovals reports whether a person must confirm that a row of the content goes. A nil content has
 // no such item.
 func (c *Content) MustConfirmRemovals() bool {

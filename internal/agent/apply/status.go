@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/report"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // StatusOf returns the status of a Bundle as it is reported; false when it is not held. prev is the
@@ -184,6 +186,9 @@ func (e *MemberApplier) unlistedItemStatus(bundle string, key atoll.ItemKey) rep
 		out.Why, out.Text = atoll.ReasonMoving, "kept for the bundle that takes it over"
 	default:
 		out.Why, out.Text = atoll.ReasonRemoving, "it is being removed"
+		if n := e.book.OthersLeavingFirst(key); n > 0 {
+			out.Text = fmt.Sprintf("it is removed last, after %s of the Bundle", phrase.CountNoun(n, "other object"))
+		}
 	}
 	e.addFailure(&out)
 	return out

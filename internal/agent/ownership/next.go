@@ -67,7 +67,10 @@ func (b *OwnershipRecords) Next(key atoll.ItemKey) Step {
 		}
 		return s
 	}
-	if s.Verb = removalVerb(r, leaving, parked); s.Verb == Delete {
+	switch s.Verb = removalVerb(r, leaving, parked); {
+	case s.Verb == Delete && b.OthersLeavingFirst(key) > 0:
+		s.Verb = Nothing
+	case s.Verb == Delete:
 		s.ReleasedFinalizers = b.releasedFinalizers(r)
 	}
 	return s

@@ -37,6 +37,8 @@ type Claim struct {
 	MovedTo []string `json:"m,omitempty"`
 	// Orphan, when Leaving: forget the object instead of deleting it.
 	Orphan bool `json:"o,omitempty"`
+	// Last, when Leaving: the object is deleted after all others of the Bundle that leave.
+	Last bool `json:"l,omitempty"`
 	// Noted, with Orphan: the object is to be known when it comes back.
 	Noted bool `json:"b,omitempty"`
 	// Account is the ServiceAccount, as NAMESPACE/NAME, that the Bundle's last item names for writes and removals of
