@@ -12,8 +12,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// database is an object of a kind that Atoll does not know.
-func database() map[string]any {
+// newDatabase returns an object of a kind that Atoll does not know.
+func newDatabase() map[string]any {
 	return map[string]any{
 		"spec": map[string]any{"nodes": int64(3), "cpu": "1500m", "factor": 1.5, "public": false, "empty": nil},
 		"status": map[string]any{
@@ -24,7 +24,7 @@ func database() map[string]any {
 }
 
 func TestFeedbackHasTypes(t *testing.T) {
-	long := database()
+	long := newDatabase()
 	long["text"] = strings.Repeat("x", atoll.MaxFeedbackText+1)
 	for name, c := range map[string]struct {
 		path string
@@ -65,7 +65,7 @@ func TestFeedbackHasTypes(t *testing.T) {
 	}
 }
 
-// What another process reports keeps the bounds, and has nothing of a Secret.
+// Feedback of another process keeps the bounds, and has nothing of a Secret.
 func TestFeedbackOfAgentsIsLimited(t *testing.T) {
 	long := strings.Repeat("é", 5000)
 	many := make([]atoll.FeedbackValue, 100)
@@ -102,7 +102,7 @@ func TestHealthByRules(t *testing.T) {
 		"being deleted":    {rules: []v1alpha1.HealthRule{running}, byKind: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonTerminating}, want: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonTerminating}},
 		"not observed yet": {rules: []v1alpha1.HealthRule{running}, byKind: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved}, want: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved}},
 	} {
-		got := CompileRules(&atoll.Assessment{Health: c.rules}).JudgeObject(database(), c.byKind, nil)
+		got := CompileRules(&atoll.Assessment{Health: c.rules}).JudgeObject(newDatabase(), c.byKind, nil)
 		if c.want.Message == "" && got.Health == atoll.Unknown {
 			if got.Message == "" || len(got.Message) > maxMessage {
 				t.Errorf("%s: message %q", name, got.Message)
@@ -128,7 +128,7 @@ func TestCompletionByARule(t *testing.T) {
 		"failed before":    {"object.spec.public", degraded, degraded},
 		"not observed":     {"true", Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved}, Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved, CompletionUnknown: true}},
 	} {
-		rules, object := CompileRules(&atoll.Assessment{Completion: c.expression}), database()
+		rules, object := CompileRules(&atoll.Assessment{Completion: c.expression}), newDatabase()
 		done, err := rules.HasCompleted(object)
 		c.byKind.Finished = done
 		if got := rules.JudgeObject(object, c.byKind, err); got != c.want {
@@ -136,8 +136,8 @@ func TestCompletionByARule(t *testing.T) {
 		}
 	}
 	rules := CompileRules(&atoll.Assessment{Completion: "object.absent"})
-	_, err := rules.HasCompleted(database())
-	if got := rules.JudgeObject(database(), healthy, err); err == nil || got.Health != atoll.Unknown || !got.CompletionUnknown || got.Finished {
+	_, err := rules.HasCompleted(newDatabase())
+	if got := rules.JudgeObject(newDatabase(), healthy, err); err == nil || got.Health != atoll.Unknown || !got.CompletionUnknown || got.Finished {
 		t.Errorf("it cannot be evaluated: %+v, %v", got, err)
 	}
 }
@@ -146,7 +146,7 @@ func TestCompletionByARule(t *testing.T) {
 func TestNoRules(t *testing.T) {
 	rules := CompileRules(&atoll.Assessment{})
 	byKind := Verdict{Health: atoll.Degraded, Finished: true}
-	if done, err := rules.HasCompleted(database()); rules != nil || rules.ID() != "" || done || err != nil || rules.StatesCompletion() || rules.ReadFeedback(database()) != nil || rules.JudgeObject(database(), byKind, errors.New("x")) != byKind {
+	if done, err := rules.HasCompleted(newDatabase()); rules != nil || rules.ID() != "" || done || err != nil || rules.StatesCompletion() || rules.ReadFeedback(newDatabase()) != nil || rules.JudgeObject(newDatabase(), byKind, errors.New("x")) != byKind {
 		t.Error("an empty assessment says something")
 	}
 }
@@ -191,13 +191,13 @@ func FuzzFeedback(f *testing.F) {
 			return
 		}
 		for _, kind := range []v1alpha1.FeedbackType{v1alpha1.FeedbackJSON, v1alpha1.FeedbackQuantity, v1alpha1.FeedbackString} {
-			object := database()
+			object := newDatabase()
 			for _, v := range CompileRules(&atoll.Assessment{Feedback: []v1alpha1.FeedbackRule{{Name: "n", JSONPath: path, Type: kind}}}).ReadFeedback(object) {
 				if len(v.Value) > atoll.MaxFeedbackJSON || len(v.Problem) > atoll.MaxFeedbackProblem || v.Value != "" && v.Problem != "" {
 					t.Errorf("%q: %+v", path, v)
 				}
 			}
-			if !reflect.DeepEqual(object, database()) {
+			if !reflect.DeepEqual(object, newDatabase()) {
 				t.Errorf("%q changed the object", path)
 			}
 		}

@@ -24,20 +24,30 @@ func checkItemRule(rule *v1alpha1.ItemRule, at *field.Path) (errs field.ErrorLis
 		}
 	}
 	for j, h := range rule.Health {
-		errs = append(errs, checkCondition(h.Expression, at.Child("health").Index(j).Child("expression"))...)
-		if r := atoll.Reason(h.Reason); r != "" && r != atoll.ReasonHealthRuleUnmet && atoll.IsReason(r) {
-			errs = append(errs, field.Invalid(at.Child("health").Index(j).Child("reason"), h.Reason, "it is a reason of Atoll, which has another meaning: choose another one"))
-		}
+		errs = append(errs, checkHealthRule(h, at.Child("health").Index(j))...)
 	}
 	if rule.Completion != nil {
 		errs = append(errs, checkCondition(rule.Completion.Expression, at.Child("completion", "expression"))...)
 	}
 	if len(rule.Feedback) == 0 && len(rule.Health) == 0 && rule.Completion == nil {
-		return errs
+		return nil
 	}
-	for j, rs := range rule.ResourceSelectors {
+	return append(errs, checkNoSecrets(rule.ResourceSelectors, at.Child("resourceSelectors"))...)
+}
+
+func checkHealthRule(h v1alpha1.HealthRule, at *field.Path) field.ErrorList {
+	errs := checkCondition(h.Expression, at.Child("expression"))
+	if r := atoll.Reason(h.Reason); r != "" && r != atoll.ReasonHealthRuleUnmet && atoll.IsReason(r) {
+		errs = append(errs, field.Invalid(at.Child("reason"), h.Reason, "it is a reason of Atoll, which has another meaning: choose another one"))
+	}
+	return errs
+}
+
+// checkNoSecrets refuses selectors of Secrets.
+func checkNoSecrets(selectors []v1alpha1.ResourceSelector, at *field.Path) (errs field.ErrorList) {
+	for j, rs := range selectors {
 		if rs.Kind == "Secret" && (rs.APIVersion == "v1" || rs.APIVersion == "*") {
-			errs = append(errs, field.Forbidden(at.Child("resourceSelectors").Index(j), "a rule of feedback, health or completion selects no Secrets: their contents stay in clusters"))
+			errs = append(errs, field.Forbidden(at.Index(j), "a rule of feedback, health or completion selects no Secrets: their contents stay in clusters"))
 		}
 	}
 	return errs

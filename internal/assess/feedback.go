@@ -2,6 +2,7 @@ package assess
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -39,44 +40,74 @@ func (r *feedbackReader) readValue(object map[string]any) (atoll.FeedbackValue, 
 
 // formatFeedback returns a value as the text of the type, or why it is not of the type.
 func formatFeedback(v any, t v1alpha1.FeedbackType) (text string, err error) {
-	limit, ok := atoll.MaxFeedbackText, false
-	switch t {
-	case v1alpha1.FeedbackString:
-		text, ok = v.(string)
-	case v1alpha1.FeedbackBoolean:
-		_, ok = v.(bool)
-	case v1alpha1.FeedbackInteger:
-		_, ok = v.(int64)
-	case v1alpha1.FeedbackNumber:
-		ok = isNumber(v)
-	case v1alpha1.FeedbackQuantity:
-		if text, ok = quantityText(v); ok {
-			q, err := quantity.Parse(text)
-			if err != nil {
-				return "", fmt.Errorf("it is no quantity: %w", err)
-			}
-			text = q.String()
-		}
-	case v1alpha1.FeedbackJSON:
-		limit, ok = atoll.MaxFeedbackJSON, true
-	}
-	if !ok {
+	limit := atoll.MaxFeedbackText
+	switch {
+	case !isOfType(v, t):
 		return "", fmt.Errorf("it is %s, and no %s", describeKind(v), t)
-	}
-	if text == "" && t != v1alpha1.FeedbackString {
-		encoded, err := json.Marshal(v)
-		if err != nil {
-			return "", fmt.Errorf("it has no JSON: %w", err)
+	case t == v1alpha1.FeedbackString:
+		text, _ = v.(string)
+	case t == v1alpha1.FeedbackQuantity:
+		text, err = formatQuantity(v)
+	default:
+		if t == v1alpha1.FeedbackJSON {
+			limit = atoll.MaxFeedbackJSON
 		}
-		text = string(encoded)
+		text, err = encodeValue(v)
 	}
-	if len(text) > limit {
+	switch {
+	case err != nil:
+		return "", err
+	case len(text) > limit:
 		return "", fmt.Errorf("it has %d bytes, and at most %d are reported", len(text), limit)
-	}
-	if !utf8.ValidString(text) {
-		return "", fmt.Errorf("it is no UTF-8")
+	case !utf8.ValidString(text):
+		return "", errors.New("it is no UTF-8")
 	}
 	return text, nil
+}
+
+// isOfType reports whether a value is of the type. The text of a quantity is not read.
+func isOfType(v any, t v1alpha1.FeedbackType) bool {
+	_, isText := v.(string)
+	switch t {
+	case v1alpha1.FeedbackString:
+		return isText
+	case v1alpha1.FeedbackBoolean:
+		_, ok := v.(bool)
+		return ok
+	case v1alpha1.FeedbackInteger:
+		_, ok := v.(int64)
+		return ok
+	case v1alpha1.FeedbackNumber:
+		return isNumber(v)
+	case v1alpha1.FeedbackQuantity:
+		return isText || isNumber(v)
+	}
+	return t == v1alpha1.FeedbackJSON
+}
+
+// formatQuantity returns a quantity, which may be a string or a number, in its canonical form.
+func formatQuantity(v any) (string, error) {
+	text, isText := v.(string)
+	if !isText {
+		var err error
+		if text, err = encodeValue(v); err != nil {
+			return "", err
+		}
+	}
+	q, err := quantity.Parse(text)
+	if err != nil {
+		return "", fmt.Errorf("it is no quantity: %w", err)
+	}
+	return q.String(), nil
+}
+
+// encodeValue returns a value as JSON.
+func encodeValue(v any) (string, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("it has no JSON: %w", err)
+	}
+	return string(text), nil
 }
 
 func isNumber(v any) bool {
@@ -85,18 +116,6 @@ func isNumber(v any) bool {
 		return true
 	}
 	return false
-}
-
-// quantityText returns the text of a quantity, which may be a string or a number.
-func quantityText(v any) (string, bool) {
-	if text, ok := v.(string); ok {
-		return text, true
-	}
-	if !isNumber(v) {
-		return "", false
-	}
-	text, err := json.Marshal(v)
-	return string(text), err == nil
 }
 
 // describeKind names the kind of a JSON value.

@@ -99,21 +99,19 @@ func (r *Rules) HasCompleted(object map[string]any) (bool, error) {
 	return r.completion.isTrueFor(object)
 }
 
-// JudgeObject returns the verdict of the rules over an object, of which the kind says byKind. What is being deleted,
-// or was not observed by its controller, stays as the kind says. Where a rule says when the object has run to
-// completion, byKind has the answer of HasCompleted, and failed its error.
+// JudgeObject returns the verdict of the rules over an object, of which the kind says byKind. An object that is
+// being deleted, or that its controller has not observed, stays as the kind says. With a rule of completion, byKind has
+// the answer of HasCompleted, and failed its error.
 func (r *Rules) JudgeObject(object map[string]any, byKind Verdict, failed error) Verdict {
-	if r == nil || byKind.Reason == atoll.ReasonTerminating {
-		return byKind
-	}
 	out := byKind
-	if byKind.Reason == atoll.ReasonNotObserved {
-		if r.completion != nil {
-			out.Finished, out.CompletionUnknown = false, true
-		}
+	switch {
+	case r == nil || byKind.Reason == atoll.ReasonTerminating:
 		return out
-	}
-	if len(r.health) > 0 {
+	case byKind.Reason == atoll.ReasonNotObserved:
+		out.CompletionUnknown = r.completion != nil
+		out.Finished = out.Finished && !out.CompletionUnknown
+		return out
+	case len(r.health) > 0:
 		out = r.judgeHealth(object)
 		out.Finished = byKind.Finished
 	}

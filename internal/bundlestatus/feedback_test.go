@@ -11,7 +11,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-func reporting(name, value, problem string) *atoll.RowStatus {
+func reportFeedback(name, value, problem string) *atoll.RowStatus {
 	st := readyStatus()
 	st.Items = []atoll.ItemStatus{{
 		Key: atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}, Health: atoll.Healthy,
@@ -25,14 +25,14 @@ func TestFeedbackOfABundle(t *testing.T) {
 	of := func(rows ...Row) v1alpha1.BundleStatus {
 		return ComputeStatus(StatusInput{Rows: rows, Latest: latest, Now: time.Unix(1, 0)})
 	}
-	many := newRow("b", reporting("version", "1.2", ""))
+	many := newRow("b", reportFeedback("version", "1.2", ""))
 	many.More = 9
-	got := of(newRow("a", reporting("version", "1.1", "")), many, newRow("c", reporting("version", "", "it is a list")), newRow("d", nil))
+	got := of(newRow("a", reportFeedback("version", "1.1", "")), many, newRow("c", reportFeedback("version", "", "it is a list")), newRow("d", nil))
 	want := []v1alpha1.BundleFeedback{{Object: "Deployment/web", Name: "version", ProblemClusters: 1, Values: []v1alpha1.BundleFeedbackValue{{Value: "1.2", Clusters: 10}, {Value: "1.1", Clusters: 1}}}}
 	if !reflect.DeepEqual(got.Feedback, want) || got.FeedbackSummary != "version: 1.2 (10), 1.1 (1), no value (1)" {
 		t.Errorf("%+v, %q", got.Feedback, got.FeedbackSummary)
 	}
-	if got := of(newRow("a", reporting("version", "1.2", ""))); got.FeedbackSummary != "version: 1.2" {
+	if got := of(newRow("a", reportFeedback("version", "1.2", ""))); got.FeedbackSummary != "version: 1.2" {
 		t.Errorf("of one value: %q", got.FeedbackSummary)
 	}
 	if got := of(newRow("a", readyStatus())); got.Feedback != nil || got.FeedbackSummary != "" {
@@ -46,7 +46,7 @@ func TestFeedbackOfABundleIsBounded(t *testing.T) {
 	for i := range 500 {
 		st := readyStatus()
 		for n := range 20 {
-			it := reporting(fmt.Sprintf("name-%02d", n), fmt.Sprint(i, "\x1b", strings.Repeat("x", 300)), "").Items[0]
+			it := reportFeedback(fmt.Sprintf("name-%02d", n), fmt.Sprint(i, "\x1b", strings.Repeat("x", 300)), "").Items[0]
 			st.Items = append(st.Items, it)
 		}
 		rows = append(rows, newRow(fmt.Sprint("c", i), st))

@@ -380,12 +380,8 @@ func (l *lineReader) readItem(since int64) atoll.ItemStatus {
 			it.Error = true
 		case 'f':
 			it.ReflectedStatus = []byte(f.decodeText(f.value))
-		case 'r':
-			it.Drift = f.readDrift()
-		case 'b':
-			it.Feedback = f.readFeedback()
-		case 'd':
-			it.Completed = true
+		default:
+			readAssessedField(&f, &it)
 		}
 	}
 	if it.Key == (atoll.ItemKey{}) {
@@ -410,6 +406,18 @@ func (l *lineReader) readDrift() *atoll.Drift {
 		l.fail()
 	}
 	return d
+}
+
+// readAssessedField reads a field of what a member compared or judged by rules. It skips unknown fields.
+func readAssessedField(f *lineReader, it *atoll.ItemStatus) {
+	switch f.tag {
+	case 'r':
+		it.Drift = f.readDrift()
+	case 'b':
+		it.Feedback = f.readFeedback()
+	case 'd':
+		it.Completed = true
+	}
 }
 
 func (l *lineReader) readFeedback() (values []atoll.FeedbackValue) {

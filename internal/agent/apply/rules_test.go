@@ -78,7 +78,7 @@ func TestOtherRulesJudgeTheObjectAgain(t *testing.T) {
 	}
 }
 
-// What is kept from an object by the member's administrator is not read for feedback either.
+// An object that the member's administrator denies reports no feedback.
 func TestForbiddenObjectsReportNoFeedback(t *testing.T) {
 	e := newStubEngine(t, newMemoryMember(t), []ownership.Record{ownedConf()}, newManifest("b1", 1, confItem("x")))
 	for forbidden, want := range map[string]int{"": 1, "denied": 0} {

@@ -7,7 +7,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// What a rule says to have run to completion is not made again, but for other content or another template, or without
+// An object that ran to completion by a rule is not made again, but for other content or another template, or without
 // the rule.
 func TestWhatARuleCompletedIsNotMadeAgain(t *testing.T) {
 	key := atoll.ItemKey{Kind: "ConfigMap", Namespace: "ci", Name: "once"}

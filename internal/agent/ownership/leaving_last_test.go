@@ -7,8 +7,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// leaving returns records of the three objects that Bundle b1 had, and a manifest that takes them out.
-func leaving(tombstones ...atoll.Tombstone) (*OwnershipRecords, [3]atoll.ItemKey) {
+// takeOut returns records of the three objects that Bundle b1 had, and a manifest that takes them out.
+func takeOut(tombstones ...atoll.Tombstone) (*OwnershipRecords, [3]atoll.ItemKey) {
 	keys := [3]atoll.ItemKey{}
 	b := NewOwnershipRecords()
 	for i, name := range []string{"a", "b", "last"} {
@@ -19,10 +19,10 @@ func leaving(tombstones ...atoll.Tombstone) (*OwnershipRecords, [3]atoll.ItemKey
 	return b, keys
 }
 
-// What is removed last waits until all others that the Bundle removes are gone.
+// The object that is removed last waits until all others that the Bundle removes are gone.
 func TestTheLastObjectWaitsForAllOthers(t *testing.T) {
 	last := atoll.Tombstone{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "last"}, UID: "t-last", Last: true}
-	b, keys := leaving(last)
+	b, keys := takeOut(last)
 	want := func(when string, n int, verbs ...Verb) {
 		t.Helper()
 		for i, key := range keys {
@@ -52,7 +52,7 @@ func TestTheLastObjectWaitsForAllOthers(t *testing.T) {
 
 // Objects that nothing removes are not waited for, nor those of another Bundle.
 func TestTheLastObjectWaitsForNothingElse(t *testing.T) {
-	b, keys := leaving(atoll.Tombstone{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "last"}, UID: "t-last", Last: true})
+	b, keys := takeOut(atoll.Tombstone{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "last"}, UID: "t-last", Last: true})
 	for _, key := range keys[:2] {
 		b.FoldHolding(BundleHolding{Manifest: atoll.Manifest{Bundle: "b2-" + key.Name, Generation: 1, Items: []atoll.RenderedItem{{Key: key, UID: "t-" + key.Name, Hash: "h"}}}})
 	}
@@ -64,7 +64,7 @@ func TestTheLastObjectWaitsForNothingElse(t *testing.T) {
 	}
 
 	// A second Bundle that takes the object out without such a rule deletes it at once.
-	b, keys = leaving(atoll.Tombstone{Key: keys[2], UID: "t-last", Last: true})
+	b, keys = takeOut(atoll.Tombstone{Key: keys[2], UID: "t-last", Last: true})
 	r := b.records[keys[2]]
 	b.setClaim(r, "b2", &Claim{State: Leaving, Template: "t-last"})
 	if got := b.OthersLeavingFirst(keys[2]); got != 0 {
@@ -74,7 +74,7 @@ func TestTheLastObjectWaitsForNothingElse(t *testing.T) {
 
 // After a restart it waits as before.
 func TestTheLastObjectWaitsAfterARestart(t *testing.T) {
-	b, keys := leaving(atoll.Tombstone{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "last"}, UID: "t-last", Last: true})
+	b, keys := takeOut(atoll.Tombstone{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "last"}, UID: "t-last", Last: true})
 	again := NewOwnershipRecords()
 	for _, key := range keys {
 		r, _ := b.Record(key)

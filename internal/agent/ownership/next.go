@@ -52,11 +52,7 @@ func (b *OwnershipRecords) Next(key atoll.ItemKey) Step {
 		return Step{Verb: Nothing, Key: key}
 	}
 	s := Step{Verb: Nothing, Key: key, Owner: r.Owner, Record: r.clone(), Account: r.accountOfStep()}
-	leaving, parked := false, false
-	for _, c := range r.Claims {
-		parked = parked || c.State == Parked
-		leaving = leaving || c.State == Leaving
-	}
+	leaving, parked := r.hasClaimIn(Leaving), r.hasClaimIn(Parked)
 	if c := r.Claims[r.Owner]; c.isLive() {
 		s.Item = b.ItemToApply(r.Owner, key)
 		if _, s.Observed = b.ObservedItem(key); s.Observed == nil && !c.Observed {
@@ -74,6 +70,16 @@ func (b *OwnershipRecords) Next(key atoll.ItemKey) Step {
 		s.ReleasedFinalizers = b.releasedFinalizers(r)
 	}
 	return s
+}
+
+// hasClaimIn reports whether a claim on the object is in the state.
+func (r *Record) hasClaimIn(state State) bool {
+	for _, c := range r.Claims {
+		if c.State == state {
+			return true
+		}
+	}
+	return false
 }
 
 // ObservedItem returns the Bundle that observes the key's object, with its item; nil where the object is

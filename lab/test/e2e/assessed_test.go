@@ -74,7 +74,7 @@ func TestClustersAssessObjectsAsStated(t *testing.T) {
 		},
 	))
 
-	// What ran to completion and is deleted in the member comes back for other content alone.
+	// The object that ran to completion and is deleted in the member comes back for other content alone.
 	kubectlAt(t, sharedWorld.lab.KubeconfigPath("member1"), "", "delete cm once -n "+ns)
 	patched("app", `{"version":"1.8"}`)
 	testwait.UntilNil(t, "the next value", explained("app", "version=1.8"))
