@@ -15,6 +15,7 @@ import (
 // +kubebuilder:printcolumn:name="Clusters",type=string,JSONPath=`.status.clusters.summary`
 // +kubebuilder:printcolumn:name="Waits for",type=string,JSONPath=`.status.waitsFor`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Feedback",type=string,JSONPath=`.status.feedbackSummary`,priority=1
 type Bundle struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -33,6 +34,7 @@ type Bundle struct {
 // +kubebuilder:printcolumn:name="Clusters",type=string,JSONPath=`.status.clusters.summary`
 // +kubebuilder:printcolumn:name="Waits for",type=string,JSONPath=`.status.waitsFor`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Feedback",type=string,JSONPath=`.status.feedbackSummary`,priority=1
 type ClusterBundle struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -156,6 +158,15 @@ type BundleStatus struct {
 	// ReadyReplicas over all clusters.
 	// +optional
 	ReadyReplicas int64 `json:"readyReplicas,omitempty"`
+	// Feedback sums up the values that feedback of itemRules names, over all clusters: at most 16 names, by object
+	// and name.
+	// +optional
+	// +listType=atomic
+	Feedback []BundleFeedback `json:"feedback,omitempty"`
+	// FeedbackSummary is feedback in a line, for the table that kubectl prints.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	FeedbackSummary string `json:"feedbackSummary,omitempty"`
 	// Rollout has the progress of the rollout. Absent: the Bundle states no rollout, and is not paused.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
@@ -182,6 +193,35 @@ type BundleWait struct {
 	Cluster string `json:"cluster,omitempty"`
 	// Since is when the wait began.
 	Since metav1.Time `json:"since"`
+}
+
+// BundleFeedback is what clusters report under one name of feedback.
+type BundleFeedback struct {
+	// Object as Kind/name.
+	// +kubebuilder:validation:MaxLength=512
+	Object string `json:"object"`
+	// Name of the feedback rule.
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// Values that most clusters report, at most 4.
+	// +optional
+	// +listType=atomic
+	Values []BundleFeedbackValue `json:"values,omitempty"`
+	// OtherClusters counts the clusters with other values than those.
+	// +optional
+	OtherClusters int32 `json:"otherClusters,omitempty"`
+	// ProblemClusters counts the clusters in which there is no value of the type.
+	// +optional
+	ProblemClusters int32 `json:"problemClusters,omitempty"`
+}
+
+// BundleFeedbackValue is a value with the number of clusters that report it.
+type BundleFeedbackValue struct {
+	// Value as text, at most 64 bytes.
+	// +kubebuilder:validation:MaxLength=64
+	Value string `json:"value"`
+	// Clusters that report it.
+	Clusters int32 `json:"clusters"`
 }
 
 // BundleClusters counts rows.

@@ -2,7 +2,7 @@ package v1alpha1
 
 // ItemRule says how members treat objects that a policy places.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.drift) || has(self.conflictResolution) || has(self.removal) || has(self.serviceAccount)",message="a rule says something of update, ignoreFields, drift, conflictResolution, removal or serviceAccount"
+// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.drift) || has(self.conflictResolution) || has(self.removal) || has(self.serviceAccount) || has(self.feedback) || has(self.health) || has(self.completion)",message="a rule says something of update, ignoreFields, drift, conflictResolution, removal, serviceAccount, feedback, health or completion"
 type ItemRule struct {
 	// ResourceSelectors select objects among those that the policy places, with their dependencies.
 	// Empty: all of them.
@@ -44,9 +44,10 @@ type ItemRule struct {
 	ConflictResolution ConflictResolution `json:"conflictResolution,omitempty"`
 	// Removal says what happens to the object in a member when it is taken out there. It replaces
 	// removal.mode of the policy. Confirm deletes as Delete does, once a person has confirmed the
-	// removal with `atoll confirm`, whatever the removal budget allows.
+	// removal with `atoll confirm`, whatever the removal budget allows. Last deletes as Delete does, after all other
+	// objects of its Bundle are gone that the member removes at that time.
 	// +optional
-	// +kubebuilder:validation:Enum=Delete;Orphan;Confirm
+	// +kubebuilder:validation:Enum=Delete;Orphan;Confirm;Last
 	Removal RemovalMode `json:"removal,omitempty"`
 	// ServiceAccount of the member that must have the right to each write of the object there: NAME, in the
 	// namespace of the object, or NAMESPACE/NAME. The agent asks the member's API before each write, and writes
@@ -56,6 +57,97 @@ type ItemRule struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/)?[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// Feedback lists values of the member's object that the member reports. Secrets are left out: a rule that
+	// selects the kind Secret states no feedback, and any other rule reports nothing of them.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	Feedback []FeedbackRule `json:"feedback,omitempty"`
+	// Health replaces what Atoll knows of the health of the object's kind. The object is healthy if all
+	// expressions are true, and the first other one decides its health. An expression that cannot be evaluated
+	// makes the health Unknown. An object that is being deleted, or whose controller has not observed its latest
+	// generation, is Progressing whatever the expressions say. Secrets are left out as of feedback.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=atomic
+	Health []HealthRule `json:"health,omitempty"`
+	// Completion says when the object has run to completion, as a Job does. Until then a healthy object is
+	// Progressing with the reason NotCompleted. An object that was deleted in the member after its completion is
+	// not created again for the same content. Secrets are left out as of feedback.
+	// +optional
+	Completion *CompletionRule `json:"completion,omitempty"`
+}
+
+// FeedbackRule names a value of the member's object.
+type FeedbackRule struct {
+	// Name under which the value is reported.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`
+	Name string `json:"name"`
+	// JSONPath of the value in the object, such as ".status.readyReplicas" or
+	// `.status.conditions[?(@.type=="Ready")].status`. It leads to one value. Recursive descent, lists of
+	// names and ranges are refused.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	JSONPath string `json:"jsonPath"`
+	// Type of the value. JSON is any value, also a list or an object. A value of another type is reported as
+	// a problem. A value has at most 256 bytes, and one of the type JSON 1024.
+	// +kubebuilder:validation:Enum=String;Integer;Number;Boolean;Quantity;JSON
+	Type FeedbackType `json:"type"`
+}
+
+// FeedbackType is the type of a reported value.
+type FeedbackType string
+
+// The types of reported values.
+const (
+	FeedbackString   FeedbackType = "String"
+	FeedbackInteger  FeedbackType = "Integer"
+	FeedbackNumber   FeedbackType = "Number"
+	FeedbackBoolean  FeedbackType = "Boolean"
+	FeedbackQuantity FeedbackType = "Quantity"
+	FeedbackJSON     FeedbackType = "JSON"
+)
+
+// HealthRule is a condition of the health of the member's object.
+type HealthRule struct {
+	// Expression in CEL over object, the member's object, such as "object.status.phase == 'Running'". It gives
+	// true or false.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	Expression string `json:"expression"`
+	// Message for people where the expression is false. Default: the expression.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
+	// Reason where the expression is false. Default: HealthRuleUnmet.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Z][A-Za-z0-9]*$`
+	Reason string `json:"reason,omitempty"`
+	// WhenFalse is the health where the expression is false: Progressing, which can become healthy by itself,
+	// or Degraded. Default: Progressing.
+	// +optional
+	// +kubebuilder:validation:Enum=Progressing;Degraded
+	WhenFalse HealthWhenFalse `json:"whenFalse,omitempty"`
+}
+
+// HealthWhenFalse is the health of an object of which an expression is false.
+type HealthWhenFalse string
+
+// The healths of an object of which an expression is false.
+const (
+	WhenFalseProgressing HealthWhenFalse = "Progressing"
+	WhenFalseDegraded    HealthWhenFalse = "Degraded"
+)
+
+// CompletionRule says when the member's object has run to completion.
+type CompletionRule struct {
+	// Expression in CEL over object, the member's object. It gives true or false.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	Expression string `json:"expression"`
 }
 
 // UpdateMode is what members do with an object that they created.

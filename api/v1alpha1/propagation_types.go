@@ -223,6 +223,8 @@ const (
 	RemoveOrphan RemovalMode = "Orphan"
 	// RemoveConfirm is a mode of single objects: as Delete, after a confirmation.
 	RemoveConfirm RemovalMode = "Confirm"
+	// RemoveLast is a mode of single objects: as Delete, after all others of the Bundle that go.
+	RemoveLast RemovalMode = "Last"
 )
 
 // ResourceSelector chooses objects by kind, and by name or labels, or all of a

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/assess"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/overrides"
 	"atoll.dev/atoll/internal/policymatch"
@@ -86,6 +87,7 @@ func (p *AdmissionPlugin) checkPropagationSpec(spec *v1alpha1.PropagationSpec, n
 	}
 	errs = append(errs, checkRollout(spec.Rollout, at.Child("rollout"))...)
 	errs = append(errs, policymatch.CheckIgnoredFieldsOfRules(spec.ItemRules, at.Child("itemRules"))...)
+	errs = append(errs, assess.CheckItemRules(spec.ItemRules, at.Child("itemRules"))...)
 	for i, rule := range spec.ItemRules {
 		errs = append(errs, p.checkSelectors(rule.ResourceSelectors, namespace, at.Child("itemRules").Index(i).Child("resourceSelectors"))...)
 	}

@@ -139,6 +139,8 @@ type Tombstone struct {
 	Cause TombstoneCause `json:"cause"`
 	// Orphan leaves the object in the member and only forgets it.
 	Orphan bool `json:"orphan,omitempty"`
+	// Last: the member removes the object after all others of the Bundle that it removes.
+	Last bool `json:"last,omitempty"`
 	// MovedTo lists the UIDs of other Bundles that hold the item now: a member
 	// with a row of one of them keeps the object for it.
 	MovedTo []string `json:"movedTo,omitempty"`
@@ -278,8 +280,9 @@ type RenderedItem struct {
 	// initialise a new object, and are not applied to an existing one.
 	MemberOwned []string `json:"leave,omitempty"`
 	// Error is why the item could not be rendered: the member keeps its last good content and
-	// reports the error. An observed item has UnknownObservation here, and an item with a ServiceAccount has
-	// UnknownServiceAccount. By these, agents that do not know the field do not apply the item either.
+	// reports the error. An observed item has UnknownObservation here, an item with a ServiceAccount has
+	// UnknownServiceAccount, and one with an Assessment UnknownAssessment, which is no part of Hash. By these, agents
+	// that do not know the field do not apply the item either.
 	Error string `json:"error,omitempty"`
 	// Observe is what the member reports of the object instead of writing it; empty: it writes it.
 	Observe Observation `json:"observe,omitempty"`
@@ -294,21 +297,30 @@ type RenderedItem struct {
 	// ServiceAccount of the member, as NAMESPACE/NAME, that must have the right to each write of the object;
 	// empty: the agent's own rights suffice.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// Assessment of the object in the member; nil: by its kind alone. It is no part of Hash: other rules apply
+	// nothing again.
+	Assessment *Assessment `json:"assessment,omitempty"`
 	// ErrorReason is the enumerated reason of Error, for previews. A member reports RenderFailed.
 	ErrorReason Reason `json:"-"`
 }
 
 // Failed reports whether the item could not be rendered.
 func (it *RenderedItem) Failed() bool {
-	return it.Error != "" && it.Observe == "" && it.ServiceAccount == ""
+	return it.Error != "" && it.Observe == "" && it.ServiceAccount == "" && it.Assessment == nil
 }
 
 // IsWritten reports whether a member writes the item's content: it could be rendered, and is not only observed.
 func (it *RenderedItem) IsWritten() bool { return it.Observe == "" && !it.Failed() }
 
+// StatesCompletion reports whether the item's Assessment says when its object has run to completion.
+func (it *RenderedItem) StatesCompletion() bool {
+	return it.Assessment != nil && it.Assessment.Completion != ""
+}
+
 // HasLostField reports whether an agent stored the item that did not know a field of it, and dropped the field.
 func (it *RenderedItem) HasLostField() bool {
-	return it.Error == UnknownObservation && it.Observe == "" || it.Error == UnknownServiceAccount && it.ServiceAccount == ""
+	return it.Error == UnknownObservation && it.Observe == "" || it.Error == UnknownServiceAccount && it.ServiceAccount == "" ||
+		it.Error == UnknownAssessment && it.Assessment == nil
 }
 
 // Observation is what a member reports of an object that it does not write.

@@ -138,6 +138,9 @@ const (
 	ReasonNotLeaseHolder          Reason = "NotLeaseHolder"
 	ReasonInterpreted             Reason = "Interpreted"
 	ReasonInterpreterFailed       Reason = "InterpreterFailed"
+	ReasonHealthRuleUnmet         Reason = "HealthRuleUnmet"
+	ReasonHealthRuleFailed        Reason = "HealthRuleFailed"
+	ReasonNotCompleted            Reason = "NotCompleted"
 	ReasonNotObserved             Reason = "NotObserved"
 )
 

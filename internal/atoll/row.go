@@ -264,4 +264,8 @@ type ItemStatus struct {
 	Drift *Drift `json:"r,omitempty"`
 	// ReflectedStatus status, in interpret's compact form.
 	ReflectedStatus json.RawMessage `json:"f,omitempty"`
+	// Feedback has the values that the item's Assessment names, at most MaxFeedbackValues, in the order of the rules.
+	Feedback []FeedbackValue `json:"b,omitempty"`
+	// Completed: the item's Assessment says when the object has run to completion, and it has.
+	Completed bool `json:"d,omitempty"`
 }

@@ -11,10 +11,8 @@ func (s *RowStatus) WaitReason() Reason {
 	switch {
 	case s.hasInterpreterFailure():
 		return ReasonInterpreterFailed
-	case s.State == RowProgressing && s.Reason == ReasonMissing:
-		return ReasonMissing
 	case s.State == RowProgressing:
-		return ReasonProgressing
+		return s.progressingReason()
 	case s.State == RowDegraded:
 		return ReasonDegraded
 	case s.State == RowFailed && s.isRefusedWith(ReasonDeniedByPolicy):
@@ -25,6 +23,17 @@ func (s *RowStatus) WaitReason() Reason {
 		return ReasonFailed
 	}
 	return ""
+}
+
+// progressingReason returns the reason for which a row is Progressing.
+func (s *RowStatus) progressingReason() Reason {
+	switch {
+	case s.hasItemWith(ReasonHealthRuleFailed):
+		return ReasonHealthRuleFailed
+	case s.Reason == ReasonMissing:
+		return ReasonMissing
+	}
+	return ReasonProgressing
 }
 
 // isRefusedWith reports whether the member's administrator does not allow the items, by the reason.
@@ -39,12 +48,17 @@ func (s *RowStatus) isRefusedWith(reason Reason) bool {
 func (s *RowStatus) hasInterpreterFailure() bool {
 	switch s.State {
 	case RowProgressing:
-		return slices.ContainsFunc(s.Items, func(it ItemStatus) bool { return it.Reason == ReasonInterpreterFailed })
+		return s.hasItemWith(ReasonInterpreterFailed)
 	case RowFailed: // the first item that is not healthy is named
 		i := slices.IndexFunc(s.Items, func(it ItemStatus) bool { return it.Health != Healthy })
 		return s.Reason == "" && i >= 0 && s.Items[i].Reason == ReasonInterpreterFailed
 	}
 	return false
+}
+
+// hasItemWith reports whether an item has the reason.
+func (s *RowStatus) hasItemWith(reason Reason) bool {
+	return slices.ContainsFunc(s.Items, func(it ItemStatus) bool { return it.Reason == reason })
 }
 
 // RemovalBlocker returns what the agent reports to keep a Removing row from going, other than that it

@@ -22,6 +22,8 @@ func TestTheReasonOfARowThatIsRefused(t *testing.T) {
 		"a policy and right": {atoll.RowStatus{State: atoll.RowFailed, Items: []atoll.ItemStatus{item(atoll.Unknown, atoll.ReasonServiceAccountForbidden), item(atoll.Unknown, atoll.ReasonDeniedByPolicy)}}, atoll.ReasonDeniedByPolicy},
 		"a healthy item":     {atoll.RowStatus{State: atoll.RowFailed, Items: []atoll.ItemStatus{item(atoll.Healthy, atoll.ReasonServiceAccountForbidden)}}, atoll.ReasonFailed},
 		"another reason":     {atoll.RowStatus{State: atoll.RowFailed, Items: []atoll.ItemStatus{item(atoll.Unknown, atoll.ReasonInvalid)}}, atoll.ReasonFailed},
+		"a rule that fails":  {atoll.RowStatus{State: atoll.RowProgressing, Items: []atoll.ItemStatus{item(atoll.Progressing, atoll.ReasonPending), item(atoll.Unknown, atoll.ReasonHealthRuleFailed)}}, atoll.ReasonHealthRuleFailed},
+		"a rule is unmet":    {atoll.RowStatus{State: atoll.RowProgressing, Items: []atoll.ItemStatus{item(atoll.Progressing, atoll.ReasonHealthRuleUnmet)}}, atoll.ReasonProgressing},
 		"a row that works":   {atoll.RowStatus{State: atoll.RowReady, Items: []atoll.ItemStatus{item(atoll.Healthy, atoll.ReasonServiceAccountForbidden)}}, ""},
 	} {
 		if got := c.status.WaitReason(); got != c.want {

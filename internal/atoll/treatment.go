@@ -22,11 +22,13 @@ type Treatment struct {
 	// ServiceAccount of the member, as NAMESPACE/NAME, that must have the right to each write of the object;
 	// empty: the agent's own rights suffice.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// Assessment of the item's object; nil: by its kind alone.
+	Assessment *Assessment `json:"assessment,omitempty"`
 }
 
 // IsEmpty reports whether members treat the item's object as all others.
 func (t *Treatment) IsEmpty() bool {
-	return t.Update == "" && len(t.IgnoreFields) == 0 && t.Drift == "" && t.ConflictResolution == "" && t.Removal == "" && t.ServiceAccount == ""
+	return t.Update == "" && len(t.IgnoreFields) == 0 && t.Drift == "" && t.ConflictResolution == "" && t.Removal == "" && t.ServiceAccount == "" && t.Assessment == nil
 }
 
 // IsCreateOnly reports whether members own the item's object as soon as they created it.
@@ -75,6 +77,14 @@ func (t *Treatment) WritingServiceAccount() string {
 	return t.ServiceAccount
 }
 
+// StatedAssessment returns how members assess the item's object; nil: by its kind alone. Read-only.
+func (t *Treatment) StatedAssessment() *Assessment {
+	if t == nil {
+		return nil
+	}
+	return t.Assessment
+}
+
 // IgnoredFields returns the fields that belong to the member. Read-only.
 func (t *Treatment) IgnoredFields() []string {
 	if t == nil {
@@ -93,6 +103,9 @@ func (it *Item) StaysAsOrphan(c *Content) bool {
 
 // MustConfirmRemoval reports whether a person must confirm each removal of the item.
 func (t *Treatment) MustConfirmRemoval() bool { return t.OwnRemoval() == v1alpha1.RemoveConfirm }
+
+// IsRemovedLast reports whether members remove the item after all others of its content that they remove.
+func (t *Treatment) IsRemovedLast() bool { return t.OwnRemoval() == v1alpha1.RemoveLast }
 
 // MustConfirmRemovals reports whether a person must confirm that a row of the content goes. A nil content has
 // no such item.

@@ -213,7 +213,7 @@ func (p *contentBuilder) addTombstone(item *atoll.Item, cause atoll.TombstoneCau
 		p.holdItem(item, cause)
 		return
 	}
-	t := atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: cause, Orphan: item.StaysAsOrphan(&p.out.Content)}
+	t := atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: cause, Orphan: item.StaysAsOrphan(&p.out.Content), Last: item.Treatment.IsRemovedLast()}
 	if cause != atoll.CauseDeleted {
 		t.MovedTo = slices.Sorted(slices.Values(p.holders.OtherHolderUIDs(item.Key)))
 	} else {

@@ -48,6 +48,7 @@ func TestAnItemsOwnRemoval(t *testing.T) {
 	}{
 		{v1alpha1.RemoveDelete, "", false}, {v1alpha1.RemoveOrphan, "", true},
 		{v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan, true}, {v1alpha1.RemoveOrphan, v1alpha1.RemoveDelete, false},
+		{v1alpha1.RemoveDelete, v1alpha1.RemoveLast, false}, {v1alpha1.RemoveOrphan, v1alpha1.RemoveLast, false},
 	} {
 		m := newFakeHub()
 		key, other := shopKey("ConfigMap", "a"), shopKey("ConfigMap", "b")
@@ -62,7 +63,7 @@ func TestAnItemsOwnRemoval(t *testing.T) {
 		w.planNext()
 		m.markDeleting(key)
 		out := w.planNext()
-		if len(out.Content.Tombstones) != 1 || out.Content.Tombstones[0].Orphan != c.orphan {
+		if len(out.Content.Tombstones) != 1 || out.Content.Tombstones[0].Orphan != c.orphan || out.Content.Tombstones[0].Last != (c.own == v1alpha1.RemoveLast) {
 			t.Errorf("%+v: %+v", c, out.Content.Tombstones)
 		}
 	}

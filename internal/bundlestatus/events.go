@@ -151,7 +151,7 @@ func itemWarning(it *atoll.ItemStatus) (reason atoll.Reason, message string) {
 		return atoll.ReasonMissing, drift.Describe(it.Drift)
 	case it.Drift != nil:
 		return atoll.ReasonDrifted, drift.Describe(it.Drift)
-	case it.Reason == atoll.ReasonInterpreterFailed, it.Reason == atoll.ReasonMissing: // it is not healthy, and nothing failed
+	case it.Reason == atoll.ReasonInterpreterFailed, it.Reason == atoll.ReasonHealthRuleFailed, it.Reason == atoll.ReasonMissing: // it is not healthy, and nothing failed
 		return it.Reason, it.Message
 	}
 	return "", ""

@@ -242,6 +242,12 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 			if it.Drift != nil {
 				text(drift.Describe(it.Drift))
 			}
+			flags(it.Completed, len(it.Feedback) > 0)
+			for _, v := range it.Feedback {
+				text(v.Name)
+				text(v.Value)
+				text(v.Problem)
+			}
 		}
 	}
 	l.key = b

@@ -66,8 +66,10 @@ func ComputeStatus(in StatusInput) v1alpha1.BundleStatus {
 			Summary: fmt.Sprintf("%d/%d", t.ready, t.desired),
 		},
 		Replicas: t.replicas, ReadyReplicas: t.readyReplicas,
+		Feedback:   t.feedback.listFeedback(),
 		Conditions: slices.Clone(in.Bundle.Status.Conditions),
 	}
+	st.FeedbackSummary = summarizeFeedback(st.Feedback)
 	t.setQuarantinedCondition(&st, in)
 	st.Rollout = t.rolloutStatus(in)
 	w := t.currentWait(in)
@@ -139,6 +141,7 @@ func (t *rowTally) optionalConditions(in StatusInput) (out []optionalCondition) 
 type rowTally struct {
 	desired, updated, ready, away, removing int32
 	replicas, readyReplicas                 int64
+	feedback                                feedbackTally
 	// reachable Active rows, and what is the matter with them.
 	reachable, behind, failed, degraded, progressing int32
 	// unfit: nothing fits, and what runs is kept.
@@ -196,6 +199,7 @@ func (t *rowTally) countActive(in StatusInput, r Row) {
 		t.updated += n
 	}
 	t.countReplicas(r)
+	t.feedback.addRow(r)
 	if !r.Reachable {
 		t.away += n
 		return

@@ -463,6 +463,8 @@ func TestCollectRefusalsOfFailedRows(t *testing.T) {
 		{"an item says why", failed("Denied", "no", item(true, "Conflict", "it is taken")), map[refusal]string{{webKey, "Conflict"}: "cluster a: it is taken"}},
 		{"an item failed", failed("Denied", "no", item(true, "", "")), map[refusal]string{{webKey, ReasonFailed}: "cluster a: it could not be applied"}},
 		{"an item is applied", failed("Denied", "no", item(false, "Conflict", "it was taken")), map[refusal]string{whole("Denied"): "cluster a: no"}},
+		{"a rule of an item fails", failed("Denied", "no", item(false, atoll.ReasonHealthRuleFailed, "no such key")), map[refusal]string{
+			whole("Denied"): "cluster a: no", {webKey, atoll.ReasonHealthRuleFailed}: "cluster a: no such key"}},
 		{"an item's health is unknown", failed("Denied", "no", item(false, atoll.ReasonInterpreterFailed, "it loops")), map[refusal]string{
 			whole("Denied"): "cluster a: no", {webKey, atoll.ReasonInterpreterFailed}: "cluster a: it loops"}},
 	} {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"atoll.dev/atoll/internal/assess"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/drift"
 	"atoll.dev/atoll/internal/session"
@@ -65,6 +66,7 @@ func (s *agentSession) handleReport(r *pb.Report) {
 	st.Drifted = min(max(st.Drifted, 0), maxReportedObjects)
 	for i := range st.Items {
 		st.Items[i].Drift = drift.LimitAndRedact(st.Items[i].Key, st.Items[i].Drift)
+		st.Items[i].Feedback = assess.LimitFeedback(st.Items[i].Key, st.Items[i].Feedback)
 	}
 	var spec *atoll.RowSpec
 	var stored session.Reported

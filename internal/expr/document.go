@@ -21,6 +21,8 @@ const (
 	MaxDocumentLength = 8192
 	// DocumentStopCost ends an evaluation: up to 90 ms of a core.
 	DocumentStopCost = 100_000
+	// ObjectStopCost ends the evaluation of an ObjectCondition: up to 9 ms of a core.
+	ObjectStopCost = 10_000
 	// MaxDocumentValue is the largest result, in bytes of text. An element counts as 4, a list or
 	// map as 16.
 	MaxDocumentValue = 512 << 10
@@ -42,32 +44,38 @@ var documentEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 // CompileDocumentExpression compiles a text that sees the named variables, each of any JSON value. The
 // error states what is wrong and where, in one line.
 func CompileDocumentExpression(text string, variables ...string) (*DocumentExpression, error) {
+	d, _, err := compileDocument(text, DocumentStopCost, variables...)
+	return d, err
+}
+
+// compileDocument returns the expression, and the type of its result.
+func compileDocument(text string, stopCost uint64, variables ...string) (*DocumentExpression, *cel.Type, error) {
 	if len(text) > MaxDocumentLength {
-		return nil, fmt.Errorf("is %d bytes long, and at most %d are read", len(text), MaxDocumentLength)
+		return nil, nil, fmt.Errorf("is %d bytes long, and at most %d are read", len(text), MaxDocumentLength)
 	}
 	env, err := documentEnvironment()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var seen []cel.EnvOption
 	for _, v := range variables {
 		seen = append(seen, cel.Variable(v, cel.DynType))
 	}
 	if env, err = env.Extend(seen...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
-		return nil, firstIssue(issues)
+		return nil, nil, firstIssue(issues)
 	}
 	if callsMatchesFunction(checked.NativeRep().Expr()) {
-		return nil, errors.New("matches is not here, since what it costs cannot be bounded: use startsWith, endsWith or contains, or patterns in Lua")
+		return nil, nil, errors.New("matches is not here, since what it costs cannot be bounded: use startsWith, endsWith or contains, or patterns in Lua")
 	}
-	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(flattenAdditions), cel.CostTracking(callCosts{}), cel.CostLimit(DocumentStopCost))
+	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CustomDecorator(flattenAdditions), cel.CostTracking(callCosts{}), cel.CostLimit(stopCost))
 	if err != nil {
-		return nil, fmt.Errorf("cannot be run: %w", err)
+		return nil, nil, fmt.Errorf("cannot be run: %w", err)
 	}
-	return &DocumentExpression{text: text, program: program, variables: variables}, nil
+	return &DocumentExpression{text: text, program: program, variables: variables}, checked.OutputType(), nil
 }
 
 func callsMatchesFunction(e ast.Expr) (does bool) {

@@ -151,8 +151,8 @@ func removalModeTombstones(in ManifestInput) (out []atoll.Tombstone) {
 	}
 	for i := range in.Content.Items {
 		item := &in.Content.Items[i]
-		if orphan := item.StaysAsOrphan(in.Content); orphan != (in.Content.Removal == v1alpha1.RemoveOrphan) {
-			out = append(out, atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: atoll.CauseExcluded, Orphan: orphan})
+		if orphan := item.StaysAsOrphan(in.Content); orphan != (in.Content.Removal == v1alpha1.RemoveOrphan) || item.Treatment.IsRemovedLast() {
+			out = append(out, atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: atoll.CauseExcluded, Orphan: orphan, Last: item.Treatment.IsRemovedLast()})
 		}
 	}
 	return out
@@ -168,7 +168,7 @@ func tombstonesForExcludedItems(in ManifestInput) (out []atoll.Tombstone) {
 		}
 		for i := range content.Items {
 			if item := &content.Items[i]; item.Key == key && item.State != atoll.ItemRemovalHeld {
-				out = append(out, atoll.Tombstone{Key: key, UID: item.UID, Cause: atoll.CauseExcluded, Orphan: item.StaysAsOrphan(content)})
+				out = append(out, atoll.Tombstone{Key: key, UID: item.UID, Cause: atoll.CauseExcluded, Orphan: item.StaysAsOrphan(content), Last: item.Treatment.IsRemovedLast()})
 			}
 		}
 	}

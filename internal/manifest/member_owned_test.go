@@ -1,6 +1,7 @@
 package manifest_test
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -72,6 +73,47 @@ func TestRemovalOfItemsOfARowThatGoes(t *testing.T) {
 	m = build(atoll.RowSpec{Phase: atoll.RowRemoving})
 	if len(m.Tombstones) != 1 || m.Tombstones[0].Key != secretKey || m.Tombstones[0].Orphan || m.Removal != v1alpha1.RemoveOrphan {
 		t.Errorf("one item deleted of a Bundle that is orphaned: %+v, removal %s", m.Tombstones, m.Removal)
+	}
+	for _, mode := range []v1alpha1.RemovalMode{v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan} {
+		content.Removal, content.Items[0].Treatment, content.Items[1].Treatment = mode, nil, &atoll.Treatment{Removal: v1alpha1.RemoveLast}
+		m = build(atoll.RowSpec{Phase: atoll.RowRemoving})
+		if len(m.Tombstones) != 1 || m.Tombstones[0].Key != webKey || m.Tombstones[0].Orphan || !m.Tombstones[0].Last {
+			t.Errorf("one item removed last, others by %s: %+v", mode, m.Tombstones)
+		}
+	}
+}
+
+// An item with an assessment has its content and its hash, so that other rules apply nothing again, and an error for
+// agents that would not assess it. An item that cannot be rendered has none.
+func TestAssessedItems(t *testing.T) {
+	assessment := &atoll.Assessment{Completion: "has(object.done)"}
+	content := newContent()
+	plain, _ := renderedItem(t, content, manifest.RenderInput{}, webKey)
+	content.Items[1].Treatment = &atoll.Treatment{Assessment: assessment}
+	got, _ := renderedItem(t, content, manifest.RenderInput{}, webKey)
+	if got.Assessment != assessment || got.Error != atoll.UnknownAssessment || got.Hash != plain.Hash || !got.IsWritten() || got.Failed() || got.HasLostField() || !got.StatesCompletion() {
+		t.Errorf("%+v", got)
+	}
+	if text, err := json.Marshal(plain); err != nil || strings.Contains(string(text), "ssess") {
+		t.Errorf("an item without rules has a byte of them: %s, %v", text, err)
+	}
+	stored := got
+	if stored.Assessment = nil; !stored.HasLostField() || !stored.Failed() {
+		t.Errorf("as an older agent stored it: %+v", stored)
+	}
+	content.Items[1].Treatment = &atoll.Treatment{Assessment: assessment, Drift: v1alpha1.DriftReport}
+	if got, _ = renderedItem(t, content, manifest.RenderInput{}, webKey); got.Assessment != assessment || got.Error != atoll.UnknownObservation || got.Observe == "" {
+		t.Errorf("observed: %+v", got)
+	}
+
+	rule := newRule("OverridePolicy/shop/o", plaintextOverriders("replace", "/spec/none/of/this", `1`), webKey)
+	for _, atomic := range []bool{false, true} {
+		rule.Atomic = atomic
+		content = newContent(rule)
+		content.Items[1].Treatment = &atoll.Treatment{Assessment: assessment}
+		if got, _ := renderedItem(t, content, manifest.RenderInput{Rules: []int{0}}, webKey); !got.Failed() || got.Assessment != nil {
+			t.Errorf("atomic %t: %+v", atomic, got)
+		}
 	}
 }
 

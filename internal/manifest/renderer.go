@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -323,7 +324,11 @@ func (it *sharedItem) finishRendering(o *overrides.ObjectPatcher, b *sharedResul
 	if r.ServiceAccount = it.item.Treatment.WritingServiceAccount(); r.ServiceAccount != "" {
 		r.Error = atoll.UnknownServiceAccount
 	}
-	return withHash(r)
+	r = withHash(r)
+	if r.Assessment = it.item.Treatment.StatedAssessment(); r.Assessment != nil {
+		r.Error = cmp.Or(r.Error, atoll.UnknownAssessment)
+	}
+	return r
 }
 
 // setAssignedReplicasAndOrdinals sets the cluster's share of a divided item: its replicas, and where its ordinals begin.

@@ -53,6 +53,9 @@ func (r ItemRules) TreatmentOf(s Subject) (*atoll.Treatment, error) {
 	if t.Drift == v1alpha1.DriftCorrect {
 		t.Drift = ""
 	}
+	if s.Key.IsSecret() {
+		t.Assessment = nil
+	}
 	if t.IsEmpty() {
 		return nil, nil
 	}
@@ -65,6 +68,27 @@ func (r *itemRule) addTo(t *atoll.Treatment) {
 	t.ConflictResolution, t.ServiceAccount = cmp.Or(t.ConflictResolution, r.ConflictResolution), cmp.Or(t.ServiceAccount, r.ServiceAccount)
 	if t.IgnoreFields == nil {
 		t.IgnoreFields = slices.Sorted(slices.Values(r.IgnoreFields))
+	}
+	r.addAssessmentTo(t)
+}
+
+// addAssessmentTo adds feedback, health and completion that the rule states and the treatment lacks.
+func (r *itemRule) addAssessmentTo(t *atoll.Treatment) {
+	a := atoll.Assessment{}
+	if t.Assessment != nil {
+		a = *t.Assessment
+	}
+	if len(a.Feedback) == 0 {
+		a.Feedback = r.Feedback
+	}
+	if len(a.Health) == 0 {
+		a.Health = r.Health
+	}
+	if a.Completion == "" && r.Completion != nil {
+		a.Completion = r.Completion.Expression
+	}
+	if !a.IsEmpty() {
+		t.Assessment = &a
 	}
 }
 
@@ -93,7 +117,7 @@ func annotatedTreatment(annotations map[string]string) (t atoll.Treatment, err e
 	if t.Drift, err = annotatedMode(annotations, atoll.AnnotationDrift, v1alpha1.DriftCorrect, v1alpha1.DriftReport, v1alpha1.DriftApprove); err != nil {
 		return t, err
 	}
-	if t.Removal, err = annotatedMode(annotations, atoll.AnnotationRemoval, v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan, v1alpha1.RemoveConfirm); err != nil {
+	if t.Removal, err = annotatedMode(annotations, atoll.AnnotationRemoval, v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan, v1alpha1.RemoveConfirm, v1alpha1.RemoveLast); err != nil {
 		return t, err
 	}
 	if t.ConflictResolution, err = annotatedMode(annotations, atoll.AnnotationConflict, v1alpha1.ConflictAbort, v1alpha1.ConflictAdoptIfSame, v1alpha1.ConflictOverwrite); err != nil {

@@ -54,6 +54,16 @@ func TestTreatmentOfAnObject(t *testing.T) {
 			},
 			want: &atoll.Treatment{Removal: "Delete", IgnoreFields: []string{"/data/b", "/data/c"}},
 		},
+		"feedback, health and completion": {
+			rules: []v1alpha1.ItemRule{
+				{Feedback: []v1alpha1.FeedbackRule{{Name: "a", JSONPath: ".a", Type: "String"}}},
+				{Feedback: []v1alpha1.FeedbackRule{{Name: "b", JSONPath: ".b", Type: "String"}}, Health: []v1alpha1.HealthRule{{Expression: "true"}}},
+				{Health: []v1alpha1.HealthRule{{Expression: "false"}}, Completion: &v1alpha1.CompletionRule{Expression: "has(object.c)"}},
+			},
+			want: &atoll.Treatment{Assessment: &atoll.Assessment{
+				Feedback: []v1alpha1.FeedbackRule{{Name: "a", JSONPath: ".a", Type: "String"}}, Health: []v1alpha1.HealthRule{{Expression: "true"}}, Completion: "has(object.c)",
+			}},
+		},
 		"a removal to confirm": {
 			rules: []v1alpha1.ItemRule{{Removal: "Confirm"}}, annotations: map[string]string{"atoll.dev/removal": "Confirm"}, want: &atoll.Treatment{Removal: "Confirm"},
 		},
@@ -149,5 +159,16 @@ func TestItemRulesThatAreRefused(t *testing.T) {
 	errs := CheckIgnoredFieldsOfRules([]v1alpha1.ItemRule{{IgnoreFields: []string{"/spec/a"}}, {IgnoreFields: []string{"/spec/a", "/kind"}}}, field.NewPath("spec", "itemRules"))
 	if len(errs) != 1 || errs[0].Field != "spec.itemRules[1].ignoreFields[1]" {
 		t.Errorf("%v", errs)
+	}
+}
+
+// Rules for all objects assess no Secret.
+func TestSecretsAreNotAssessed(t *testing.T) {
+	rules := CompileItemRules([]v1alpha1.ItemRule{{Removal: "Orphan", Health: []v1alpha1.HealthRule{{Expression: "true"}}}})
+	for kind, want := range map[string]bool{"ConfigMap": true, "Secret": false} {
+		got, err := rules.TreatmentOf(Subject{Key: atoll.ItemKey{Kind: kind, Namespace: "shop", Name: "a"}})
+		if err != nil || got.Removal != "Orphan" || (got.Assessment != nil) != want {
+			t.Errorf("%s: %+v, %v", kind, got, err)
+		}
 	}
 }

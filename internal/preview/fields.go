@@ -54,3 +54,27 @@ func changedFields(was, now *atoll.RenderedItem) (out []FieldChange) {
 func missingFrom(paths, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return slices.Contains(others, path) })
 }
+
+// changeOfItem returns the change of an item that is new, with nil for was, or of another hash.
+func changeOfItem(was, now *atoll.RenderedItem) ItemChange {
+	out := ItemChange{Key: now.Key, Change: ChangeChanged, Observe: now.Observe}
+	if was == nil {
+		out.Change, out.ServiceAccountAfter = ChangeAdded, now.ServiceAccount
+	}
+	switch {
+	case now.Failed():
+		out.Error, out.ErrorReason = now.Error, now.ErrorReason
+	case was != nil:
+		if was.ConflictResolution != now.ConflictResolution {
+			out.ConflictBefore, out.ConflictAfter = was.ConflictResolution, now.ConflictResolution
+		}
+		if was.ServiceAccount != now.ServiceAccount {
+			out.ServiceAccountBefore, out.ServiceAccountAfter = was.ServiceAccount, now.ServiceAccount
+		}
+		out.Reassessed = was.Assessment.ID() != now.Assessment.ID()
+		out.Recreate = now.Recreate && was.Hash != now.Hash
+		out.Fields, out.Written = changedFields(was, now), was.Observe != "" && now.Observe == ""
+		out.Released, out.Corrected = missingFrom(now.MemberOwned, was.MemberOwned), missingFrom(was.MemberOwned, now.MemberOwned)
+	}
+	return out
+}

@@ -239,6 +239,8 @@ type ItemChange struct {
 	// object, where they differ, and After also for a new object; empty: the agent's rights alone.
 	ServiceAccountBefore string `json:"serviceAccountBefore,omitempty"`
 	ServiceAccountAfter  string `json:"serviceAccountAfter,omitempty"`
+	// Reassessed: other rules of feedback, health or completion would judge the object.
+	Reassessed bool `json:"reassessed,omitempty"`
 	// Recreate: a cluster that refuses the edit deletes the object and creates it again.
 	Recreate bool `json:"recreate,omitempty"`
 	// Error is why it could not be rendered: the cluster would keep what it has.
@@ -547,33 +549,10 @@ func (c *bundleComparison) renderRow(row *atoll.RowSpec, view atoll.ClusterView)
 	items, _ := renderer.RenderItems(manifest.RenderInputOf(*row, rules, &view))
 	hashes := make([]string, 0, 4*len(items))
 	for i := range items {
-		hashes = append(hashes, items[i].Key.String(), items[i].Hash, items[i].Error, string(items[i].ConflictResolution))
+		hashes = append(hashes, items[i].Key.String(), items[i].Hash, items[i].Error, string(items[i].ConflictResolution), items[i].Assessment.ID())
 	}
 	out := renderedRow{items, atoll.HashJSON(hashes)}
 	c.rendered[key] = out
-	return out
-}
-
-// changeOfItem returns the change of an item that is new, with nil for was, or of another hash.
-func changeOfItem(was, now *atoll.RenderedItem) ItemChange {
-	out := ItemChange{Key: now.Key, Change: ChangeChanged, Observe: now.Observe}
-	if was == nil {
-		out.Change, out.ServiceAccountAfter = ChangeAdded, now.ServiceAccount
-	}
-	switch {
-	case now.Failed():
-		out.Error, out.ErrorReason = now.Error, now.ErrorReason
-	case was != nil:
-		if was.ConflictResolution != now.ConflictResolution {
-			out.ConflictBefore, out.ConflictAfter = was.ConflictResolution, now.ConflictResolution
-		}
-		if was.ServiceAccount != now.ServiceAccount {
-			out.ServiceAccountBefore, out.ServiceAccountAfter = was.ServiceAccount, now.ServiceAccount
-		}
-		out.Recreate = now.Recreate && was.Hash != now.Hash
-		out.Fields, out.Written = changedFields(was, now), was.Observe != "" && now.Observe == ""
-		out.Released, out.Corrected = missingFrom(now.MemberOwned, was.MemberOwned), missingFrom(was.MemberOwned, now.MemberOwned)
-	}
 	return out
 }
 
@@ -586,7 +565,7 @@ func (c *bundleComparison) compareItems(before, after []atoll.RenderedItem) (out
 		now := &after[i]
 		was := old[now.Key]
 		delete(old, now.Key)
-		if c.in.mayReadItem(now.Key) && (was == nil || was.Hash != now.Hash || was.ConflictResolution != now.ConflictResolution) {
+		if c.in.mayReadItem(now.Key) && (was == nil || was.Hash != now.Hash || was.ConflictResolution != now.ConflictResolution || was.Assessment.ID() != now.Assessment.ID()) {
 			out = append(out, changeOfItem(was, now))
 		}
 	}

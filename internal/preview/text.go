@@ -285,6 +285,9 @@ func (i ItemChange) writeText(b *strings.Builder, all bool) {
 		fmt.Fprintf(b, "          objects that are not Atoll's: %s -> %s\n", cmp.Or(string(i.ConflictBefore), "as the policy says"), cmp.Or(string(i.ConflictAfter), "as the policy says"))
 	}
 	i.writeServiceAccount(b)
+	if i.Reassessed {
+		b.WriteString("          assessed by other rules of feedback, health or completion\n")
+	}
 	if len(i.Released) > 0 {
 		fmt.Fprintf(b, "          left to the member: %s\n", abbreviateNames(i.Released, all))
 	}

@@ -164,6 +164,7 @@ func WaitOfActiveRow(row Row) RowWait {
 // statusWaits words the waits that a status shows, where the agent reports no words of its own.
 var statusWaits = map[atoll.Reason]string{
 	atoll.ReasonInterpreterFailed:       "a ResourceInterpreter to answer",
+	atoll.ReasonHealthRuleFailed:        "rules of the policy that can be evaluated",
 	atoll.ReasonMissing:                 "objects that the member does not have",
 	atoll.ReasonProgressing:             "items to become healthy",
 	atoll.ReasonDegraded:                "items that are not healthy",

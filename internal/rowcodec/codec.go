@@ -162,8 +162,12 @@ func writeItem(l *lineWriter, it *atoll.ItemStatus, since int64) {
 	l.writeFlag('e', it.Error)
 	l.writeText('f', string(it.ReflectedStatus))
 	if it.Drift != nil {
-		l.writeText('r', encodeDrift(it.Drift))
+		l.writeText('r', encodeJSON(it.Drift))
 	}
+	if len(it.Feedback) > 0 {
+		l.writeText('b', encodeJSON(it.Feedback))
+	}
+	l.writeFlag('d', it.Completed)
 }
 
 // DecodeSpec reads what EncodeSpec wrote, with the words of its dictionary.
@@ -376,8 +380,8 @@ func (l *lineReader) readItem(since int64) atoll.ItemStatus {
 			it.Error = true
 		case 'f':
 			it.ReflectedStatus = []byte(f.decodeText(f.value))
-		case 'r':
-			it.Drift = f.readDrift()
+		default:
+			readAssessedField(&f, &it)
 		}
 	}
 	if it.Key == (atoll.ItemKey{}) {
@@ -387,9 +391,9 @@ func (l *lineReader) readItem(since int64) atoll.ItemStatus {
 	return it
 }
 
-// encodeDrift returns a Drift as JSON, which few rows have.
-func encodeDrift(d *atoll.Drift) string {
-	text, err := json.Marshal(d)
+// encodeJSON returns a part of an item that few rows have, as JSON.
+func encodeJSON[T *atoll.Drift | []atoll.FeedbackValue](part T) string {
+	text, err := json.Marshal(part)
 	if err != nil {
 		panic(fmt.Sprintf("rowcodec: a structure of texts and numbers has JSON: %v", err))
 	}
@@ -402,6 +406,25 @@ func (l *lineReader) readDrift() *atoll.Drift {
 		l.fail()
 	}
 	return d
+}
+
+// readAssessedField reads a field of what a member compared or judged by rules. It skips unknown fields.
+func readAssessedField(f *lineReader, it *atoll.ItemStatus) {
+	switch f.tag {
+	case 'r':
+		it.Drift = f.readDrift()
+	case 'b':
+		it.Feedback = f.readFeedback()
+	case 'd':
+		it.Completed = true
+	}
+}
+
+func (l *lineReader) readFeedback() (values []atoll.FeedbackValue) {
+	if json.Unmarshal([]byte(l.decodeText(l.value)), &values) != nil {
+		l.fail()
+	}
+	return values
 }
 
 func (l *lineReader) readRememberedRemoval() *atoll.RememberedRemoval {

@@ -52,6 +52,7 @@ var someStatuses = []atoll.RowStatus{
 				Total: 9, Fields: []atoll.DriftField{{Path: "/data/a b;c", Live: `"x;y"`, Wanted: `"~1 z"`, Managers: []string{"kubectl-edit", "m"}, Since: 8}, {Path: "/data/d"}},
 			}},
 			{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "b"}, Health: atoll.Unknown, Reason: atoll.ReasonMissing, Since: 9, Drift: &atoll.Drift{Missing: true, Since: 7}},
+			{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "c"}, Health: atoll.Healthy, Since: 9, Completed: true, Feedback: []atoll.FeedbackValue{{Name: "a", Value: "1;2 3,~"}, {Name: "b", Problem: "none"}}},
 		},
 	},
 }

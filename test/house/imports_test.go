@@ -66,7 +66,7 @@ var layers = []layer{
 	},
 	{
 		name:     "cores",
-		packages: []string{"internal/schedule", "internal/rollout", "internal/userfields", "internal/overrides", "internal/manifest", "internal/kinds/...", "internal/session", "internal/restore", "internal/expr", "internal/drift"},
+		packages: []string{"internal/schedule", "internal/rollout", "internal/userfields", "internal/overrides", "internal/manifest", "internal/kinds/...", "internal/session", "internal/restore", "internal/expr", "internal/drift", "internal/assess"},
 		below:    []string{"api", "vocabulary", "wire"},
 		why:      "a core is values in, values out, so that preview, explain and tests can call it like the acting code does",
 	},
@@ -382,6 +382,8 @@ var stacked = map[string][]string{
 	"internal/bundlecontent": {"internal/policymatch"},
 	// expressions over a Cluster; where replicas and requests are in an object
 	"internal/schedule": {"internal/expr", "internal/kinds"},
+	// expressions over objects
+	"internal/assess": {"internal/expr"},
 	// expressions over objects; what pods request and need
 	"internal/kinds/script": {"internal/expr", "internal/kinds"},
 	// the decision that it carries out

@@ -13,6 +13,7 @@ import (
 	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/policy"
 	"atoll.dev/atoll/internal/agent/store"
+	"atoll.dev/atoll/internal/assess"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/kinds/script"
 	"atoll.dev/atoll/internal/wakeup"
@@ -80,6 +81,8 @@ type MemberApplier struct {
 	scaled map[string]map[atoll.ItemKey]bool
 	// interpreters are the interpreters of each Bundle that has some.
 	interpreters map[string]script.Interpreters
+	// rules judge single objects, by Bundle and key. Bundles without rules are absent.
+	rules map[string]map[atoll.ItemKey]*assess.Rules
 	// observed is what was read of the objects that are observed instead of written.
 	observed        map[atoll.ItemKey]*observation
 	observeInterval time.Duration
@@ -117,7 +120,7 @@ func New(o Options, stored store.StoredContents) *MemberApplier {
 	e := &MemberApplier{
 		o: o, slots: make(chan struct{}, maxParallel), wake: make(chan struct{}, 1),
 		book: ownership.NewOwnershipRecords(), views: map[atoll.ItemKey]view{}, tasks: map[atoll.ItemKey]*task{},
-		scaled: map[string]map[atoll.ItemKey]bool{}, interpreters: map[string]script.Interpreters{},
+		scaled: map[string]map[atoll.ItemKey]bool{}, interpreters: map[string]script.Interpreters{}, rules: map[string]map[atoll.ItemKey]*assess.Rules{},
 		observed: map[atoll.ItemKey]*observation{}, observeInterval: observeInterval,
 		foreign: map[string]bool{}, forbidden: map[atoll.ItemKey]string{}, access: newAccessCache(o.Client, o.Metrics),
 	}
@@ -149,7 +152,7 @@ func (e *MemberApplier) UpsertManifest(ctx context.Context, m atoll.Manifest, at
 	e.upserts.Lock()
 	defer e.upserts.Unlock()
 	e.mu.Lock()
-	prev := e.book.HoldingOf(m.Bundle)
+	prev, rulesBefore := e.book.HoldingOf(m.Bundle), e.rules[m.Bundle]
 	e.mu.Unlock()
 	if prev != nil && prev.Manifest.Generation > m.Generation {
 		return nil
@@ -169,6 +172,7 @@ func (e *MemberApplier) UpsertManifest(ctx context.Context, m atoll.Manifest, at
 	}
 	e.markChangedNamespacesDue(prev, &m)
 	told, whole := e.book.TakeChangedBundles(), e.rejudgeOnInterpreterChange(prev, &holding)
+	whole = append(whole, e.rejudgeOnRuleChange(m.Bundle, rulesBefore)...)
 	e.mu.Unlock()
 	for _, gk := range whole {
 		e.o.Watch.RelistKind(gk.Group, gk.Kind)
@@ -190,6 +194,7 @@ func (e *MemberApplier) foldHolding(h ownership.BundleHolding) []atoll.ItemKey {
 	}
 	e.dropObserved(before, keys)
 	e.setInterpreters(h.Manifest.Bundle, h.Manifest.Interpreters)
+	e.setRules(&h)
 	return append(keys, e.updateHPATargets(h)...)
 }
 
@@ -212,6 +217,7 @@ func (e *MemberApplier) ForgetRemovedBundle(ctx context.Context, bundle string, 
 	}
 	delete(e.scaled, bundle)
 	delete(e.interpreters, bundle)
+	delete(e.rules, bundle)
 	told := e.book.TakeChangedBundles()
 	e.mu.Unlock()
 	e.reportChanged(told)

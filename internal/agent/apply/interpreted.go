@@ -75,16 +75,19 @@ func (e *MemberApplier) InterpretersOf(bundle string) script.Interpreters {
 	return e.interpreters[bundle]
 }
 
-// IsInterpreted reports whether scripts judge objects of the kind.
+// IsInterpreted reports whether scripts or rules judge objects of the kind.
 func (e *MemberApplier) IsInterpreted(group, kind string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.isJudgedByOtherBundle(schema.GroupKind{Group: group, Kind: kind}, "")
+	gk := schema.GroupKind{Group: group, Kind: kind}
+	return e.isJudgedByOtherBundle(gk, "") || e.isKindRuled(gk)
 }
 
 // observeObject is the View of an object in the member. The caller does not hold mu.
 func (e *MemberApplier) observeObject(obj *unstructured.Unstructured) observe.View {
-	return observe.ViewOf(obj, e.InterpretersOf(obj.GetLabels()[atoll.LabelBundleUID]))
+	gvk := obj.GroupVersionKind()
+	key := atoll.ItemKey{Group: gvk.Group, Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	return observe.ViewOf(obj, e.JudgesOf(obj.GetLabels()[atoll.LabelBundleUID], key))
 }
 
 // retainMemberFields keeps the fields that a script reports as set by the member. The API server

@@ -241,7 +241,7 @@ func (e *MemberApplier) readAndCompareObserved(ctx context.Context, p pendingWor
 	live, err := e.o.Client.Get(ctx, res, p.Key.Namespace, p.Key.Name)
 	switch {
 	case apierrors.IsNotFound(err):
-		o.ran = p.Record.HasRun(p.Observed.UID, "")
+		o.ran = p.Record.HasRun(p.Observed, "")
 		if differs && !o.ran {
 			o.drift = &atoll.Drift{Missing: true}
 			o.differences = hashDrift(p.Observed, "", nil)
@@ -251,7 +251,7 @@ func (e *MemberApplier) readAndCompareObserved(ctx context.Context, p pendingWor
 		return nil, failureFromError(err, p.Key)
 	}
 	o.version = live.GetResourceVersion()
-	o.view = observe.ViewOf(live, e.InterpretersOf(p.Owner).ForReportTime(time.Now().Unix()))
+	o.view = observe.ViewOf(live, e.JudgesOf(p.Owner, p.Key).ForReportTime(time.Now().Unix()))
 	o.view.Edit = observe.EditFingerprintOf(live)
 	if observe.NeedsOnlyMetadata(p.Key.Group, p.Key.Kind) && !e.IsInterpreted(p.Key.Group, p.Key.Kind) {
 		o.view.Edit = observe.EditFingerprintOfMetadata(live)
@@ -325,7 +325,7 @@ func (e *MemberApplier) observedStatus(it *atoll.RenderedItem, o *observation, i
 		out.Text = missingText(out.Drift)
 		return out
 	}
-	out.Health, out.Why, out.Text, out.Reflected = o.view.Health, o.view.Reason, o.view.Message, o.view.Reflected
+	e.addViewTo(&out, it, o.view)
 	if o.drift != nil && isPlainlyHealthy(&out) {
 		out.Why, out.Text = atoll.ReasonDrifted, drift.Describe(o.drift)
 	}

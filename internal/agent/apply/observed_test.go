@@ -13,7 +13,6 @@ import (
 	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/kinds/script"
 )
 
 // observeAs returns the item as a hub sends it that members observe.
@@ -431,7 +430,7 @@ func TestAnEditLeadsToAnotherComparison(t *testing.T) {
 	live := api.objects["/api/v1/namespaces/shop/configmaps/conf"]
 	watched := func(withEdits bool) observe.View {
 		u := &unstructured.Unstructured{Object: live}
-		v := observe.ViewOf(u, script.Interpreters{})
+		v := observe.ViewOf(u, observe.Judges{})
 		if withEdits {
 			v.Edit = observe.EditFingerprintOfMetadata(u) // as the watch of a kind whose health is its existence
 		}

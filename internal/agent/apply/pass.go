@@ -62,6 +62,9 @@ func (e *MemberApplier) takeDueKeys(now time.Time) (keys []atoll.ItemKey, wait t
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.o.Metrics.queueDepth.Set(float64(len(e.tasks)))
+	for _, key := range e.book.TakeUnblocked() {
+		e.markDue(key)
+	}
 	wait = time.Hour
 	for key, t := range e.tasks {
 		switch {

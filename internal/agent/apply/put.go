@@ -19,7 +19,6 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/jsonpointer"
 	"atoll.dev/atoll/internal/kinds"
-	"atoll.dev/atoll/internal/kinds/script"
 )
 
 // put applies the plan's item.
@@ -135,7 +134,7 @@ func (e *MemberApplier) conflictResolution(bundle string) v1alpha1.ConflictResol
 }
 
 func conflictFailure(key atoll.ItemKey, live *unstructured.Unstructured, advice string) *Failure {
-	v := observe.ViewOf(live, script.Interpreters{})
+	v := observe.ViewOf(live, observe.Judges{})
 	by := "another-controller"
 	if len(v.Others) > 0 {
 		by = strings.Join(slices.Compact(slices.Sorted(slices.Values(v.Others))), ", ")

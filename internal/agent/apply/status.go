@@ -1,13 +1,16 @@
 package apply
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/report"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // StatusOf returns the status of a Bundle as it is reported; false when it is not held. prev is the
@@ -57,6 +60,9 @@ func (e *MemberApplier) itemStatus(bundle string, it *atoll.RenderedItem, prev *
 	if why := e.forbidden[it.Key]; why != "" && isPlainlyHealthy(&out) {
 		out.Why, out.Text = atoll.ReasonDeniedByPolicy, "it stays as it is: "+why
 	}
+	if e.forbidden[it.Key] != "" {
+		out.Feedback = nil
+	}
 	if r.Owner != bundle && r.UID != "" && r.Template != it.UID {
 		out.Reason = atoll.ReasonWaitsForObjects
 		out.Message = "another bundle still holds the object that this one replaces: bundle " + r.Owner
@@ -71,14 +77,24 @@ func (e *MemberApplier) appliedItemStatus(bundle string, it *atoll.RenderedItem,
 		out.RenderError = it.Error
 	}
 	if v, seen := e.viewOf(it.Key); seen {
-		out.Observed, out.Health, out.Why, out.Text, out.Reflected = true, v.Health, v.Reason, v.Message, v.Reflected
+		out.Observed = true
+		e.addViewTo(&out, it, v)
 	}
 	if r.UID != "" {
 		out.Applied = r.Template == it.UID && (r.Owner != bundle || r.Applied == it.Hash)
-	} else if r.HasRun(it.UID, it.Hash) {
+		if v, seen := e.viewOf(it.Key); seen && r.Owner == bundle && v.RulesID != e.rules[bundle][it.Key].ID() {
+			out.Applied = false // until the object is judged by the present rules
+		}
+	} else if r.HasRun(it, it.Hash) {
 		e.reportFinishedRun(&out, r, prev)
 	}
 	return out
+}
+
+// addViewTo adds what the view of an item's object says.
+func (e *MemberApplier) addViewTo(out *report.Item, it *atoll.RenderedItem, v observe.View) {
+	out.Health, out.Why, out.Text, out.Reflected, out.Feedback = v.Health, v.Reason, v.Message, v.Reflected, v.Feedback
+	out.Completed = v.Finished && it.StatesCompletion()
 }
 
 // addFailure adds the last failure of work on the item, if there is one. The caller holds mu.
@@ -153,6 +169,7 @@ func (e *MemberApplier) reportFinishedRun(out *report.Item, r ownership.Record, 
 		out.Text = "it ended while it was not watched, so its result is not known; it is not run again"
 	default:
 		out.Health, out.Why, out.Text, out.Reflected = last.Health, last.Reason, last.Message, last.ReflectedStatus
+		out.Feedback, out.Completed = last.Feedback, last.Completed
 	}
 }
 
@@ -169,6 +186,9 @@ func (e *MemberApplier) unlistedItemStatus(bundle string, key atoll.ItemKey) rep
 		out.Why, out.Text = atoll.ReasonMoving, "kept for the bundle that takes it over"
 	default:
 		out.Why, out.Text = atoll.ReasonRemoving, "it is being removed"
+		if n := e.book.OthersLeavingFirst(key); n > 0 {
+			out.Text = fmt.Sprintf("it is removed last, after %s of the Bundle", phrase.CountNoun(n, "other object"))
+		}
 	}
 	e.addFailure(&out)
 	return out

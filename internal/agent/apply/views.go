@@ -39,6 +39,7 @@ func (e *MemberApplier) handleView(v observe.View, left bool) {
 	}
 	if observed == nil || r.UID != "" {
 		e.views[v.Key] = view{View: v, left: left}
+		e.recordCompletion(v, left)
 		// While it is not known which object a task makes, took weighs what was heard.
 		if r.UID == v.UID || !left && !e.ensureTask(v.Key).busy {
 			e.decideWork(r, e.views[v.Key])
@@ -55,10 +56,19 @@ func (e *MemberApplier) recordAppliedView(v observe.View) {
 	heard, ok := e.views[v.Key]
 	if !ok || !heard.isNewerThan(v) {
 		e.views[v.Key] = view{View: v}
+		e.recordCompletion(v, false)
 		return
 	}
 	if r, known := e.book.Record(v.Key); known {
 		e.decideWork(r, heard)
+	}
+}
+
+// recordCompletion records whether the object of a view has run to completion, where a rule says it. The record
+// outlives the object and the agent. The caller holds mu.
+func (e *MemberApplier) recordCompletion(v observe.View, left bool) {
+	if r, known := e.book.Record(v.Key); known && !left && !v.CompletionUnknown && e.rules[r.Owner][v.Key].StatesCompletion() {
+		e.book.RecordCompletion(v.Key, v.UID, v.Finished)
 	}
 }
 

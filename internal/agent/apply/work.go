@@ -346,7 +346,7 @@ func (e *MemberApplier) recordGone(p pendingWork) {
 // recordGoneLocked is gone for a caller that holds mu.
 func (e *MemberApplier) recordGoneLocked(p pendingWork) {
 	var last *atoll.ItemStatus
-	if p.hasView && ownership.RunsOnce(p.Key) {
+	if p.hasView && (ownership.RunsOnce(p.Key) || p.view.Finished) {
 		last = buildRunStatusAfterDeletion(p.view)
 	}
 	for _, key := range e.book.RecordGone(p.Key, p.Record.UID, last) {
@@ -359,7 +359,7 @@ func (e *MemberApplier) recordGoneLocked(p pendingWork) {
 
 // buildRunStatusAfterDeletion is what is reported of a run-to-completion object after it went.
 func buildRunStatusAfterDeletion(v observe.View) *atoll.ItemStatus {
-	s := &atoll.ItemStatus{Key: v.Key, Health: v.Health, Reason: v.Reason, Message: v.Message, ReflectedStatus: v.Reflected}
+	s := &atoll.ItemStatus{Key: v.Key, Health: v.Health, Reason: v.Reason, Message: v.Message, ReflectedStatus: v.Reflected, Feedback: v.Feedback, Completed: v.Finished && v.RulesID != ""}
 	if !v.Finished {
 		s.Health, s.Reason = atoll.Degraded, atoll.ReasonDeletedInMember
 		s.Message = "it was deleted in the member before it finished and is not run again: delete its template and create it again to run it"

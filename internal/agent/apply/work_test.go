@@ -13,7 +13,6 @@ import (
 	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/kinds/script"
 )
 
 // The flags of a task lead to work only where the object exists, and a correction only where nothing else is to be done.
@@ -216,7 +215,7 @@ func TestTheResourceOfAKind(t *testing.T) {
 
 // A recorded object is compared with what exists: one that went is made again, and one of other fields is corrected.
 func TestARecordedObjectIsCompared(t *testing.T) {
-	owned := observe.ViewOf(newUnstructured(decodeJSON(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"managedFields":[{"manager":"`+atoll.FieldManager+`","operation":"Apply","fieldsV1":{}}]}}`)), script.Interpreters{}).Owned
+	owned := observe.ViewOf(newUnstructured(decodeJSON(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"managedFields":[{"manager":"`+atoll.FieldManager+`","operation":"Apply","fieldsV1":{}}]}}`)), observe.Judges{}).Owned
 	for name, c := range map[string]struct {
 		live           string
 		refused        refusals

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/internal/agent/ownership"
+	"atoll.dev/atoll/internal/assess"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/kinds"
 	"atoll.dev/atoll/internal/kinds/script"
@@ -45,6 +46,12 @@ type View struct {
 	Reflected  json.RawMessage
 	// Finished: it ran to completion.
 	Finished bool
+	// CompletionUnknown: a rule says when it ran to completion, and cannot be evaluated now.
+	CompletionUnknown bool
+	// Feedback has the values that rules of the policy name.
+	Feedback []atoll.FeedbackValue
+	// RulesID is of the rules by which the object was judged; empty without rules.
+	RulesID string
 	// Edit changes with everything but the status. Only watches of all objects of a kind set it.
 	Edit string
 }
@@ -72,13 +79,37 @@ func EditFingerprintOfMetadata(m metav1.Object) string {
 	return strconv.FormatInt(m.GetGeneration(), 10) + " " + atoll.HashJSON([]any{m.GetLabels(), m.GetAnnotations(), m.GetFinalizers(), m.GetOwnerReferences(), m.GetDeletionTimestamp()})
 }
 
-// ViewOf returns the view of an object, judged by the interpreters.
-func ViewOf(obj *unstructured.Unstructured, known script.Interpreters) View {
+// Judges are what judges an object in the member.
+type Judges struct {
+	// Interpreters of the object's Bundle.
+	Interpreters script.Interpreters
+	// Rules of the object's item; nil: there are none.
+	Rules *assess.Rules
+}
+
+// ForReportTime returns the judges with the time of the report, in Unix seconds.
+func (j Judges) ForReportTime(now int64) Judges {
+	j.Interpreters = j.Interpreters.ForReportTime(now)
+	return j
+}
+
+// ViewOf returns the view of an object, judged by the judges.
+func ViewOf(obj *unstructured.Unstructured, judges Judges) View {
 	gvk := obj.GroupVersionKind()
 	v := viewFromMetadata(obj, gvk.Group, gvk.Kind)
 	v.Finished = kinds.HasFinished(obj)
-	j := known.ReportState(withoutDeletionIfFinished(obj, v))
+	if v.Key.IsSecret() {
+		judges.Rules = nil
+	}
+	done, failed := judges.Rules.HasCompleted(obj.Object)
+	if judges.Rules.StatesCompletion() {
+		v.Finished = done
+	}
+	j := judges.Interpreters.ReportState(withoutDeletionIfFinished(obj, v))
 	v.Health, v.Reason, v.Message, v.Reflected = j.Health, atoll.Reason(j.Reason), j.Message, j.Reflected
+	judged := judges.Rules.JudgeObject(obj.Object, assess.Verdict{Health: v.Health, Reason: v.Reason, Message: v.Message, Finished: v.Finished}, failed)
+	v.Health, v.Reason, v.Message, v.Finished, v.CompletionUnknown = judged.Health, judged.Reason, judged.Message, judged.Finished, judged.CompletionUnknown
+	v.Feedback, v.RulesID = judges.Rules.ReadFeedback(obj.Object), judges.Rules.ID()
 	return v
 }
 

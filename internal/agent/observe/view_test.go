@@ -11,9 +11,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/assess"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/kinds/script"
 )
 
 const deployment = `
@@ -47,7 +48,7 @@ func parse(t *testing.T, text string) *unstructured.Unstructured {
 // A View has what Atoll must know of an object, and the managers that hold other fields.
 func TestAViewIdentifiesAnObject(t *testing.T) {
 	o := parse(t, deployment)
-	v := ViewOf(o, script.Interpreters{})
+	v := ViewOf(o, Judges{})
 	if want := (atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}); v.Key != want || v.UID != "u1" || v.Version != "7" || v.Label != o.GetLabels()[atoll.LabelBundleUID] {
 		t.Errorf("it is %+v", v)
 	}
@@ -61,7 +62,7 @@ func TestAViewIdentifiesAnObject(t *testing.T) {
 		t.Errorf("its fields are %s, %q", v.Fields, v.Owned)
 	}
 	o.SetGeneration(2)
-	if got := ViewOf(o, script.Interpreters{}); got.Health == atoll.Healthy {
+	if got := ViewOf(o, Judges{}); got.Health == atoll.Healthy {
 		t.Errorf("before its controller has seen it, it is %s", got.Health)
 	}
 }
@@ -73,7 +74,7 @@ func TestTheHashFollowsAtollsFields(t *testing.T) {
 		managed := o.GetManagedFields()
 		managed[0].FieldsV1 = metav1.NewFieldsV1(fields)
 		o.SetManagedFields(managed)
-		return ViewOf(o, script.Interpreters{}).Owned
+		return ViewOf(o, Judges{}).Owned
 	}
 	same := owned(`{"f:spec":{"f:replicas":{},"f:paused":{}}}`)
 	if other := owned(`{"f:spec":{"f:paused":{},"f:replicas":{}}}`); other != same {
@@ -107,10 +108,10 @@ func TestExistenceIsHealth(t *testing.T) {
 // A Job that has finished keeps its result while it is being deleted.
 func TestAFinishedJobKeepsItsResult(t *testing.T) {
 	o := parse(t, `{apiVersion: batch/v1, kind: Job, metadata: {name: j, namespace: shop}, spec: {completions: 1}, status: {succeeded: 1, conditions: [{type: Complete, status: "True"}]}}`)
-	before := ViewOf(o, script.Interpreters{})
+	before := ViewOf(o, Judges{})
 	now := metav1.Now()
 	o.SetDeletionTimestamp(&now)
-	after := ViewOf(o, script.Interpreters{})
+	after := ViewOf(o, Judges{})
 	if !before.Finished || before.Health != atoll.Healthy || !after.Finished || !after.Deleting || after.Health != atoll.Healthy {
 		t.Errorf("before: %+v, after: %+v", before, after)
 	}
@@ -162,8 +163,8 @@ func (s *recordingSink) ObserverOf(key atoll.ItemKey) string {
 func (s *recordingSink) ObservedListed(_, _ string, found map[atoll.ItemKey]bool) {
 	s.observedListed = found
 }
-func (s *recordingSink) InterpretersOf(string) script.Interpreters { return script.Interpreters{} }
-func (s *recordingSink) IsInterpreted(string, string) bool         { return false }
+func (s *recordingSink) JudgesOf(string, atoll.ItemKey) Judges { return Judges{} }
+func (s *recordingSink) IsInterpreted(string, string) bool     { return false }
 
 // A watch of all objects passes on those that are observed, with what changes by edits.
 func TestTheReducerOfAllObjectsPassesObservedOnesOn(t *testing.T) {
@@ -267,5 +268,26 @@ func TestTheReducerPassesEventsOn(t *testing.T) {
 	}
 	if err := r.Add("text"); err == nil {
 		t.Error("a text is an object")
+	}
+}
+
+// Rules of the policy decide health, completion and feedback. A Secret has none.
+func TestAViewByRules(t *testing.T) {
+	rules := assess.CompileRules(&atoll.Assessment{
+		Feedback: []v1alpha1.FeedbackRule{{Name: "colour", JSONPath: ".data.colour", Type: v1alpha1.FeedbackString}},
+		Health:   []v1alpha1.HealthRule{{Expression: "object.data.colour == 'green'"}}, Completion: "'done' in object.data",
+	})
+	for kind, judged := range map[string]bool{"ConfigMap": true, "Secret": false} {
+		o := parse(t, `{apiVersion: v1, kind: `+kind+`, metadata: {name: c, namespace: shop}, data: {colour: red}}`)
+		v := ViewOf(o, Judges{Rules: rules})
+		if (v.Health == atoll.Progressing && v.Reason == atoll.ReasonHealthRuleUnmet) != judged || (len(v.Feedback) == 1 && v.Feedback[0].Value == "red") != judged || (v.RulesID != "") != judged {
+			t.Errorf("%s: %+v", kind, v)
+		}
+		o.Object["data"] = map[string]any{"colour": "green", "done": "yes"}
+		now := metav1.Now()
+		o.SetDeletionTimestamp(&now)
+		if v := ViewOf(o, Judges{Rules: rules}); v.Finished != judged || (v.Health == atoll.Healthy) != judged {
+			t.Errorf("%s that is done and is being deleted: %+v", kind, v)
+		}
 	}
 }

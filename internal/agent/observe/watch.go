@@ -16,7 +16,6 @@ import (
 	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/agent/member"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/kinds/script"
 )
 
 // Sink hears what is observed. It is called from several goroutines and must not
@@ -28,9 +27,9 @@ type Sink interface {
 	ObjectLeft(v View)
 	// ReconcileListed: a watch of the kind started, and found these.
 	ReconcileListed(group, kind string, found map[atoll.ItemKey]bool)
-	// InterpretersOf by which objects of a Bundle are judged.
-	InterpretersOf(bundle string) script.Interpreters
-	// IsInterpreted reports whether scripts judge objects of the kind.
+	// JudgesOf by which the object of a Bundle is judged.
+	JudgesOf(bundle string, key atoll.ItemKey) Judges
+	// IsInterpreted reports whether scripts or rules judge objects of the kind.
 	IsInterpreted(group, kind string) bool
 }
 
@@ -244,7 +243,7 @@ func (r *viewForwarder) reduceToView(obj any) (v View, counts bool, err error) {
 		if !counts {
 			return r.viewWithKeyOnly(o), false, nil
 		}
-		v = ViewOf(o, r.sink.InterpretersOf(bundle).ForReportTime(time.Now().Unix()))
+		v = ViewOf(o, r.sink.JudgesOf(bundle, r.viewWithKeyOnly(o).Key).ForReportTime(time.Now().Unix()))
 		if r.unlabelled {
 			v.Edit = EditFingerprintOf(o)
 		}

@@ -25,6 +25,10 @@ type OwnershipRecords struct {
 	dirty  map[string]bool
 	// stirred are the Bundles that changes of claims since Stirred concern.
 	stirred map[string]bool
+	// leavingFirst and leavingLast are the keys of each Bundle's leaving claims, without and with Claim.Last.
+	leavingFirst, leavingLast map[string]map[atoll.ItemKey]bool
+	// unblocked are keys of leavingLast for which no other claim of the Bundle leaves any more.
+	unblocked map[atoll.ItemKey]bool
 }
 
 type indexedHolding struct {
@@ -46,6 +50,8 @@ func NewOwnershipRecords() *OwnershipRecords {
 		buried:  map[string]int64{},
 		dirty:   map[string]bool{},
 		stirred: map[string]bool{},
+
+		leavingFirst: map[string]map[atoll.ItemKey]bool{}, leavingLast: map[string]map[atoll.ItemKey]bool{}, unblocked: map[atoll.ItemKey]bool{},
 	}
 }
 
@@ -294,6 +300,7 @@ func (b *OwnershipRecords) setClaim(r *Record, uid string, c *Claim) {
 }
 
 func (b *OwnershipRecords) indexClaim(key atoll.ItemKey, uid string, c *Claim) {
+	b.indexLeaving(key, uid, c)
 	if c == nil {
 		remove(b.claimed, uid, key)
 		return

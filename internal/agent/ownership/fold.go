@@ -192,7 +192,7 @@ func (b *OwnershipRecords) updateClaimOfDroppedItem(nb *indexedHolding, key atol
 	t, dead := nb.tombstoneFor(key, old.Template)
 	switch {
 	case dead:
-		now.State, now.MovedTo, now.Orphan, now.Noted = Leaving, nil, t.Orphan, false
+		now.State, now.MovedTo, now.Orphan, now.Last, now.Noted = Leaving, nil, t.Orphan, t.Last, false
 		if len(t.MovedTo) > 0 {
 			now.State, now.MovedTo = Parked, t.MovedTo
 			if !t.Orphan && nb.holding.Manifest.ClusterDecommissioned { // an object without a successor stays
@@ -224,5 +224,5 @@ func (nb *indexedHolding) tombstoneFor(key atoll.ItemKey, template string) (atol
 
 func sameClaim(x, y Claim) bool {
 	return x.State == y.State && x.Template == y.Template && x.Dependency == y.Dependency && x.Account == y.Account && x.Observed == y.Observed &&
-		x.Orphan == y.Orphan && x.Noted == y.Noted && slices.Equal(x.MovedTo, y.MovedTo)
+		x.Orphan == y.Orphan && x.Last == y.Last && x.Noted == y.Noted && slices.Equal(x.MovedTo, y.MovedTo)
 }

@@ -52,11 +52,7 @@ func (b *OwnershipRecords) Next(key atoll.ItemKey) Step {
 		return Step{Verb: Nothing, Key: key}
 	}
 	s := Step{Verb: Nothing, Key: key, Owner: r.Owner, Record: r.clone(), Account: r.accountOfStep()}
-	leaving, parked := false, false
-	for _, c := range r.Claims {
-		parked = parked || c.State == Parked
-		leaving = leaving || c.State == Leaving
-	}
+	leaving, parked := r.hasClaimIn(Leaving), r.hasClaimIn(Parked)
 	if c := r.Claims[r.Owner]; c.isLive() {
 		s.Item = b.ItemToApply(r.Owner, key)
 		if _, s.Observed = b.ObservedItem(key); s.Observed == nil && !c.Observed {
@@ -67,10 +63,23 @@ func (b *OwnershipRecords) Next(key atoll.ItemKey) Step {
 		}
 		return s
 	}
-	if s.Verb = removalVerb(r, leaving, parked); s.Verb == Delete {
+	switch s.Verb = removalVerb(r, leaving, parked); {
+	case s.Verb == Delete && b.OthersLeavingFirst(key) > 0:
+		s.Verb = Nothing
+	case s.Verb == Delete:
 		s.ReleasedFinalizers = b.releasedFinalizers(r)
 	}
 	return s
+}
+
+// hasClaimIn reports whether a claim on the object is in the state.
+func (r *Record) hasClaimIn(state State) bool {
+	for _, c := range r.Claims {
+		if c.State == state {
+			return true
+		}
+	}
+	return false
 }
 
 // ObservedItem returns the Bundle that observes the key's object, with its item; nil where the object is
@@ -120,7 +129,7 @@ func applyVerb(r *Record, c Claim, item *atoll.RenderedItem) Verb {
 		hash = item.Hash
 	}
 	switch {
-	case r.UID == "" && r.HasRun(c.Template, hash):
+	case r.UID == "" && r.hasRunTemplate(c.Template, hash, known && item.StatesCompletion()):
 		return Nothing
 	case r.needsReplacement(c):
 		return Replace
@@ -217,6 +226,23 @@ func (b *OwnershipRecords) RecordFoundAfterInterruptedApply(key atoll.ItemKey, f
 	b.resolveClaims(key)
 }
 
+// RecordCompletion records whether the object of that UID has run to completion, as a rule says it of a kind that does
+// not run to completion by itself.
+func (b *OwnershipRecords) RecordCompletion(key atoll.ItemKey, uid string, completed bool) {
+	r := b.records[key]
+	if r == nil || r.UID != uid || uid == "" || RunsOnce(key) {
+		return
+	}
+	ran, hash := "", ""
+	if completed {
+		ran, hash = r.Template, r.Applied
+	}
+	if r.Ran != ran || r.RanHash != hash {
+		r.Ran, r.RanHash = ran, hash
+		b.markDirty(key)
+	}
+}
+
 // IntendNamespace records that the agent is about to make a namespace because
 // something needs it. It does nothing where a record of the namespace exists.
 func (b *OwnershipRecords) IntendNamespace(name string) {
@@ -277,7 +303,7 @@ func (b *OwnershipRecords) RecordForeignNamespace(name string) {
 // record must be stored first.
 func (b *OwnershipRecords) RecordRunOnceDeletionStart(key atoll.ItemKey) bool {
 	r := b.records[key]
-	if r == nil || !RunsOnce(key) || r.Going {
+	if r == nil || !RunsOnce(key) && r.Ran == "" || r.Going {
 		return false
 	}
 	r.Going = true
@@ -295,7 +321,7 @@ func (b *OwnershipRecords) RecordGone(key atoll.ItemKey, uid string, last *atoll
 	}
 	if r.Going {
 		r.Ran, r.RanHash, r.Going = "", "", false
-	} else if RunsOnce(key) && r.Ran == r.Claims[r.Owner].Template {
+	} else if r.Ran != "" && r.Ran == r.Claims[r.Owner].Template {
 		r.Last = last
 	}
 	r.UID, r.Template, r.Applied, r.Label, r.Owned = "", "", "", "", ""

@@ -292,11 +292,12 @@ func TestWhatIsGoneLeavesABlankRecord(t *testing.T) {
 		going bool
 		want  Record
 	}{
-		"an object":                   {shopItem, "", false, Record{}},
-		"a run":                       {podKey, "t", false, Record{Ran: "t", RanHash: "h", Last: last}},
-		"a run of another template":   {podKey, "t0", false, Record{Ran: "t0", RanHash: "h"}},
-		"a run that was deleted":      {podKey, "t", true, Record{}},
-		"an object that ran and went": {shopItem, "t", false, Record{Ran: "t", RanHash: "h"}},
+		"an object":                 {shopItem, "", false, Record{}},
+		"a run":                     {podKey, "t", false, Record{Ran: "t", RanHash: "h", Last: last}},
+		"a run of another template": {podKey, "t0", false, Record{Ran: "t0", RanHash: "h"}},
+		"a run that was deleted":    {podKey, "t", true, Record{}},
+		"a run by a rule":           {shopItem, "t", false, Record{Ran: "t", RanHash: "h", Last: last}},
+		"a deleted run by a rule":   {shopItem, "t", true, Record{}},
 	} {
 		b := NewOwnershipRecords()
 		before := Record{

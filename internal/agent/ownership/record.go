@@ -37,6 +37,8 @@ type Claim struct {
 	MovedTo []string `json:"m,omitempty"`
 	// Orphan, when Leaving: forget the object instead of deleting it.
 	Orphan bool `json:"o,omitempty"`
+	// Last, when Leaving: the object is deleted after all others of the Bundle that leave.
+	Last bool `json:"l,omitempty"`
 	// Noted, with Orphan: the object is to be known when it comes back.
 	Noted bool `json:"b,omitempty"`
 	// Account is the ServiceAccount, as NAMESPACE/NAME, that the Bundle's last item names for writes and removals of
@@ -71,7 +73,8 @@ type Record struct {
 	Adopted bool `json:"p,omitempty"`
 	// Chosen: some claim was more than a dependency.
 	Chosen bool `json:"h,omitempty"`
-	// Ran is the template UID for which a run-to-completion object was made once.
+	// Ran is the template UID for which a run-to-completion object was made once, or of which a rule said that the
+	// object ran to completion.
 	Ran string `json:"r,omitempty"`
 	// RanHash is the content that was applied then; empty: not known.
 	RanHash string `json:"rh,omitempty"`
@@ -146,14 +149,20 @@ func RunsOnce(key atoll.ItemKey) bool {
 	return kinds.RunsOnce(schema.GroupKind{Group: key.Group, Kind: key.Kind})
 }
 
-// HasRun reports whether an object that runs to completion was made for the template and is not to
-// be made again for that content. An edit of a finished object asks for another run, but not of a
-// Job or a Pod, whose spec cannot be edited.
-func (r *Record) HasRun(template, hash string) bool {
-	if !RunsOnce(r.Key) || r.Ran != template {
+// HasRun reports whether an object that runs to completion was made for the item and is not to
+// be made again for the content of that hash; empty: for any. An edit of a finished object asks for another run, but
+// not of a Job or a Pod, whose spec cannot be edited.
+func (r *Record) HasRun(it *atoll.RenderedItem, hash string) bool {
+	return r.hasRunTemplate(it.UID, hash, it.StatesCompletion())
+}
+
+// hasRunTemplate is HasRun for an item of the template. byRule: a rule says when its object has run to completion.
+func (r *Record) hasRunTemplate(template, hash string, byRule bool) bool {
+	once := RunsOnce(r.Key)
+	if !once && !byRule || r.Ran != template {
 		return false
 	}
-	again := kinds.RunsAgainOnEdit(schema.GroupKind{Group: r.Key.Group, Kind: r.Key.Kind})
+	again := !once || kinds.RunsAgainOnEdit(schema.GroupKind{Group: r.Key.Group, Kind: r.Key.Kind})
 	return !again || hash == "" || r.RanHash == "" || r.RanHash == hash
 }
 

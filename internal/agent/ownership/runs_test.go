@@ -24,7 +24,7 @@ func TestWhatHasRunRunsAgainOnlyWhenItIsEdited(t *testing.T) {
 		{"a Job cannot be edited", Record{Key: job, Ran: "t1", RanHash: "h1"}, "h2", true},
 		{"it does not run to completion", Record{Key: atoll.ItemKey{Kind: "ConfigMap", Name: "a"}, Ran: "t1"}, "h1", false},
 	} {
-		if got := tc.r.HasRun("t1", tc.hash); got != tc.want {
+		if got := tc.r.HasRun(&atoll.RenderedItem{UID: "t1"}, tc.hash); got != tc.want {
 			t.Errorf("%s: has run is %t", tc.name, got)
 		}
 		want := Apply
@@ -53,7 +53,7 @@ func TestWhatNeverEndsIsMadeAgain(t *testing.T) {
 		b.RecordApplied(key, Fact{UID: "u1", Template: "t1", Hash: "h1", Label: "b1", Endless: endless})
 		b.RecordGone(key, "u1", nil)
 		r, _ := b.Record(key)
-		if got := r.HasRun("t1", "h1"); got == endless {
+		if got := r.HasRun(&atoll.RenderedItem{UID: "t1"}, "h1"); got == endless {
 			t.Errorf("endless %t: has run is %t", endless, got)
 		}
 	}

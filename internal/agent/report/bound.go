@@ -19,7 +19,28 @@ const (
 	itemsRoom       = 8 << 10
 	goneRoom        = 8 << 10
 	largeStatusRoom = 17 << 10 // one status of the largest size that scripts join, with its frame
+	feedbackRoom    = 4 << 10  // of itemsRoom
 )
+
+// dropExcessFeedback leaves out the feedback of items that does not fit, of the last items by key first. It reports
+// so in place of a message that is empty. items are sorted by key.
+func dropExcessFeedback(items []atoll.ItemStatus) {
+	room := feedbackRoom
+	for i := range items {
+		it := &items[i]
+		if len(it.Feedback) == 0 {
+			continue
+		}
+		if n := encodedSize(atoll.ItemStatus{Feedback: it.Feedback}); n <= room {
+			room -= n
+			continue
+		}
+		it.Feedback = nil
+		if it.Message == "" {
+			it.Message = fmt.Sprintf("the report leaves out its feedback: the values of one application have %d bytes at most", feedbackRoom)
+		}
+	}
+}
 
 // largeStatus is the size, in bytes, above which a status counts in largeStatusRoom.
 const largeStatus = 1 << 10
@@ -95,13 +116,14 @@ func itemReportRank(st atoll.ItemStatus, applied bool) int {
 // others that are not ready.
 func keepItemsThatFit(items []atoll.ItemStatus, applied bool) (kept []atoll.ItemStatus, unlisted int32) {
 	byKey := func(x, y atoll.ItemStatus) int { return cmp.Compare(x.Key.String(), y.Key.String()) }
+	slices.SortFunc(items, byKey)
+	dropExcessFeedback(items)
 	room, large := itemsRoom, largeStatusRoom
 	for _, it := range items {
 		room -= encodedSize(it)
 		large -= largeStatusSize(it)
 	}
 	if room >= 0 && large >= 0 {
-		slices.SortFunc(items, byKey)
 		return items, 0
 	}
 	ranks := make(map[atoll.ItemKey]int, len(items))

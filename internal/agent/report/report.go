@@ -50,6 +50,9 @@ type Item struct {
 	Why       atoll.Reason
 	Text      string
 	Reflected json.RawMessage
+	Feedback  []atoll.FeedbackValue
+	// Completed: it has run to completion, as a rule says it.
+	Completed bool
 	// Drift, of an object that is observed.
 	Drift *atoll.Drift
 }
@@ -61,7 +64,7 @@ func isReady(st atoll.ItemStatus) bool {
 
 // needsReportEntry reports whether a report says something of an item that its counts do not say.
 func needsReportEntry(st atoll.ItemStatus) bool {
-	return !isReady(st) || st.Reason != "" || len(st.ReflectedStatus) > 0 || st.Drift != nil
+	return !isReady(st) || st.Reason != "" || len(st.ReflectedStatus) > 0 || st.Drift != nil || len(st.Feedback) > 0 || st.Completed
 }
 
 // BuildStatus returns the status at a Unix second. prev is the status before; nil without one.
@@ -119,6 +122,7 @@ func toItemStatus(item Item) atoll.ItemStatus {
 	st := atoll.ItemStatus{Key: item.Key, Health: atoll.Progressing, Reason: atoll.ReasonPending, Message: "not applied yet"}
 	if item.Observed {
 		st.Health, st.Reason, st.Message, st.ReflectedStatus, st.Drift = item.Health, item.Why, item.Text, item.Reflected, item.Drift
+		st.Feedback, st.Completed = item.Feedback, item.Completed
 	}
 	switch {
 	case item.Reason != "":

@@ -105,7 +105,7 @@ func (o *getOptions) printRows(out io.Writer, rows []client.Row, namespace strin
 	headings := []string{"NAMESPACE", "BUNDLE", "CLUSTER", "PHASE", "STATE", "ITEMS", "SINCE", "REASON"}
 	wide := o.format.IsFormat("wide")
 	if wide {
-		headings = append(headings, "GENERATION", "REPORTED", "REVISION", "ASSIGNED", "SLICE")
+		headings = append(headings, "GENERATION", "REPORTED", "REVISION", "ASSIGNED", "FEEDBACK", "SLICE")
 	}
 	table := output.NewTable(out, headings...)
 	for _, r := range rows {
@@ -119,7 +119,7 @@ func (o *getOptions) printRows(out io.Writer, rows []client.Row, namespace strin
 			reported = fmt.Sprint(r.Status.Generation)
 		}
 		if wide {
-			cells = append(cells, fmt.Sprint(r.Spec.Generation), reported, r.Spec.Revision, formatAssigned(r.Spec.Assigned), r.Slice)
+			cells = append(cells, fmt.Sprint(r.Spec.Generation), reported, r.Spec.Revision, formatAssigned(r.Spec.Assigned), formatFeedback(r.Status), r.Slice)
 		}
 		table.AddRow(cells...)
 	}
@@ -166,6 +166,25 @@ func firstUnfinishedItemReason(s *atoll.RowStatus) []string {
 		}
 	}
 	return nil
+}
+
+// formatFeedback returns the values that the cluster reports, such as "Deployment/web version=1.2".
+func formatFeedback(s *atoll.RowStatus) string {
+	if s == nil {
+		return ""
+	}
+	var words []string
+	for i := range s.Items {
+		it := &s.Items[i]
+		for _, v := range it.Feedback {
+			value := phrase.EscapeLine(v.Value)
+			if v.Problem != "" {
+				value = "(" + phrase.EscapeLine(v.Problem) + ")"
+			}
+			words = append(words, fmt.Sprintf("%s/%s %s=%s", it.Key.Kind, it.Key.Name, v.Name, value))
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 func formatAssigned(shares map[string]int64) string {

@@ -320,6 +320,10 @@ type RowExplanation struct {
 	Problem string       `json:"problem,omitempty"`
 	// ProblemReason is the reason of the problem.
 	ProblemReason atoll.Reason `json:"problemReason,omitempty"`
+	// Feedback has the values of the object that the cluster reported last.
+	Feedback []FeedbackValue `json:"feedback,omitempty"`
+	// Completed: the object ran to completion there, as a rule says it.
+	Completed bool `json:"completed,omitempty"`
 	// Approval of a correction of the object, which the cluster has not answered; nil without one.
 	Approval *atoll.ApprovalOrigin `json:"approval,omitempty"`
 	// Next is what the next step does with the row; empty: nothing.
@@ -332,6 +336,13 @@ type RowExplanation struct {
 	WaitsReason atoll.Reason `json:"waitsReason,omitempty"`
 	Who         atoll.Actor  `json:"who,omitempty"`
 	WaitsSince  *time.Time   `json:"waitsSince,omitempty"`
+}
+
+// FeedbackValue is a value of the object in a cluster, or why there is none.
+type FeedbackValue struct {
+	Name    string `json:"name"`
+	Value   string `json:"value,omitempty"`
+	Problem string `json:"problem,omitempty"`
 }
 
 // Explain joins what is known.

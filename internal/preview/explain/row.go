@@ -37,6 +37,7 @@ func (in ExplanationInput) explainRow(b Bundle, cluster string, explainRow rollo
 		r.State, r.Reported, r.StateSince = st.State, st.Generation, &since
 		if !in.isAboutBundle(b) {
 			r.Health, r.ProblemReason, r.Problem = in.reportedHealth(st)
+			r.Feedback, r.Completed = in.reportedFeedback(st)
 		}
 	}
 	r.Approval = in.approvalOf(b, explainRow)
@@ -112,6 +113,21 @@ func (in ExplanationInput) reportedHealth(st *atoll.RowStatus) (h atoll.Health, 
 		return atoll.Healthy, "", ""
 	}
 	return "", "", ""
+}
+
+// reportedFeedback returns the values of the object as last reported, and whether it ran to completion as a rule says it.
+func (in ExplanationInput) reportedFeedback(st *atoll.RowStatus) (out []FeedbackValue, completed bool) {
+	for i := range st.Items {
+		it := &st.Items[i]
+		if it.Key != in.Object {
+			continue
+		}
+		for _, v := range it.Feedback {
+			out = append(out, FeedbackValue(v))
+		}
+		return out, it.Completed
+	}
+	return nil, false
 }
 
 // visibleWait words a wait for a user that may not read all of the Bundle's items.

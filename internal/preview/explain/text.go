@@ -407,12 +407,32 @@ func (e Explanation) rowNotes(x BundleExplanation, c ClusterExplanation) (out []
 	if r.Problem != "" && !strings.Contains(r.WaitsFor, cmp.Or(message, r.Problem)) {
 		out = append(out, "this: "+r.Problem)
 	}
+	out = append(out, r.feedbackNotes()...)
 	out = append(out, e.approvalNotes(r)...)
 	if r.OverridesWait {
 		out = append(out, "keeps its overrides until the next change: those that are newer are of a policy with apply: WithNextChange")
 	}
 	if r.Next != "" {
 		out = append(out, "next: "+r.Next)
+	}
+	return out
+}
+
+// feedbackNotes returns the line about the values that the cluster reports, and the line about its completion.
+func (r *RowExplanation) feedbackNotes() (out []string) {
+	var values []string
+	for _, v := range r.Feedback {
+		text := v.Name + "=" + phrase.EscapeLine(v.Value)
+		if v.Problem != "" {
+			text = v.Name + " has no value (" + phrase.EscapeLine(v.Problem) + ")"
+		}
+		values = append(values, text)
+	}
+	if len(values) > 0 {
+		out = append(out, "feedback: "+strings.Join(values, ", "))
+	}
+	if r.Completed {
+		out = append(out, "ran to completion")
 	}
 	return out
 }

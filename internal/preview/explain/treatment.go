@@ -6,6 +6,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // itemTreatment returns how members treat the object; nil: as all others, or it is no item of the
@@ -26,6 +27,7 @@ var conflictTexts = map[v1alpha1.ConflictResolution]string{
 var removalTexts = map[v1alpha1.RemovalMode]string{
 	v1alpha1.RemoveOrphan:  "stays in clusters that it is taken out of",
 	v1alpha1.RemoveConfirm: "stays in clusters that it is taken out of until a person confirms it with `atoll confirm`",
+	v1alpha1.RemoveLast:    "is deleted in clusters that it is taken out of, after all other objects of the Bundle that go there",
 	v1alpha1.RemoveDelete:  "is deleted in clusters that it is taken out of",
 }
 
@@ -46,6 +48,26 @@ func updateText(t *atoll.Treatment) string {
 	return ""
 }
 
+// writeAssessment writes a line for each part of an assessment.
+func writeAssessment(b *strings.Builder, a *atoll.Assessment) {
+	if a == nil {
+		return
+	}
+	if len(a.Feedback) > 0 {
+		names := make([]string, len(a.Feedback))
+		for i, f := range a.Feedback {
+			names[i] = f.Name
+		}
+		fmt.Fprintf(b, "  Clusters report %s of it (feedback).\n", strings.Join(names, ", "))
+	}
+	if len(a.Health) > 0 {
+		fmt.Fprintf(b, "  It is healthy where %s true (health).\n", map[bool]string{true: "the expression of its policy is", false: "all expressions of its policy are"}[len(a.Health) == 1])
+	}
+	if a.Completion != "" {
+		fmt.Fprintf(b, "  It has run to completion where %s is true (completion).\n", phrase.EscapeLine(a.Completion))
+	}
+}
+
 // writeTreatment writes a line for each part of a treatment.
 func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	if t == nil {
@@ -61,6 +83,7 @@ func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	if t.ServiceAccount != "" {
 		fmt.Fprintf(b, "  Clusters write only what their ServiceAccount %s has the right to as well (serviceAccount).\n", t.ServiceAccount)
 	}
+	writeAssessment(b, t.Assessment)
 	if t.Removal != "" {
 		fmt.Fprintf(b, "  It %s (removal: %s).\n", removalTexts[t.Removal], t.Removal)
 	}

@@ -35,6 +35,14 @@ func TestHowMembersTreatAnObject(t *testing.T) {
 		"a resolution of conflicts": {&atoll.Treatment{ConflictResolution: v1alpha1.ConflictOverwrite}, []string{
 			"An object of this name that is not Atoll's is adopted and overwritten (conflictResolution: Overwrite).",
 		}},
+		"removed last": {&atoll.Treatment{Removal: v1alpha1.RemoveLast}, []string{
+			"It is deleted in clusters that it is taken out of, after all other objects of the Bundle that go there (removal: Last).",
+		}},
+		"assessed": {&atoll.Treatment{Assessment: &atoll.Assessment{
+			Feedback: []v1alpha1.FeedbackRule{{Name: "a"}, {Name: "b"}}, Health: []v1alpha1.HealthRule{{Expression: "true"}}, Completion: "has(object.done)",
+		}}, []string{
+			"Clusters report a, b of it (feedback).", "It is healthy where the expression of its policy is true (health).", "It has run to completion where has(object.done) is true (completion).",
+		}},
 		"a removal to confirm": {&atoll.Treatment{Removal: v1alpha1.RemoveConfirm}, []string{
 			"It stays in clusters that it is taken out of until a person confirms it with `atoll confirm` (removal: Confirm).",
 		}},

@@ -15,6 +15,7 @@ import (
 
 	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/assess"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/bundlecontent"
 	"atoll.dev/atoll/internal/kinds"
@@ -164,7 +165,8 @@ func (w *World) addTemplate(key atoll.ItemKey, u *unstructured.Unstructured) err
 // checkPropagation returns the fields of a propagation policy that a hub refuses.
 func checkPropagation(spec *v1alpha1.PropagationSpec) field.ErrorList {
 	at := field.NewPath("spec")
-	return append(checkPlacementCEL(&spec.Placement, at.Child("placement")), policymatch.CheckIgnoredFieldsOfRules(spec.ItemRules, at.Child("itemRules"))...)
+	errs := append(checkPlacementCEL(&spec.Placement, at.Child("placement")), policymatch.CheckIgnoredFieldsOfRules(spec.ItemRules, at.Child("itemRules"))...)
+	return append(errs, assess.CheckItemRules(spec.ItemRules, at.Child("itemRules"))...)
 }
 
 // ownKinds read the objects of Atoll's API that people write.

@@ -126,6 +126,10 @@ var badItemRules = []refusedObject{
 	{"a path with dots", withItemRule("{ignoreFields: [spec.replicas]}"), "spec.itemRules[0].ignoreFields[0]", "is not a JSON Pointer"},
 	{"the name for the member", withItemRule("{ignoreFields: [/metadata/name]}"), "spec.itemRules[0].ignoreFields[0]", "cannot belong to a member"},
 	{"a rule for another scope", withItemRule("{removal: Delete, resourceSelectors: [{apiVersion: v1, kind: Namespace, name: a}]}"), "spec.itemRules[0].resourceSelectors[0].kind", "only a cluster policy"},
+	{"a path of feedback to many values", withItemRule("{feedback: [{name: all, jsonPath: ..name, type: String}]}"), "spec.itemRules[0].feedback[0].jsonPath", "Recursive is not allowed"},
+	{"a health rule that is no condition", withItemRule("{health: [{expression: '1 + 1'}]}"), "spec.itemRules[0].health[0].expression", "true or false is needed"},
+	{"a completion with a typing error", withItemRule("{completion: {expression: objekt.status.done}}"), "spec.itemRules[0].completion.expression", "undeclared reference"},
+	{"feedback of Secrets", withItemRule("{feedback: [{name: a, jsonPath: .data.a, type: String}], resourceSelectors: [{apiVersion: v1, kind: Secret}]}"), "spec.itemRules[0].resourceSelectors[0]", "selects no Secrets"},
 	{"an annotation without a meaning", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: refused, namespace: $NS, annotations: {atoll.dev/update: Never}}", "atoll.dev/update", "one of Apply, CreateOnly, ReadOnly"},
 }
 

@@ -56,8 +56,7 @@ kind: ClusterRole
 metadata: {name: test-noah}
 rules:
 - {apiGroups: [atoll.dev], resources: [propagationpolicies, overridepolicies], verbs: ["*"]}
-- {apiGroups: [""], resources: [configmaps], verbs: ["*"]}
-- {apiGroups: [apps], resources: [deployments], verbs: ["*"]}
+- {apiGroups: ["", apps], resources: [configmaps, deployments], verbs: ["*"]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -278,6 +277,9 @@ var harmlessFields = map[string]string{
 	"PropagationPolicy.spec.itemRules[].ignoreFields":                   "members do less with what the policy places",
 	"PropagationPolicy.spec.itemRules[].drift":                          "reports fields that its own template states, of its own namespace, and writes less than without",
 	"PropagationPolicy.spec.itemRules[].removal":                        "of what the policy placed",
+	"PropagationPolicy.spec.itemRules[].feedback":                       "reports values of the objects that the policy places, which are of its own namespace, and none of a Secret",
+	"PropagationPolicy.spec.itemRules[].health":                         "judges the objects that the policy places, by a bounded expression",
+	"PropagationPolicy.spec.itemRules[].completion":                     "judges the objects that the policy places, by a bounded expression",
 	"PropagationPolicy.spec.itemRules[].serviceAccount":                 "members do less with what the policy places, and the Namespace's own account comes first",
 	"PropagationPolicy.spec.whenUnfit":                                  "of what the policy placed",
 	"PropagationPolicy.spec.moveOrder":                                  "of what the policy placed",

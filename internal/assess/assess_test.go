@@ -1,0 +1,205 @@
+package assess
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// newDatabase returns an object of a kind that Atoll does not know.
+func newDatabase() map[string]any {
+	return map[string]any{
+		"spec": map[string]any{"nodes": int64(3), "cpu": "1500m", "factor": 1.5, "public": false, "empty": nil},
+		"status": map[string]any{
+			"phase": "Running", "nodes": []any{map[string]any{"name": "a"}, map[string]any{"name": "b"}},
+			"conditions": []any{map[string]any{"type": "Ready", "status": "True"}, map[string]any{"type": "Backup", "status": "False"}},
+		},
+	}
+}
+
+func TestFeedbackHasTypes(t *testing.T) {
+	long := newDatabase()
+	long["text"] = strings.Repeat("x", atoll.MaxFeedbackText+1)
+	for name, c := range map[string]struct {
+		path string
+		kind v1alpha1.FeedbackType
+		want *atoll.FeedbackValue // nil: there is no value
+	}{
+		"a string":                  {".status.phase", v1alpha1.FeedbackString, &atoll.FeedbackValue{Value: "Running"}},
+		"in braces":                 {"{.status.phase}", v1alpha1.FeedbackString, &atoll.FeedbackValue{Value: "Running"}},
+		"by a filter":               {`.status.conditions[?(@.type=="Ready")].status`, v1alpha1.FeedbackString, &atoll.FeedbackValue{Value: "True"}},
+		"by an index":               {".status.nodes[1].name", v1alpha1.FeedbackString, &atoll.FeedbackValue{Value: "b"}},
+		"an integer":                {".spec.nodes", v1alpha1.FeedbackInteger, &atoll.FeedbackValue{Value: "3"}},
+		"a number":                  {".spec.factor", v1alpha1.FeedbackNumber, &atoll.FeedbackValue{Value: "1.5"}},
+		"false":                     {".spec.public", v1alpha1.FeedbackBoolean, &atoll.FeedbackValue{Value: "false"}},
+		"a quantity":                {".spec.cpu", v1alpha1.FeedbackQuantity, &atoll.FeedbackValue{Value: "1500m"}},
+		"a number as a quantity":    {".spec.nodes", v1alpha1.FeedbackQuantity, &atoll.FeedbackValue{Value: "3"}},
+		"a list as it is":           {".status.nodes", v1alpha1.FeedbackJSON, &atoll.FeedbackValue{Value: `[{"name":"a"},{"name":"b"}]`}},
+		"a string as JSON":          {".status.phase", v1alpha1.FeedbackJSON, &atoll.FeedbackValue{Value: `"Running"`}},
+		"absent":                    {".status.version", v1alpha1.FeedbackString, nil},
+		"null":                      {".spec.empty", v1alpha1.FeedbackString, nil},
+		"below what is absent":      {`.status.other[?(@.type=="Ready")].status`, v1alpha1.FeedbackString, nil},
+		"no condition of the type":  {`.status.conditions[?(@.type=="Other")].status`, v1alpha1.FeedbackString, nil},
+		"of another type":           {".spec.nodes", v1alpha1.FeedbackString, &atoll.FeedbackValue{Problem: "it is a number, and no String"}},
+		"a fraction":                {".spec.factor", v1alpha1.FeedbackInteger, &atoll.FeedbackValue{Problem: "it is a number, and no Integer"}},
+		"no quantity":               {".status.phase", v1alpha1.FeedbackQuantity, &atoll.FeedbackValue{Problem: "it is no quantity: "}},
+		"many values":               {".status.nodes[*].name", v1alpha1.FeedbackString, &atoll.FeedbackValue{Problem: "the path leads to 2 values, and not to one"}},
+		"too long":                  {".text", v1alpha1.FeedbackString, &atoll.FeedbackValue{Problem: "it has 257 bytes, and at most 256 are reported"}},
+		"longer as JSON":            {".text", v1alpha1.FeedbackJSON, &atoll.FeedbackValue{Value: `"` + strings.Repeat("x", 257) + `"`}},
+		"a path that is not served": {"..phase", v1alpha1.FeedbackString, &atoll.FeedbackValue{Problem: "Recursive is not allowed"}},
+	} {
+		rules := CompileRules(&atoll.Assessment{Feedback: []v1alpha1.FeedbackRule{{Name: "n", JSONPath: c.path, Type: c.kind}}})
+		got := rules.ReadFeedback(long)
+		switch {
+		case c.want == nil && len(got) != 0, c.want != nil && len(got) != 1:
+			t.Errorf("%s: %+v", name, got)
+		case c.want != nil && (got[0].Name != "n" || got[0].Value != c.want.Value || !strings.HasPrefix(got[0].Problem, c.want.Problem) || (got[0].Problem == "") != (c.want.Problem == "")):
+			t.Errorf("%s: %+v, want %+v", name, got[0], c.want)
+		}
+	}
+}
+
+// Feedback of another process keeps the bounds, and has nothing of a Secret.
+func TestFeedbackOfAgentsIsLimited(t *testing.T) {
+	long := strings.Repeat("é", 5000)
+	many := make([]atoll.FeedbackValue, 100)
+	for i := range many {
+		many[i] = atoll.FeedbackValue{Name: long, Value: long, Problem: long}
+	}
+	got := LimitFeedback(atoll.ItemKey{Kind: "ConfigMap", Name: "a"}, many)
+	if len(got) != atoll.MaxFeedbackValues || len(got[0].Name) > atoll.MaxFeedbackName || len(got[0].Value) > atoll.MaxFeedbackJSON || len(got[0].Problem) > atoll.MaxFeedbackProblem {
+		t.Errorf("%d values, the first of %d, %d and %d bytes", len(got), len(got[0].Name), len(got[0].Value), len(got[0].Problem))
+	}
+	if got := LimitFeedback(atoll.ItemKey{Kind: "Secret", Name: "a"}, many); got != nil {
+		t.Errorf("of a Secret: %+v", got)
+	}
+}
+
+func TestHealthByRules(t *testing.T) {
+	running := v1alpha1.HealthRule{Expression: "object.status.phase == 'Running'"}
+	public := v1alpha1.HealthRule{Expression: "object.spec.public", Message: "it is not public", Reason: "Private", WhenFalse: v1alpha1.WhenFalseDegraded}
+	degraded := Verdict{Health: atoll.Degraded, Reason: "Broken", Message: "the kind says so"}
+	for name, c := range map[string]struct {
+		rules  []v1alpha1.HealthRule
+		byKind Verdict
+		want   Verdict
+	}{
+		"no rules":            {byKind: degraded, want: degraded},
+		"better than by kind": {rules: []v1alpha1.HealthRule{running}, byKind: degraded, want: Verdict{Health: atoll.Healthy}},
+		"the first false one": {rules: []v1alpha1.HealthRule{running, public, {Expression: "false"}}, want: Verdict{Health: atoll.Degraded, Reason: "Private", Message: "it is not public"}},
+		"without words":       {rules: []v1alpha1.HealthRule{{Expression: "object.spec.nodes > 3"}}, want: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonHealthRuleUnmet, Message: "object.spec.nodes > 3 is false"}},
+		"absent":              {rules: []v1alpha1.HealthRule{{Expression: "object.status.version == '1'"}}, want: Verdict{Health: atoll.Unknown, Reason: atoll.ReasonHealthRuleFailed, Message: "object.status.version == '1' cannot be evaluated: no such key: version"}},
+		"no condition":        {rules: []v1alpha1.HealthRule{{Expression: "object.status.phase"}}, want: Verdict{Health: atoll.Unknown, Reason: atoll.ReasonHealthRuleFailed, Message: "object.status.phase cannot be evaluated: gives a string, and true or false is needed"}},
+		"it does not compile": {rules: []v1alpha1.HealthRule{{Expression: "objekt"}}, want: Verdict{Health: atoll.Unknown, Reason: atoll.ReasonHealthRuleFailed}},
+		"too expensive": {rules: []v1alpha1.HealthRule{{Expression: "[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, a+b+c+d > 0))))"}},
+			want: Verdict{Health: atoll.Unknown, Reason: atoll.ReasonHealthRuleFailed}},
+		"being deleted":    {rules: []v1alpha1.HealthRule{running}, byKind: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonTerminating}, want: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonTerminating}},
+		"not observed yet": {rules: []v1alpha1.HealthRule{running}, byKind: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved}, want: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved}},
+	} {
+		got := CompileRules(&atoll.Assessment{Health: c.rules}).JudgeObject(newDatabase(), c.byKind, nil)
+		if c.want.Message == "" && got.Health == atoll.Unknown {
+			if got.Message == "" || len(got.Message) > maxMessage {
+				t.Errorf("%s: message %q", name, got.Message)
+			}
+			got.Message = ""
+		}
+		if got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+func TestCompletionByARule(t *testing.T) {
+	healthy, degraded := Verdict{Health: atoll.Healthy}, Verdict{Health: atoll.Degraded, Reason: "Broken"}
+	notDone := Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotCompleted, Message: "it has not run to completion: object.spec.public is false"}
+	for name, c := range map[string]struct {
+		expression   string
+		byKind, want Verdict
+	}{
+		"done":             {"object.status.phase == 'Running'", healthy, Verdict{Health: atoll.Healthy, Finished: true}},
+		"done, and failed": {"object.status.phase == 'Running'", degraded, Verdict{Health: atoll.Degraded, Reason: "Broken", Finished: true}},
+		"not done":         {"object.spec.public", healthy, notDone},
+		"failed before":    {"object.spec.public", degraded, degraded},
+		"not observed":     {"true", Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved}, Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved, CompletionUnknown: true}},
+	} {
+		rules, object := CompileRules(&atoll.Assessment{Completion: c.expression}), newDatabase()
+		done, err := rules.HasCompleted(object)
+		c.byKind.Finished = done
+		if got := rules.JudgeObject(object, c.byKind, err); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	rules := CompileRules(&atoll.Assessment{Completion: "object.absent"})
+	_, err := rules.HasCompleted(newDatabase())
+	if got := rules.JudgeObject(newDatabase(), healthy, err); err == nil || got.Health != atoll.Unknown || !got.CompletionUnknown || got.Finished {
+		t.Errorf("it cannot be evaluated: %+v, %v", got, err)
+	}
+}
+
+// No rule states nothing.
+func TestNoRules(t *testing.T) {
+	rules := CompileRules(&atoll.Assessment{})
+	byKind := Verdict{Health: atoll.Degraded, Finished: true}
+	if done, err := rules.HasCompleted(newDatabase()); rules != nil || rules.ID() != "" || done || err != nil || rules.StatesCompletion() || rules.ReadFeedback(newDatabase()) != nil || rules.JudgeObject(newDatabase(), byKind, errors.New("x")) != byKind {
+		t.Error("an empty assessment says something")
+	}
+}
+
+func TestPathsThatMultiplyAreRefused(t *testing.T) {
+	for path, want := range map[string]string{
+		".status.phase": "", "$.status.phase": "", "{.a}{.b}": "it is not one path", "{}": "it names no field", "..a": "Recursive", ".a['b','c']": "Union", "{range .a[*]}{.b}{end}": "it is not one path",
+		"{range .a[*]}": "Identifier", "plain {.a}": "unrecognized", `.a[?(@..b=="c")]`: "Recursive", `.a[?(@.b[0,1]=="c")]`: "Union", "{.a": "unclosed action", ".a[0:2]": "", ".a[*].b": "", `.a[?(@.b)].c`: "",
+	} {
+		_, err := compilePath(path)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+}
+
+// Each rule that is refused is named by its path.
+func TestRulesThatAreRefused(t *testing.T) {
+	path := field.NewPath("rules")
+	rules := []v1alpha1.ItemRule{
+		{ResourceSelectors: []v1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "Secret"}}, Removal: "Orphan"},
+		{Feedback: []v1alpha1.FeedbackRule{{JSONPath: ".a"}, {JSONPath: "..a"}}, Health: []v1alpha1.HealthRule{{Expression: "object.a"}, {Expression: "'a'", Reason: "Failed"}}},
+		{Completion: &v1alpha1.CompletionRule{Expression: "object.name.matches('a')"}, ResourceSelectors: []v1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "ConfigMap"}, {APIVersion: "*", Kind: "Secret"}}},
+	}
+	var got []string
+	for _, err := range CheckItemRules(rules, path) {
+		got = append(got, err.Field)
+	}
+	want := []string{"rules[1].feedback[1].jsonPath", "rules[1].health[1].expression", "rules[1].health[1].reason", "rules[2].completion.expression", "rules[2].resourceSelectors[1]"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("refused are %q, want %q", got, want)
+	}
+}
+
+// A path that is accepted reads any object, and gives bounded text.
+func FuzzFeedback(f *testing.F) {
+	for _, path := range []string{".status.phase", `.status.conditions[?(@.type=="Ready")].status`, ".status.nodes[-1:].name", ".status.nodes[*]", ".spec.nodes[0]", "{.spec['cpu']}", ".a[?(@.b>1)]", "$"} {
+		f.Add(path)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		if len(path) > 512 {
+			return
+		}
+		for _, kind := range []v1alpha1.FeedbackType{v1alpha1.FeedbackJSON, v1alpha1.FeedbackQuantity, v1alpha1.FeedbackString} {
+			object := newDatabase()
+			for _, v := range CompileRules(&atoll.Assessment{Feedback: []v1alpha1.FeedbackRule{{Name: "n", JSONPath: path, Type: kind}}}).ReadFeedback(object) {
+				if len(v.Value) > atoll.MaxFeedbackJSON || len(v.Problem) > atoll.MaxFeedbackProblem || v.Value != "" && v.Problem != "" {
+					t.Errorf("%q: %+v", path, v)
+				}
+			}
+			if !reflect.DeepEqual(object, newDatabase()) {
+				t.Errorf("%q changed the object", path)
+			}
+		}
+	})
+}

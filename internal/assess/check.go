@@ -1,0 +1,61 @@
+package assess
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/expr"
+)
+
+// CheckItemRules returns the feedback, health and completion of rules that no member can evaluate, and those that
+// select Secrets.
+func CheckItemRules(rules []v1alpha1.ItemRule, at *field.Path) (errs field.ErrorList) {
+	for i := range rules {
+		errs = append(errs, checkItemRule(&rules[i], at.Index(i))...)
+	}
+	return errs
+}
+
+func checkItemRule(rule *v1alpha1.ItemRule, at *field.Path) (errs field.ErrorList) {
+	for j, f := range rule.Feedback {
+		if _, err := compilePath(f.JSONPath); err != nil {
+			errs = append(errs, field.Invalid(at.Child("feedback").Index(j).Child("jsonPath"), f.JSONPath, err.Error()))
+		}
+	}
+	for j, h := range rule.Health {
+		errs = append(errs, checkHealthRule(h, at.Child("health").Index(j))...)
+	}
+	if rule.Completion != nil {
+		errs = append(errs, checkCondition(rule.Completion.Expression, at.Child("completion", "expression"))...)
+	}
+	if len(rule.Feedback) == 0 && len(rule.Health) == 0 && rule.Completion == nil {
+		return nil
+	}
+	return append(errs, checkNoSecrets(rule.ResourceSelectors, at.Child("resourceSelectors"))...)
+}
+
+func checkHealthRule(h v1alpha1.HealthRule, at *field.Path) field.ErrorList {
+	errs := checkCondition(h.Expression, at.Child("expression"))
+	if r := atoll.Reason(h.Reason); r != "" && r != atoll.ReasonHealthRuleUnmet && atoll.IsReason(r) {
+		errs = append(errs, field.Invalid(at.Child("reason"), h.Reason, "it is a reason of Atoll, which has another meaning: choose another one"))
+	}
+	return errs
+}
+
+// checkNoSecrets refuses selectors of Secrets.
+func checkNoSecrets(selectors []v1alpha1.ResourceSelector, at *field.Path) (errs field.ErrorList) {
+	for j, rs := range selectors {
+		if rs.Kind == "Secret" && (rs.APIVersion == "v1" || rs.APIVersion == "*") {
+			errs = append(errs, field.Forbidden(at.Index(j), "a rule of feedback, health or completion selects no Secrets: their contents stay in clusters"))
+		}
+	}
+	return errs
+}
+
+func checkCondition(text string, at *field.Path) field.ErrorList {
+	if _, err := expr.CompileObjectCondition(text); err != nil {
+		return field.ErrorList{field.Invalid(at, text, err.Error())}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package assess
+
+import (
+	"cmp"
+	"fmt"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/expr"
+	"atoll.dev/atoll/internal/phrase"
+)
+
+// Rules are the compiled rules of an Assessment. A nil Rules states nothing.
+type Rules struct {
+	id         string
+	feedback   []feedbackReader
+	health     []healthCondition
+	completion *condition
+}
+
+// condition is an expression, or why it does not compile.
+type condition struct {
+	text     string
+	compiled *expr.ObjectCondition
+	err      error
+}
+
+type healthCondition struct {
+	condition
+	rule v1alpha1.HealthRule
+}
+
+// Verdict is what is known of an object in a member.
+type Verdict struct {
+	Health  atoll.Health
+	Reason  atoll.Reason
+	Message string
+	// Finished: the object has run to completion.
+	Finished bool
+	// CompletionUnknown: a rule says when the object has run to completion, and cannot be evaluated now.
+	CompletionUnknown bool
+}
+
+// CompileRules returns the rules of an assessment; nil for an empty one. A rule that does not compile, as of another
+// version of the hub, is a rule that cannot be evaluated.
+func CompileRules(a *atoll.Assessment) *Rules {
+	if a.IsEmpty() {
+		return nil
+	}
+	r := &Rules{id: a.ID()}
+	for _, rule := range a.Feedback[:min(len(a.Feedback), atoll.MaxFeedbackValues)] {
+		path, err := compilePath(rule.JSONPath)
+		r.feedback = append(r.feedback, feedbackReader{rule, path, err})
+	}
+	for _, rule := range a.Health {
+		r.health = append(r.health, healthCondition{compileCondition(rule.Expression), rule})
+	}
+	if a.Completion != "" {
+		c := compileCondition(a.Completion)
+		r.completion = &c
+	}
+	return r
+}
+
+func compileCondition(text string) condition {
+	compiled, err := expr.CompileObjectCondition(text)
+	return condition{text, compiled, err}
+}
+
+// ID distinguishes rules by what they state; empty for a nil Rules.
+func (r *Rules) ID() string {
+	if r == nil {
+		return ""
+	}
+	return r.id
+}
+
+// StatesCompletion reports whether the rules say when an object has run to completion.
+func (r *Rules) StatesCompletion() bool { return r != nil && r.completion != nil }
+
+// ReadFeedback returns the values that the rules name, without those that the object does not have.
+func (r *Rules) ReadFeedback(object map[string]any) (out []atoll.FeedbackValue) {
+	if r == nil {
+		return nil
+	}
+	for i := range r.feedback {
+		if v, there := r.feedback[i].readValue(object); there {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// HasCompleted reports whether the object has run to completion, as a rule says it; false without a rule.
+func (r *Rules) HasCompleted(object map[string]any) (bool, error) {
+	if !r.StatesCompletion() {
+		return false, nil
+	}
+	return r.completion.isTrueFor(object)
+}
+
+// JudgeObject returns the verdict of the rules over an object, of which the kind says byKind. An object that is
+// being deleted, or that its controller has not observed, stays as the kind says. With a rule of completion, byKind has
+// the answer of HasCompleted, and failed its error.
+func (r *Rules) JudgeObject(object map[string]any, byKind Verdict, failed error) Verdict {
+	out := byKind
+	switch {
+	case r == nil || byKind.Reason == atoll.ReasonTerminating:
+		return out
+	case byKind.Reason == atoll.ReasonNotObserved:
+		out.CompletionUnknown = r.completion != nil
+		out.Finished = out.Finished && !out.CompletionUnknown
+		return out
+	case len(r.health) > 0:
+		out = r.judgeHealth(object)
+		out.Finished = byKind.Finished
+	}
+	switch {
+	case failed != nil:
+		out = failedVerdict(r.completion.text, failed)
+		out.CompletionUnknown = true
+	case r.completion != nil && !out.Finished && out.Health == atoll.Healthy:
+		out = Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotCompleted, Message: phrase.CutText("it has not run to completion: "+r.completion.text+" is false", maxMessage)}
+	}
+	return out
+}
+
+// maxMessage bounds the message of a verdict, in bytes.
+const maxMessage = 256
+
+// judgeHealth returns the health by the first rule that is not true.
+func (r *Rules) judgeHealth(object map[string]any) Verdict {
+	for i := range r.health {
+		c := &r.health[i]
+		switch met, err := c.isTrueFor(object); {
+		case err != nil:
+			return failedVerdict(c.text, err)
+		case !met:
+			return Verdict{
+				Health: atoll.Health(cmp.Or(c.rule.WhenFalse, v1alpha1.WhenFalseProgressing)), Reason: cmp.Or(atoll.Reason(c.rule.Reason), atoll.ReasonHealthRuleUnmet),
+				Message: phrase.CutText(cmp.Or(c.rule.Message, c.text+" is false"), maxMessage),
+			}
+		}
+	}
+	return Verdict{Health: atoll.Healthy}
+}
+
+func failedVerdict(text string, err error) Verdict {
+	return Verdict{Health: atoll.Unknown, Reason: atoll.ReasonHealthRuleFailed, Message: phrase.CutText(fmt.Sprintf("%.100s cannot be evaluated: %v", text, err), maxMessage)}
+}
+
+func (c *condition) isTrueFor(object map[string]any) (bool, error) {
+	if c.err != nil {
+		return false, c.err
+	}
+	return c.compiled.IsTrueFor(object)
+}
