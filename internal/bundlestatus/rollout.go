@@ -15,19 +15,13 @@ import (
 
 // rolloutView is what of a Bundle's rollout tells its rows apart.
 type rolloutView struct {
-	stated    *v1alpha1.Rollout
-	terms     *rollout.Terms
-	isPaused  bool
-	resumedAt time.Time
-	now       time.Time
+	stated   *v1alpha1.Rollout
+	terms    *rollout.Terms
+	isPaused bool
 }
 
-func (s *bundleSnapshot) rolloutView(now time.Time) rolloutView {
-	v := rolloutView{stated: s.bundle.Spec.Rollout, terms: s.terms, isPaused: s.bundle.Spec.Pause != nil, now: now}
-	if resume := s.bundle.Spec.Resume; resume != nil {
-		v.resumedAt = resume.At.Time
-	}
-	return v
+func (s *bundleSnapshot) rolloutView() rolloutView {
+	return rolloutView{stated: s.bundle.Spec.Rollout, terms: s.terms, isPaused: s.bundle.Spec.Pause != nil}
 }
 
 // isBounded reports whether rows may keep their revision until their turn.
@@ -35,7 +29,7 @@ func (v rolloutView) isBounded() bool { return v.terms != nil || v.isPaused }
 
 // isSame reports whether rows of equal content are in the same groups by both views.
 func (v rolloutView) isSame(o rolloutView) bool {
-	return v.isBounded() == o.isBounded() && v.resumedAt.Equal(o.resumedAt) && equality.Semantic.DeepEqual(v.stated, o.stated)
+	return v.isBounded() == o.isBounded() && equality.Semantic.DeepEqual(v.stated, o.stated)
 }
 
 // rowInRollout returns the view of a row, with its place in the Bundle's rollout.
@@ -47,7 +41,6 @@ func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
 	if c, ok := r.Clusters.GetByUID(row.Spec.UID); ok {
 		out.Stage = v.terms.StageOf(row.Cluster, c.Labels)
 	}
-	out.FailureAccepted = rollout.Row{Spec: row.Spec}.IsFailureAccepted(v.resumedAt, v.now)
 	return out
 }
 
@@ -81,24 +74,50 @@ func (in StatusInput) awaitsTurn(r Row) bool {
 	return !in.acceptsRevision(r.Spec.Revision)
 }
 
+// inRollout returns the row as rollouts see it.
+func (r Row) inRollout() rollout.Row {
+	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable}
+}
+
+// isCounted reports whether a rollout counts a row: a Pending one only while it waits for its turn.
+func (in StatusInput) isCounted(r Row) bool {
+	return isInRollout(r) && (r.Spec.Phase != atoll.RowPending || in.awaitsTurn(r))
+}
+
+// failureScope returns which failures hold the rollout.
+func (in StatusInput) failureScope() rollout.FailureScope {
+	var resumedAt time.Time
+	if resume := in.Bundle.Spec.Resume; resume != nil {
+		resumedAt = resume.At.Time
+	}
+	out := rollout.NewFailureScope(resumedAt, in.Now)
+	for _, r := range in.Rows {
+		if in.awaitsTurn(r) {
+			out.AddWaiting(r.inRollout())
+		}
+	}
+	return out
+}
+
 // countProgress counts the rows by stage, by the function that the placer uses.
 func (t *rowTally) countProgress(in StatusInput) {
 	if !in.isRolloutBounded() {
 		return
 	}
 	t.progress = in.Terms.NewProgress()
+	scope := in.failureScope()
 	for _, r := range in.Rows {
-		if !isInRollout(r) || r.Spec.Phase == atoll.RowPending && !in.awaitsTurn(r) {
+		if !in.isCounted(r) {
 			continue
 		}
-		n, row := &t.progress.Stages[r.Stage], rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable}
+		n, row := &t.progress.Stages[r.Stage], r.inRollout()
 		isWanted := !in.awaitsTurn(r)
 		p := rollout.ProgressOf(row, isWanted)
 		n.AddRows(p, int(r.rowCount()))
 		switch {
 		case p == rollout.RowDisconnected && !isWanted:
 			n.DisconnectedWaiting += int(r.rowCount())
-		case p == rollout.RowFailing && r.FailureAccepted:
+		case p == rollout.RowFailing && !scope.IsHeldBy(row):
 			n.Accepted += int(r.rowCount())
 		}
 		if r.Spec.Phase != atoll.RowPending && row.IsUnavailable() {

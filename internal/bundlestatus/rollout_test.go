@@ -31,7 +31,6 @@ func TestRolloutStatus(t *testing.T) {
 	pause := &v1alpha1.RolloutPause{Reason: "Requested", Message: "lunch", By: "alice", Since: metav1.NewTime(time.Unix(900, 0))}
 	failed := &atoll.RowStatus{Generation: 5, State: atoll.RowDegraded, Applied: true, Reason: "CrashLoopBackOff"}
 	behind := &atoll.RowStatus{Generation: 4, State: atoll.RowReady, Applied: true}
-	accept := func(r *Row) { r.FailureAccepted = true }
 	for name, c := range map[string]struct {
 		rows   []Row
 		pause  *v1alpha1.RolloutPause
@@ -43,7 +42,7 @@ func TestRolloutStatus(t *testing.T) {
 		"the first stage begins":  {[]Row{newRow("a", behind), newRow("c", readyStatus(), inStage(1, true))}, nil, "canary 1 0 1 0 0 0, rest 1 0 0 0 1 0", "canary WaitsForStage 1000", "a: the latest change"},
 		"the first stage soaks":   {[]Row{newRow("a", readyStatus()), newRow("c", readyStatus(), inStage(1, true))}, nil, "canary 1 1 0 0 0 0, rest 1 0 0 0 1 0", "canary WaitsForSuccessTime 1000", "c: stage canary to stay healthy for minSuccessTime; no person has to act"},
 		"the first stage failed":  {[]Row{newRow("a", failed), newRow("c", readyStatus(), inStage(1, true))}, nil, "canary 1 0 0 1 0 0, rest 1 0 0 0 1 0", "canary StageFailed 1000", "c: stage canary, in which 1 cluster failed"},
-		"a failure is accepted":   {[]Row{newRow("a", failed, accept), newRow("c", behind, inStage(1, false))}, nil, "canary 1 0 0 1 0 0, rest 1 0 1 0 0 0", "rest  0", "a: CrashLoopBackOff"},
+		"nothing waits":           {[]Row{newRow("a", failed), newRow("c", behind, inStage(1, false))}, nil, "canary 1 0 0 1 0 0, rest 1 0 1 0 0 0", "rest  0", "a: CrashLoopBackOff"},
 		"paused":                  {[]Row{newRow("a", readyStatus()), newRow("c", readyStatus(), inStage(1, true))}, pause, "canary 1 1 0 0 0 0, rest 1 0 0 0 1 0", "canary RolloutPaused 900", "c: `atoll rollout resume`: alice paused it (Requested lunch); the application's owner must act"},
 		"paused, and all updated": {[]Row{newRow("a", readyStatus())}, pause, "canary 1 1 0 0 0 0, rest 0 0 0 0 0 0", "", ""},
 		"one is disconnected":     {[]Row{newRow("a", readyStatus()), newRow("c", readyStatus(), inStage(1, true), makeUnreachable)}, nil, "canary 1 1 0 0 0 0, rest 0 0 0 0 0 1", " WaitsForCluster 1000", ""},
@@ -78,6 +77,36 @@ func TestRolloutStatus(t *testing.T) {
 				t.Errorf("paused by %q since %v", by, got.Rollout.PausedSince)
 			}
 		})
+	}
+}
+
+// A failure holds what waited before the failed row changed, and not what came later or what a person resumed.
+func TestFailuresThatHoldARollout(t *testing.T) {
+	stated := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a"}}}}}
+	failedAt := func(at int64) Row {
+		return newRow("a", &atoll.RowStatus{Generation: 5, State: atoll.RowDegraded, Applied: true}, func(r *Row) { r.Spec.MovedAt = at })
+	}
+	cameAt := func(at int64) Row {
+		return newRow("c", nil, inStage(1, false), withPhase(atoll.RowPending, "WaitsForStage: its turn"), func(r *Row) { r.Spec.Since = at })
+	}
+	for name, c := range map[string]struct {
+		rows    []Row
+		resumed int64
+		want    string
+	}{
+		"a cluster with the old revision waits": {[]Row{failedAt(500), newRow("c", readyStatus(), inStage(1, true))}, 0, "StageFailed"},
+		"a person resumed":                      {[]Row{failedAt(500), newRow("c", readyStatus(), inStage(1, true))}, 600, "WaitsForStage"},
+		"a cluster that came before":            {[]Row{failedAt(500), cameAt(400)}, 0, "StageFailed"},
+		"a cluster that came later":             {[]Row{failedAt(500), cameAt(600)}, 0, "WaitsForStage"},
+		"both":                                  {[]Row{failedAt(500), cameAt(600), newRow("d", readyStatus(), inStage(1, true))}, 0, "StageFailed"},
+	} {
+		in := StatusInput{Rows: c.rows, Latest: latest, Terms: rollout.CompileTerms(stated), Now: time.Unix(1000, 0)}
+		if in.Bundle.Spec.Rollout = stated; c.resumed != 0 {
+			in.Bundle.Spec.Resume = &v1alpha1.RolloutResume{At: metav1.Unix(c.resumed, 0)}
+		}
+		if got := ComputeStatus(in).Rollout.Reason; got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
 	}
 }
 

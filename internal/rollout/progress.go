@@ -3,7 +3,6 @@ package rollout
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -29,7 +28,7 @@ type StageTally struct {
 	Clusters int
 	// Updated, Changing, Failed and Waiting are parts of Clusters.
 	Updated, Changing, Failed, Waiting int
-	// Accepted failed before a person resumed, and hold nothing. They are a part of Failed.
+	// Accepted hold nothing, by FailureScope. They are a part of Failed.
 	Accepted int
 	// Soaking are healthy for a shorter time than minSuccessTime. They are a part of Updated.
 	Soaking int
@@ -79,12 +78,6 @@ func (r Row) IsUnavailable() bool { return r.Online && !r.isReady() }
 func (r Row) isFailing() bool {
 	st := r.Status
 	return r.Spec.StageFailed || st != nil && st.Generation == r.Spec.Generation && (st.State == atoll.RowFailed || st.State == atoll.RowDegraded)
-}
-
-// IsFailureAccepted reports whether a person resumed after the row changed. A time in the future accepts nothing. Times
-// are in seconds: a row that changes in the second of the resume changes because of it.
-func (r Row) IsFailureAccepted(resumedAt, now time.Time) bool {
-	return !resumedAt.IsZero() && !resumedAt.After(now) && r.Spec.MovedAt < resumedAt.Unix()
 }
 
 // healthySince returns since when the row is healthy at its revision, in Unix seconds. A time in the future, of a

@@ -23,6 +23,9 @@ type turns struct {
 	awaited []string
 	// soakUntil is when the last row of each stage has been healthy for minSuccessTime, in Unix seconds.
 	soakUntil []int64
+	// scope decides which of the failing clusters hold the rollout.
+	scope   FailureScope
+	failing []string
 	// failedSince is when a row of the failed stage failed, in Unix seconds.
 	failedSince int64
 	// uncertainUntil is the first time at which the hub can tell of a cluster that it is disconnected.
@@ -36,11 +39,13 @@ func (s *rolloutStep) planTurns() {
 	}
 	t := &s.turns
 	t.isBounded, t.Progress, t.soakUntil = true, s.Terms.NewProgress(), make([]int64, s.Terms.CountStages())
+	t.scope = NewFailureScope(s.ResumedAt, s.Now)
 	arrivals := s.tallyMembers()
 	arrivals = s.withoutReplacements(arrivals)
 	for _, c := range arrivals {
 		s.tallyArrival(c)
 	}
+	s.tallyFailures()
 	if t.wait = s.Terms.FindStageWait(t.Progress, s.Pause != nil); s.Pause == nil && t.wait.Reason != atoll.ReasonStageFailed {
 		s.allowTurns(arrivals)
 	}
@@ -98,13 +103,16 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 	if p != RowDisconnected && !isReady {
 		t.Unavailable++
 	}
+	if !isWanted {
+		t.scope.AddWaiting(row)
+	}
 	switch p {
 	case RowDisconnected:
 		if !isWanted {
 			n.DisconnectedWaiting++
 		}
 	case RowFailing:
-		s.tallyFailure(n, row)
+		t.failing = append(t.failing, c)
 	case RowUpdated:
 		s.tallySuccessTime(n, row)
 		return
@@ -137,17 +145,22 @@ func (s *rolloutStep) tallySuccessTime(n *StageTally, row Row) {
 	}
 }
 
-func (s *rolloutStep) tallyFailure(n *StageTally, row Row) {
-	if row.IsFailureAccepted(s.ResumedAt, s.Now) {
-		n.Accepted++
-		return
-	}
-	since := s.nowUnix
-	if row.Status != nil {
-		since = min(since, row.Status.SinceTime().Unix())
-	}
-	if t := &s.turns; t.failedSince == 0 || since < t.failedSince {
-		t.failedSince = since
+// tallyFailures judges the failing rows, when all that waits is known.
+func (s *rolloutStep) tallyFailures() {
+	t := &s.turns
+	for _, c := range t.failing {
+		row := s.Rows[c]
+		if !t.scope.IsHeldBy(row) {
+			t.Stages[row.Stage].Accepted++
+			continue
+		}
+		since := s.nowUnix
+		if row.Status != nil {
+			since = min(since, row.Status.SinceTime().Unix())
+		}
+		if t.failedSince == 0 || since < t.failedSince {
+			t.failedSince = since
+		}
 	}
 }
 
@@ -155,6 +168,10 @@ func (s *rolloutStep) tallyFailure(n *StageTally, row Row) {
 func (s *rolloutStep) tallyArrival(c string) {
 	row := s.arrivalRow(c)
 	n := &s.turns.Stages[row.Stage]
+	if row.Spec.Phase != atoll.RowPending {
+		row.Spec = atoll.RowSpec{} // that of a Cluster that was replaced
+	}
+	s.turns.scope.AddWaiting(row)
 	if !row.Online && !s.isConnectionUncertain(row) {
 		n.Disconnected++
 		n.DisconnectedWaiting++
@@ -318,8 +335,7 @@ func (s *rolloutStep) keepTurn(c string, spec *atoll.RowSpec) {
 		return
 	}
 	row, has := s.Rows[c]
-	if has && row.Stage == s.turns.wait.Stage && row.Online && row.Spec.Revision == spec.Revision && !s.awaitsTurn(c, spec) && row.isFailing() &&
-		!row.IsFailureAccepted(s.ResumedAt, s.Now) {
+	if has && row.Stage == s.turns.wait.Stage && row.Online && row.Spec.Revision == spec.Revision && !s.awaitsTurn(c, spec) && s.turns.scope.IsHeldBy(row) {
 		spec.StageFailed = true
 	}
 }
