@@ -37,6 +37,9 @@ const (
 	// The reasons of a row that keeps its revision until its turn in a rollout.
 	ReasonRolloutPaused         Reason = "RolloutPaused"
 	ReasonStageFailed           Reason = "StageFailed"
+	ReasonWaitsForApproval      Reason = "WaitsForApproval"
+	ReasonWaitsForGateTime      Reason = "WaitsForGateTime"
+	ReasonWaitsForExpression    Reason = "WaitsForExpression"
 	ReasonWaitsForStage         Reason = "WaitsForStage"
 	ReasonWaitsForSuccessTime   Reason = "WaitsForSuccessTime"
 	ReasonMaxConcurrencyReached Reason = "MaxConcurrencyReached"

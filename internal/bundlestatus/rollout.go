@@ -124,8 +124,18 @@ func (t *rowTally) countProgress(in StatusInput) {
 			t.progress.Unavailable += int(r.rowCount())
 		}
 	}
-	t.progress.MarkSoaking(in.Terms)
-	t.stageWait = in.Terms.FindStageWait(t.progress, in.Bundle.Spec.Pause != nil)
+	gates := in.gateStates()
+	t.progress.MarkSoaking(in.Terms, gates)
+	t.stageWait = in.Terms.FindStageWait(t.progress, in.Bundle.Spec.Pause != nil, gates)
+}
+
+// gateStates returns what the gates of the latest revision decided.
+func (in StatusInput) gateStates() rollout.GateStates {
+	was := in.Bundle.Status.Rollout
+	if was == nil || in.Latest == nil {
+		return rollout.GateStates{}
+	}
+	return rollout.NewGateStates(in.Latest.Name, was.Gates)
 }
 
 // setTurnWait sets for what a row waits that has not had its turn.
@@ -134,7 +144,7 @@ func (t *rowTally) setTurnWait(in StatusInput, w *waitCause) {
 	switch t.stageWait.Reason {
 	case "":
 		w.reason = atoll.ReasonWaitsForStage
-	case atoll.ReasonRolloutPaused, atoll.ReasonStageFailed:
+	case atoll.ReasonRolloutPaused, atoll.ReasonStageFailed, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression:
 		w.rank = rankHeldTurn
 	}
 	switch {
@@ -162,6 +172,9 @@ func (t *rowTally) rolloutStatus(in StatusInput) *v1alpha1.RolloutStatus {
 		return nil
 	}
 	out := &v1alpha1.RolloutStatus{}
+	if was := in.Bundle.Status.Rollout; was != nil {
+		out.Gates = was.Gates
+	}
 	for i, n := range t.progress.Stages {
 		out.Stages = append(out.Stages, v1alpha1.StageStatus{
 			Name: in.Terms.StageName(i), Clusters: int32(n.Clusters), Updated: int32(n.Updated), Changing: int32(n.Changing), Failed: int32(n.Failed),

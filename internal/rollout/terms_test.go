@@ -107,11 +107,11 @@ func TestMarkSoaking(t *testing.T) {
 		"no cluster waits":         {[3]StageTally{{Clusters: 2, Updated: 2}, {Clusters: 2, Updated: 2}}, [3]int{}, ""},
 	} {
 		p := Progress{Stages: c.stages[:]}
-		p.MarkSoaking(terms)
+		p.MarkSoaking(terms, GateStates{})
 		if got := [3]int{p.Stages[0].Soaking, p.Stages[1].Soaking, p.Stages[2].Soaking}; got != c.want {
 			t.Errorf("%s: %v soak, want %v", name, got, c.want)
 		}
-		if got := terms.FindStageWait(p, false).Reason; got != c.reason {
+		if got := terms.FindStageWait(p, false, GateStates{}).Reason; got != c.reason {
 			t.Errorf("%s: the reason is %q, want %q", name, got, c.reason)
 		}
 	}

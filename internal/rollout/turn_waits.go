@@ -16,6 +16,12 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	if !row.Online && !s.isConnectionUncertain(row) {
 		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back, and then its turn in the rollout", since)
 	}
+	if g := t.wait.gate; g != nil {
+		if v := NewGateStates(s.Revision, t.gates).find(g); v != nil {
+			since = v.Since.Time
+		}
+		return newRowWait(t.wait.Reason, s.describeStageWait(), since)
+	}
 	switch w := t.wait; w.Reason {
 	case atoll.ReasonRolloutPaused:
 		if at := s.Pause.Since.Time; !at.IsZero() {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -28,6 +29,9 @@ type turns struct {
 	failing []string
 	// failedSince is when a row of the failed stage failed, in Unix seconds.
 	failedSince int64
+	// gates are the verdicts to store. gateAgain is when time alone may change one.
+	gates     []v1alpha1.GateStatus
+	gateAgain time.Time
 	// uncertainUntil is the first time at which the hub can tell of a cluster that it is disconnected.
 	uncertainUntil time.Time
 }
@@ -46,7 +50,8 @@ func (s *rolloutStep) planTurns() {
 		s.tallyArrival(c)
 	}
 	s.tallyFailures()
-	if t.wait = s.Terms.FindStageWait(t.Progress, s.Pause != nil); s.Pause == nil && t.wait.Reason != atoll.ReasonStageFailed {
+	s.keepPassedGates()
+	if t.wait = s.Terms.FindStageWait(t.Progress, s.Pause != nil, NewGateStates(s.Revision, s.storedGates())); s.Pause == nil && t.wait.Reason != atoll.ReasonStageFailed {
 		s.allowTurns(arrivals)
 	}
 	t.withheld = slices.DeleteFunc(arrivals, func(c string) bool { return t.allowed[c] })
@@ -236,6 +241,9 @@ func (s *rolloutStep) allowTurns(arrivals []string) {
 	t.allowed = map[string]bool{}
 	budget := s.Terms.unavailableOf(t.countConnected()) - t.Unavailable
 	for i := range t.Stages {
+		if !s.passGates(i) {
+			break
+		}
 		slots := s.Terms.concurrencyOf(i, t.Stages[i].Clusters) - t.Stages[i].Changing
 		s.allowUnhealthyRows(i, &slots)
 		s.allowHealthyRows(i, &slots, &budget)
@@ -250,7 +258,7 @@ func (s *rolloutStep) allowTurns(arrivals []string) {
 			break
 		}
 	}
-	t.wait = s.Terms.FindStageWait(t.Progress, false)
+	t.wait = s.Terms.FindStageWait(t.Progress, false, NewGateStates(s.Revision, t.gates))
 }
 
 // allowUnhealthyRows lets unhealthy rows of a stage change. They make no further cluster unavailable, so that
@@ -301,6 +309,9 @@ func (s *rolloutStep) requestNextTurn() {
 	t := &s.turns
 	if !t.uncertainUntil.IsZero() {
 		s.requeueNoLater(t.uncertainUntil)
+	}
+	if !t.gateAgain.IsZero() {
+		s.requeueNoLater(t.gateAgain)
 	}
 	if t.wait.Reason == atoll.ReasonWaitsForSuccessTime {
 		s.requeueNoLater(time.Unix(t.soakUntil[t.wait.Stage], 0))
