@@ -1,6 +1,6 @@
-// Package rollout is the command `atoll rollout`, which shows, pauses and resumes the rollout of a Bundle.
+// Package rollout is the command `atoll rollout`, which shows, approves, pauses and resumes the rollout of a Bundle.
 //
-// Contract: status writes nothing. Pause and resume write one field of the Bundle and nothing else, and the hub adds
+// Contract: status writes nothing. Approve, pause and resume write one field of the Bundle and nothing else, and the hub adds
 // the user and the time.
 package rollout
 
@@ -24,16 +24,17 @@ import (
 func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
-		Short: "Show, pause and resume the rollout of a change",
-		Long: `Show, pause and resume the rollout of a change.
+		Short: "Show, approve, pause and resume the rollout of a change",
+		Long: `Show, approve, pause and resume the rollout of a change.
 
 A policy states in which stages a change of its templates reaches the clusters. KIND is
 bundle or clusterbundle, or the kind of a template, which stands for its Bundle.`,
 		Example: `  atoll rollout status deployment/web -n shop
+  atoll rollout approve deployment/web -n shop --stage europe
   atoll rollout pause bundle/web -n shop --message "the canary is slow"
   atoll rollout resume bundle/web -n shop`,
 	}
-	cmd.AddCommand(newStatusCommand(flags), newPauseCommand(flags), newResumeCommand(flags))
+	cmd.AddCommand(newStatusCommand(flags), newPauseCommand(flags), newResumeCommand(flags), newApproveCommand(flags))
 	return cmd
 }
 
