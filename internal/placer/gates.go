@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
 )
@@ -17,36 +18,49 @@ type gateKey struct {
 	since                       int64
 }
 
-// readGates returns the stored verdicts of a Bundle, each with the time at which this process first read it. That time
-// has a reading of the monotonic clock, so that a clock that is set changes no wait.
+func newGateKey(g v1alpha1.GateStatus) gateKey {
+	return gateKey{g.Stage, g.Name, g.Hash, g.Revision, g.Since.Unix()}
+}
+
+// readGates returns the stored verdicts of a Bundle, each with the time at which this process first read it, or wrote it. That
+// time has a reading of the monotonic clock, so that a clock that is set changes no wait.
 func (x *bundleIndex) readGates(b state.Bundle, now time.Time) []rollout.GateRecord {
 	if b.Status.Rollout == nil || len(b.Status.Rollout.Gates) == 0 {
 		return nil
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	e, seen := x.ensureEntry(b.Ref.UID), map[gateKey]time.Time{}
-	out := make([]rollout.GateRecord, 0, len(b.Status.Rollout.Gates))
-	for _, g := range b.Status.Rollout.Gates {
-		key := gateKey{g.Stage, g.Name, g.Hash, g.Revision, g.Since.Unix()}
-		first, known := e.gatesSeen[key]
-		if !known {
-			first = now
-		}
-		seen[key] = first
+	gates := b.Status.Rollout.Gates
+	seen := x.recordGatesSeen(b.Ref.UID, gates, now)
+	out := make([]rollout.GateRecord, 0, len(gates))
+	for _, g := range gates {
+		first := seen[newGateKey(g)]
 		out = append(out, rollout.GateRecord{GateStatus: g, FirstSeen: first, Watched: now.Sub(first)})
 	}
-	e.gatesSeen = seen
 	return out
 }
 
+// recordGatesSeen records that this process has seen verdicts, and returns since when it has. It forgets others.
+func (x *bundleIndex) recordGatesSeen(uid string, gates []v1alpha1.GateStatus, now time.Time) map[gateKey]time.Time {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e, seen := x.ensureEntry(uid), map[gateKey]time.Time{}
+	for _, g := range gates {
+		key := newGateKey(g)
+		if seen[key] = now; !e.gatesSeen[key].IsZero() {
+			seen[key] = e.gatesSeen[key]
+		}
+	}
+	e.gatesSeen = seen
+	return seen
+}
+
 // writeGates writes what the gates decided in a step. The next step reads it, and begins the stage.
-func (r *PlacementReconciler) writeGates(ctx context.Context, b state.Bundle, out rollout.Output) error {
+func (r *PlacementReconciler) writeGates(ctx context.Context, b state.Bundle, out rollout.Output, now time.Time) error {
 	if !out.GatesChanged || r.SetGates == nil {
 		return nil
 	}
 	err := r.SetGates(ctx, b, out.Gates)
 	if err == nil {
+		r.index.recordGatesSeen(b.Ref.UID, out.Gates, now)
 		r.enqueueAllRows(b.Ref.UID)
 		return nil
 	}

@@ -333,7 +333,7 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 	}
 	r.enqueueAt(uid, out.RequeueAt)
 	r.enqueueAt(uid, d.RecheckAt)
-	return errors.Join(r.writeGates(ctx, b, out), r.writePreferredGroupCondition(ctx, b, d))
+	return errors.Join(r.writeGates(ctx, b, out, snap.rollout.Now), r.writePreferredGroupCondition(ctx, b, d))
 }
 
 // stepOverTouchedRows steps over the touched rows when the other rows cannot have changed. done is
