@@ -119,7 +119,7 @@ func TestAChangeGoesThroughStages(t *testing.T) {
 	setImage(t, ns, gated, "1s")
 	testwait.UntilNil(t, "the stage waits for a person", rolloutShows(t, ns, `^canary +1 +1 +0 +0 +0 +0$`, `^rest \* +1 +0 +0 +0 +1 +0$`,
 		`^gate owner of stage canary: Waiting since .*\(0 of 1 approval\)$`, `^gate healthy of stage canary: Satisfied since .*\(true\)$`, `^WaitsForApproval: .*a person that may approve the rollout must act$`))
-	testwait.UntilNil(t, "explain says so", explanationMatches("deployment/web -n "+ns, `waits for gate owner of stage canary: .atoll rollout approve --stage canary.`))
+	testwait.UntilNil(t, "explain says so", explanationMatches("deployment/web -n "+ns, `gate owner of stage canary: .atoll rollout approve --stage canary.; for .*; to act: a person that may approve the rollout$`))
 	if err := imageIn("member2", ns, last)(t.Context()); err != nil {
 		t.Errorf("the stage has begun without an approval: %v", err)
 	}
