@@ -208,6 +208,52 @@ func (in StatusInput) sinceOfRolloutReason(is *v1alpha1.RolloutStatus) *metav1.T
 	return &metav1.Time{Time: in.Now.Truncate(time.Second)}
 }
 
+// rolloutNews is an Event about a rollout.
+type rolloutNews struct {
+	reason   atoll.Reason
+	message  string
+	isNormal bool
+}
+
+// describeRolloutNews returns what of a rollout is news to people: that a stage begins or fails, that a person must act, and that
+// the rollout is complete. A rollout is under way from when a cluster waits until it is complete: a cluster that is
+// unhealthy for a moment is no rollout.
+func describeRolloutNews(was, is *v1alpha1.RolloutStatus, isUnderway bool) (news []rolloutNews, underway bool) {
+	if is == nil {
+		return nil, false
+	}
+	if was == nil {
+		was = &v1alpha1.RolloutStatus{}
+	}
+	underway = is.CurrentStage != "" && (isUnderway || is.Reason != "")
+	switch {
+	case underway && (is.CurrentStage != was.CurrentStage || !isUnderway):
+		news = append(news, rolloutNews{atoll.ReasonStageBegan, "stage " + is.CurrentStage + " of the rollout is next", true})
+	case isUnderway && is.CurrentStage == "":
+		news = append(news, rolloutNews{atoll.ReasonRolloutComplete, "no connected cluster waits for its turn", true})
+	}
+	switch reason := atoll.Reason(is.Reason); reason {
+	case atoll.ReasonStageFailed, atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval:
+		if is.Reason != was.Reason || is.CurrentStage != was.CurrentStage {
+			news = append(news, rolloutNews{reason, "clusters wait for " + is.Message + "; " + is.Actor + " must act", false})
+		}
+	}
+	return news, underway
+}
+
+// recordRolloutNews records Events about a rollout whose status is written.
+func (r *BundleReconciler) recordRolloutNews(b state.Bundle, m *bundleMemo, was, is *v1alpha1.RolloutStatus) {
+	var news []rolloutNews
+	news, m.rolloutUnderway = describeRolloutNews(was, is, m.rolloutUnderway)
+	for _, n := range news {
+		if n.isNormal {
+			r.Events.Inform(b.Ref, n.reason, n.message)
+		} else {
+			r.Events.Warn(b.Ref, n.reason, n.message)
+		}
+	}
+}
+
 // coarseRollout is the rough state of a rollout, without counts.
 func coarseRollout(r *v1alpha1.RolloutStatus) string {
 	if r == nil {

@@ -2,12 +2,15 @@ package placer
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
 )
@@ -61,6 +64,7 @@ func (r *PlacementReconciler) writeGates(ctx context.Context, b state.Bundle, ou
 	err := r.SetGates(ctx, b, out.Gates)
 	if err == nil {
 		r.index.recordGatesSeen(b.Ref.UID, out.Gates, now)
+		r.informOfPassedGates(b, out.Gates)
 		r.enqueueAllRows(b.Ref.UID)
 		return nil
 	}
@@ -70,4 +74,20 @@ func (r *PlacementReconciler) writeGates(ctx context.Context, b state.Bundle, ou
 		return nil
 	}
 	return client.IgnoreNotFound(err)
+}
+
+// informOfPassedGates records an Event for each gate that passes now.
+func (r *PlacementReconciler) informOfPassedGates(b state.Bundle, gates []v1alpha1.GateStatus) {
+	if r.Events == nil {
+		return
+	}
+	var was []v1alpha1.GateStatus
+	if b.Status.Rollout != nil {
+		was = b.Status.Rollout.Gates
+	}
+	for _, g := range gates {
+		if g.State == v1alpha1.GatePassed && !slices.Contains(was, g) {
+			r.Events.Inform(b.Ref, atoll.ReasonGatePassed, fmt.Sprintf("gate %s of stage %s passed for revision %d: %s", g.Name, g.Stage, atoll.RevisionNumber(g.Revision), g.Value))
+		}
+	}
 }

@@ -98,6 +98,8 @@ type Hub interface {
 // Events records Events about a Bundle. reason is one CamelCase word.
 type Events interface {
 	Warn(bundle enginev1.BundleRef, reason atoll.Reason, message string)
+	// Inform records what is as it should be.
+	Inform(bundle enginev1.BundleRef, reason atoll.Reason, message string)
 }
 
 // Config of a Reconciler. All but Sets, Views, Scores, Say, SetGates, Workers, Events, Metrics and Log must be set.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,9 +41,19 @@ bundle or clusterbundle, or the kind of a template, which stands for its Bundle.
 
 func newStatusCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var format output.Format
+	var watches, waits bool
+	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "status KIND/NAME [-n NAMESPACE]", Short: "Show the stages of a rollout, and what it waits for", Args: cobra.ExactArgs(1),
+		Use: "status KIND/NAME [-n NAMESPACE] [--watch | --wait]", Short: "Show the stages of a rollout, and what it waits for", Args: cobra.ExactArgs(1),
+		Long: `Show the stages of a rollout, and what it waits for.
+
+--wait shows each change until the rollout is done, and exits with 0. It exits with 3 when
+the rollout has failed, with 4 when it waits for a person, and with 5 after --timeout.
+Name the template, so that the change that was just written counts.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if watches || waits {
+				return followRollout(cmd, flags, args[0], waits, timeout)
+			}
 			_, bundle, _, err := findBundle(cmd.Context(), flags, args[0])
 			if err != nil {
 				return err
@@ -56,6 +67,12 @@ func newStatusCommand(flags *client.ConnectionFlags) *cobra.Command {
 	}
 	flags.AddNamespace(cmd.Flags())
 	format.AddTo(cmd.Flags(), "json", "yaml")
+	cmd.Flags().BoolVarP(&watches, "watch", "w", false, "show each change, until you end it")
+	cmd.Flags().BoolVar(&waits, "wait", false, "show each change until the rollout is done, has failed or waits for a person")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "end after this time; 0: never")
+	cmd.MarkFlagsMutuallyExclusive("watch", "wait")
+	cmd.MarkFlagsMutuallyExclusive("output", "watch")
+	cmd.MarkFlagsMutuallyExclusive("output", "wait")
 	return cmd
 }
 
