@@ -92,7 +92,7 @@ const (
 	FailureContinue FailureAction = "Continue"
 )
 
-// RolloutGate is a condition of the next stage. It has exactly one of wait, approval and cel. What it decides is kept
+// RolloutGate is a condition of the next stage. It has exactly one of wait, approval and cel. Its verdict is kept
 // in status.rollout.gates. It decides again for another revision, and when it is edited.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.wait) ? 1 : 0) + (has(self.approval) ? 1 : 0) + (has(self.cel) ? 1 : 0) == 1",message="give exactly one of wait, approval and cel"

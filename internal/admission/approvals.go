@@ -33,22 +33,33 @@ func (p *AdmissionPlugin) stampApprovals(a admission.Attributes, now, before *un
 		return
 	}
 	revision, _, _ := unstructured.NestedString(now.Object, "status", "revision")
-	var out []any
+	var old, added []any
 	for _, one := range is {
 		approval, ok := one.(map[string]any)
-		if !ok {
+		switch {
+		case !ok:
 			return // the schema refuses it
+		case !slices.ContainsFunc(was, func(o any) bool { return isSameList([]any{o}, []any{one}) }):
+			approval["by"], approval["at"] = approverOf(a), at
+			added = append(added, approval)
+		case revision == "" || approval["revision"] == revision:
+			old = append(old, approval)
 		}
-		isOld := slices.ContainsFunc(was, func(o any) bool { return isSameList([]any{o}, []any{one}) })
-		if isOld && revision != "" && approval["revision"] != revision {
-			continue
-		}
-		if !isOld {
-			approval["by"], approval["at"] = phrase.TruncateText(a.GetUserInfo().GetName(), maxAuthorBytes), at
-		}
-		out = append(out, approval)
 	}
+	old = slices.DeleteFunc(old, func(o any) bool { // the user approves again
+		return slices.ContainsFunc(added, func(n any) bool { return isSameApproval(o.(map[string]any), n.(map[string]any)) })
+	})
+	out := append(old, added...)
 	_ = unstructured.SetNestedSlice(now.Object, out, approvalsPath...) // fails for no object that has the path
+}
+
+func approverOf(a admission.Attributes) string {
+	return phrase.TruncateText(a.GetUserInfo().GetName(), maxAuthorBytes)
+}
+
+// isSameApproval reports whether two approvals are of one user for one revision and stage.
+func isSameApproval(a, b map[string]any) bool {
+	return a["by"] == b["by"] && a["stage"] == b["stage"] && a["revision"] == b["revision"]
 }
 
 func isSameList(a, b []any) bool {
@@ -72,6 +83,9 @@ func (p *AdmissionPlugin) validateApprovals(ctx context.Context, a admission.Att
 	for i, approval := range bundle.Spec.Approvals {
 		if slices.Contains(before.Spec.Approvals, approval) {
 			continue
+		}
+		if approval.By != approverOf(a) {
+			return refuseFields(a, atoll.ReasonInvalidField, field.Invalid(at.Index(i).Child("by"), approval.By, "the approval is in the name of another user"))
 		}
 		if err := checkApproval(bundle, &bundle.Spec.Approvals[i], at.Index(i)); err != nil {
 			return refuseFields(a, atoll.ReasonInvalidField, err)

@@ -85,6 +85,7 @@ func TestApprovals(t *testing.T) {
 		"in the name of another":       {"alice", bundleWithApprovals(), bundleWithApprovals(approvalOf("canary", "web-r2", "bob", began)), "alice " + now, ""},
 		"after that of another":        {"alice", bundleWithApprovals(bobs), bundleWithApprovals(bobs, approvalOf("canary", "web-r2", "", "")), "bob " + began + ", alice " + now, ""},
 		"that of another is edited":    {"alice", bundleWithApprovals(bobs), bundleWithApprovals(approvalOf("canary", "web-r2", "bob", "2099-01-01T00:00:00Z")), "alice " + now, ""},
+		"again":                        {"alice", bundleWithApprovals(bobs, approvalOf("canary", "web-r2", "alice", began)), bundleWithApprovals(bobs, approvalOf("canary", "web-r2", "alice", began), approvalOf("canary", "web-r2", "", "")), "bob " + began + ", alice " + now, ""},
 		"that of another is withdrawn": {"alice", bundleWithApprovals(bobs), bundleWithApprovals(), "", ""},
 		"earlier revisions go":         {"alice", bundleWithApprovals(approvalOf("canary", "web-r1", "bob", began)), bundleWithApprovals(approvalOf("canary", "web-r1", "bob", began), approvalOf("canary", "web-r2", "", "")), "alice " + now, ""},
 		"without the right":            {"mallory", bundleWithApprovals(), bundleWithApprovals(approvalOf("canary", "web-r2", "alice", began)), "mallory " + now, "the verb approve on bundles.atoll.dev is needed"},

@@ -92,6 +92,7 @@ func (b *Binder) SetBundleGates(ctx context.Context, bundle state.Bundle, gates 
 		is = *was
 	}
 	is.Gates, next.Status.Rollout = gates, &is
+	next.Status.Conditions = append([]metav1.Condition(nil), bundle.Status.Conditions...)
 	atoll.AddUnknownConditions("Bundle", &next.Status.Conditions, bundle.Meta.Generation, metav1.Now())
 	now := next.ToObject()
 	if err := b.Client.Status().Patch(ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {

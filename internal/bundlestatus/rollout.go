@@ -232,13 +232,19 @@ func describeRolloutNews(was, is *v1alpha1.RolloutStatus, isUnderway bool) (news
 	case isUnderway && is.CurrentStage == "":
 		news = append(news, rolloutNews{atoll.ReasonRolloutComplete, "no connected cluster waits for its turn", true})
 	}
-	switch reason := atoll.Reason(is.Reason); reason {
-	case atoll.ReasonStageFailed, atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval:
-		if is.Reason != was.Reason || is.CurrentStage != was.CurrentStage {
-			news = append(news, rolloutNews{reason, "clusters wait for " + is.Message + "; " + is.Actor + " must act", false})
-		}
+	if needsPerson(is.Reason) && (is.Reason != was.Reason || is.CurrentStage != was.CurrentStage) {
+		news = append(news, rolloutNews{atoll.Reason(is.Reason), "clusters wait for " + is.Message + "; " + is.Actor + " must act", false})
 	}
 	return news, underway
+}
+
+// needsPerson reports whether a person must act before the rollout goes on.
+func needsPerson(reason string) bool {
+	switch atoll.Reason(reason) {
+	case atoll.ReasonStageFailed, atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval:
+		return true
+	}
+	return false
 }
 
 // recordRolloutNews records Events about a rollout whose status is written.

@@ -28,8 +28,8 @@ type GateRecord struct {
 	Watched   time.Duration
 }
 
-// elapsed returns how long the gate has surely been judged.
-func (r *GateRecord) elapsed() time.Duration {
+// elapsedTime returns how long the gate has surely been judged.
+func (r *GateRecord) elapsedTime() time.Duration {
 	return r.Watched + max(0, r.FirstSeen.Sub(r.Since.Time)-clockMargin)
 }
 
@@ -39,8 +39,8 @@ type gateKind interface {
 	isStated(g *v1alpha1.RolloutGate) bool
 	// checkFields returns the fields that could not be honoured.
 	checkFields(g *v1alpha1.RolloutGate, at *field.Path) field.ErrorList
-	// judge reports whether the gate holds. Absent data does not hold.
-	judge(g *gate, in *gateFacts) gateVerdict
+	// judgeFacts reports whether the gate holds. Absent data does not hold.
+	judgeFacts(g *gate, in *gateFacts) gateVerdict
 	// waitReason of rows that wait for the gate, and what they wait for.
 	waitReason() atoll.Reason
 	describe(g *gate) string
@@ -88,6 +88,18 @@ func compileGates(gates []v1alpha1.RolloutGate, of int, stageName string) (out [
 		out = append(out, c)
 	}
 	return out
+}
+
+// DescribeGates returns what the first cluster of a stage waits for, one gate each.
+func (t *Terms) DescribeGates(stage int) (out []string) {
+	for _, g := range t.gatesInto(stage) {
+		out = append(out, g.describeWait())
+	}
+	return out
+}
+
+func (g *gate) describeWait() string {
+	return "gate " + g.Name + " of stage " + g.stageName + ": " + g.kind.describe(g)
 }
 
 func hashGate(g *v1alpha1.RolloutGate) string {
@@ -202,7 +214,7 @@ func (s *rolloutStep) judgeGate(g *gate) v1alpha1.GateStatus {
 	if i := slices.IndexFunc(s.Gates, func(r GateRecord) bool { return g.isOf(&r.GateStatus, s.Revision) }); i >= 0 {
 		in.record, out.Since = &s.Gates[i], s.Gates[i].Since
 	}
-	v := g.kind.judge(g, &in)
+	v := g.kind.judgeFacts(g, &in)
 	if out.Value = phrase.TruncateText(phrase.EscapeLine(v.value), 256); v.holds {
 		out.State = v1alpha1.GateSatisfied
 	}
@@ -257,7 +269,7 @@ func (closedGate) isStated(*v1alpha1.RolloutGate) bool { return false }
 
 func (closedGate) checkFields(*v1alpha1.RolloutGate, *field.Path) field.ErrorList { return nil }
 
-func (closedGate) judge(*gate, *gateFacts) gateVerdict {
+func (closedGate) judgeFacts(*gate, *gateFacts) gateVerdict {
 	return gateVerdict{value: "it states nothing"}
 }
 
@@ -277,10 +289,10 @@ func (waitGate) checkFields(g *v1alpha1.RolloutGate, at *field.Path) field.Error
 	return nil
 }
 
-func (waitGate) judge(g *gate, in *gateFacts) gateVerdict {
+func (waitGate) judgeFacts(g *gate, in *gateFacts) gateVerdict {
 	left := g.Wait.Duration
 	if in.record != nil {
-		left -= in.record.elapsed()
+		left -= in.record.elapsedTime()
 	}
 	if left <= 0 {
 		return gateVerdict{holds: true, value: "waited for " + phrase.FormatDuration(g.Wait.Duration)}
@@ -310,7 +322,7 @@ func (approvalGate) checkFields(g *v1alpha1.RolloutGate, at *field.Path) (errs f
 	return errs
 }
 
-func (approvalGate) judge(g *gate, in *gateFacts) (v gateVerdict) {
+func (approvalGate) judgeFacts(g *gate, in *gateFacts) (v gateVerdict) {
 	var by []string
 	for _, a := range in.approvals {
 		if a.Revision != in.revision || a.Stage != g.stageName || a.By == "" || a.At.IsZero() {
@@ -330,8 +342,8 @@ func (approvalGate) judge(g *gate, in *gateFacts) (v gateVerdict) {
 		}
 	}
 	slices.Sort(by)
-	v.holds = len(by) >= g.approvers()
-	v.value = fmt.Sprintf("%d of %s", len(by), phrase.CountNoun(g.approvers(), "approval"))
+	v.holds = len(by) >= g.neededApprovers()
+	v.value = fmt.Sprintf("%d of %s", len(by), phrase.CountNoun(g.neededApprovers(), "approval"))
 	if len(by) > 0 {
 		v.value += ": " + strings.Join(by, ", ")
 	}
@@ -345,13 +357,13 @@ func (v *gateVerdict) waitUntil(at time.Time) {
 	}
 }
 
-func (g *gate) approvers() int { return max(1, int(g.Approval.Approvers)) }
+func (g *gate) neededApprovers() int { return max(1, int(g.Approval.Approvers)) }
 
 func (approvalGate) waitReason() atoll.Reason { return atoll.ReasonWaitsForApproval }
 
 func (approvalGate) describe(g *gate) string {
 	text := "`atoll rollout approve --stage " + g.stageName + "`"
-	if n := g.approvers(); n > 1 {
+	if n := g.neededApprovers(); n > 1 {
 		text += fmt.Sprintf(" by %d users", n)
 	}
 	return text
@@ -369,7 +381,7 @@ func (celGate) checkFields(g *v1alpha1.RolloutGate, at *field.Path) field.ErrorL
 	return nil
 }
 
-func (celGate) judge(g *gate, in *gateFacts) gateVerdict {
+func (celGate) judgeFacts(g *gate, in *gateFacts) gateVerdict {
 	if g.counts == nil {
 		return gateVerdict{value: "it does not compile"}
 	}

@@ -47,7 +47,7 @@ func (g *gateStore) readVerdicts(now time.Time) (out []GateRecord) {
 	return out
 }
 
-func (g *gateStore) approve(s *scriptStage, args []string) {
+func (g *gateStore) addApproval(s *scriptStage, args []string) {
 	revision := s.baseInput.Revision
 	if len(args) > 2 {
 		revision = args[2]

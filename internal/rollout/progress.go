@@ -208,7 +208,7 @@ func (t *Terms) FindStageWait(p Progress, isPaused bool, gates GateStates) Stage
 	case !waiting:
 		w.Reason = ""
 	case isPaused:
-		w.Reason = atoll.ReasonRolloutPaused
+		w.Reason, w.gate = atoll.ReasonRolloutPaused, nil
 	case w.Stage < 0:
 		w.Reason = atoll.ReasonWaitsForCluster
 	}
@@ -252,7 +252,7 @@ func (t *Terms) DescribeStageWait(w StageWait, n StageTally) string {
 		return "disconnected clusters to come back"
 	}
 	if w.gate != nil {
-		return "gate " + w.gate.Name + " of stage " + w.gate.stageName + ": " + w.gate.kind.describe(w.gate)
+		return w.gate.describeWait()
 	}
 	in := "stage " + t.StageName(w.Stage)
 	switch w.Reason {

@@ -14,7 +14,7 @@ import (
 // runRolloutCommand runs the commands of scripts that are about rollouts.
 func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 	switch cmd {
-	case "stage": // NAME CLUSTER,... | NAME label:K=V, and bounds: concurrency=N failures=N success=DURATION wait=DURATION approvers=N cel=EXPRESSION action=ACTION
+	case "stage": // NAME CLUSTER,... | NAME label:K=V, and bounds: concurrency=N failures=N success=DURATION wait=DURATION approvers=N cel=EXPRESSION onFailure=ACTION
 		s.statedRollout().Type = v1alpha1.RolloutStaged
 		s.rollout.Stages = append(s.rollout.Stages, s.parseStage(args))
 	case "unavailable": // N
@@ -36,7 +36,7 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 		}
 		s.now = s.now.Add(d)
 	case "approve": // STAGE USER [REVISION]
-		s.gates.approve(s, args)
+		s.gates.addApproval(s, args)
 	case "restart": // of the hub, or another hub leads
 		s.gates.seen = nil
 	default:
@@ -78,7 +78,7 @@ func (s *scriptStage) parseStage(args []string) v1alpha1.RolloutStage {
 			}
 		case "cel":
 			out.GatesBefore = append(out.GatesBefore, v1alpha1.RolloutGate{Name: "counts", CEL: value})
-		case "action":
+		case "onFailure":
 			out.OnFailure = v1alpha1.FailureAction(value)
 		case "success":
 			out.MinSuccessTime = &metav1.Duration{Duration: s.parseDuration(value)}

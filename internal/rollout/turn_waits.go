@@ -16,11 +16,8 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	if !row.Online && !s.isConnectionUncertain(row) {
 		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back, and then its turn in the rollout", since)
 	}
-	if g := t.wait.gate; g != nil {
-		if v := NewGateStates(s.Revision, t.gates).find(g); v != nil {
-			since = v.Since.Time
-		}
-		return newRowWait(t.wait.Reason, s.describeStageWait(), since)
+	if t.wait.gate != nil {
+		return s.newGateWait(since)
 	}
 	switch w := t.wait; w.Reason {
 	case atoll.ReasonRolloutPaused:
@@ -42,6 +39,14 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 		return newRowWait(atoll.ReasonWaitsForStage, "its turn in the rollout", since)
 	}
 	return newRowWait(atoll.ReasonWaitsForStage, s.describeStageWait(), since)
+}
+
+// newGateWait returns the wait of a row for a gate, since the gate is judged.
+func (s *rolloutStep) newGateWait(since time.Time) RowWait {
+	if v := NewGateStates(s.Revision, s.turns.gates).find(s.turns.wait.gate); v != nil {
+		since = v.Since.Time
+	}
+	return newRowWait(s.turns.wait.Reason, s.describeStageWait(), since)
 }
 
 func (s *rolloutStep) describeStageWait() string {

@@ -74,16 +74,16 @@ func followRollout(cmd *cobra.Command, flags *client.ConnectionFlags, argument s
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 	}
 	defer cancel()
-	if err := f.follow(ctx, bundle); !errors.Is(err, context.DeadlineExceeded) || cmd.Context().Err() != nil {
+	if err := f.followBundle(ctx, bundle); !errors.Is(err, context.DeadlineExceeded) || cmd.Context().Err() != nil {
 		return err
 	}
 	return utilexec.CodeExitError{Err: fmt.Errorf("%s is not done within %s", argument, phrase.FormatDuration(timeout)), Code: exitTimeout}
 }
 
-// follow shows the Bundle and its changes. A watch that ends begins again.
-func (f *follower) follow(ctx context.Context, bundle *v1alpha1.Bundle) error {
+// followBundle shows the Bundle and its changes. A watch that ends begins again.
+func (f *follower) followBundle(ctx context.Context, bundle *v1alpha1.Bundle) error {
 	for {
-		ended, err := f.show(ctx, bundle)
+		ended, err := f.showState(ctx, bundle)
 		if ended || err != nil {
 			return err
 		}
@@ -140,27 +140,34 @@ func (f *follower) followWatch(ctx context.Context, last *v1alpha1.Bundle) (ende
 		case <-ctx.Done():
 			return true, contextEnd(ctx)
 		case e, open := <-w.ResultChan():
-			u, is := e.Object.(*unstructured.Unstructured)
-			if !open || !is {
+			if !open || e.Type == watch.Error {
 				return false, nil
 			}
-			if e.Type == watch.Deleted {
-				return true, errBundleGone
+			if last, err = readBundle(e); err != nil {
+				return errors.Is(err, errBundleGone), err
 			}
-			bundle := &v1alpha1.Bundle{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, bundle); err != nil {
-				return false, fmt.Errorf("read a change: %w", err)
-			}
-			last = bundle
-			if ended, err := f.show(ctx, bundle); ended || err != nil {
+			if ended, err := f.showState(ctx, last); ended || err != nil {
 				return ended, err
 			}
 		}
 	}
 }
 
-// show shows a state that differs from the last one: in its place on a terminal, and as a line elsewhere.
-func (f *follower) show(ctx context.Context, bundle *v1alpha1.Bundle) (ended bool, err error) {
+// readBundle returns the Bundle of a change.
+func readBundle(e watch.Event) (*v1alpha1.Bundle, error) {
+	u, is := e.Object.(*unstructured.Unstructured)
+	if !is || e.Type == watch.Deleted {
+		return nil, errBundleGone
+	}
+	bundle := &v1alpha1.Bundle{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, bundle); err != nil {
+		return nil, fmt.Errorf("read a change: %w", err)
+	}
+	return bundle, nil
+}
+
+// showState shows a state that differs from the last one: in its place on a terminal, and as a line elsewhere.
+func (f *follower) showState(ctx context.Context, bundle *v1alpha1.Bundle) (ended bool, err error) {
 	terminal, isTerminal := f.out.(interface{ ClearLines(n int) error })
 	isTerminal = isTerminal && output.IsTerminal(f.out)
 	text := formatLine(bundle)
