@@ -123,9 +123,13 @@ func TestAChangeGoesThroughStages(t *testing.T) {
 	if err := imageIn("member2", ns, last)(t.Context()); err != nil {
 		t.Errorf("the stage has begun without an approval: %v", err)
 	}
+	edited = writeManifest(t, "web.yaml", ns, strings.Replace(web, good, last+"1", 1))
+	expectOutput(t, "the plan of another image", runCLI(t, "plan", "-f", edited), "Before it, gate owner of stage canary: `atoll rollout approve --stage canary`.")
 	if out := runCLI(t, "rollout", "approve", "deployment/web", "-n", ns); !strings.Contains(out, "is approved for stage canary") {
 		t.Fatalf("approve: %s", out)
 	}
-	testwait.UntilNil(t, "the stage begins", imageIn("member2", ns, gated))
-	testwait.UntilNil(t, "it is complete", rolloutShows(t, ns, `^gate owner of stage canary: Passed since .*\(1 of 1 approval: \S+\)$`, `^complete: `))
+	expectOutput(t, "it is done", runCLI(t, "rollout", "status", "deployment/web", "-n", ns, "--wait", "--timeout", "3m"), "canary 1/1, rest 1/1")
+	if err := allChecks(imageIn("member2", ns, gated), rolloutShows(t, ns, `^gate owner of stage canary: Passed since .*\(1 of 1 approval: \S+\)$`, `^complete: `))(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
