@@ -92,7 +92,7 @@ func (in StatusInput) failureScope() rollout.FailureScope {
 	}
 	out := rollout.NewFailureScope(resumedAt, in.Now)
 	for _, r := range in.Rows {
-		if in.awaitsTurn(r) {
+		if r.Reachable && in.awaitsTurn(r) {
 			out.AddWaiting(r.inRollout())
 		}
 	}
@@ -225,17 +225,22 @@ func describeRolloutNews(was, is *v1alpha1.RolloutStatus, isUnderway bool) (news
 	if was == nil {
 		was = &v1alpha1.RolloutStatus{}
 	}
-	underway = is.CurrentStage != "" && (isUnderway || is.Reason != "")
+	underway = isRolloutUnderway(is, isUnderway)
 	switch {
-	case underway && (is.CurrentStage != was.CurrentStage || !isUnderway):
+	case underway && !(isUnderway && is.CurrentStage == was.CurrentStage):
 		news = append(news, rolloutNews{atoll.ReasonStageBegan, "stage " + is.CurrentStage + " of the rollout is next", true})
 	case isUnderway && is.CurrentStage == "":
 		news = append(news, rolloutNews{atoll.ReasonRolloutComplete, "no connected cluster waits for its turn", true})
 	}
-	if needsPerson(is.Reason) && (is.Reason != was.Reason || is.CurrentStage != was.CurrentStage) {
+	if isSame := is.Reason == was.Reason && is.CurrentStage == was.CurrentStage; !isSame && needsPerson(is.Reason) {
 		news = append(news, rolloutNews{atoll.Reason(is.Reason), "clusters wait for " + is.Message + "; " + is.Actor + " must act", false})
 	}
 	return news, underway
+}
+
+// isRolloutUnderway reports whether a rollout has begun and not ended.
+func isRolloutUnderway(is *v1alpha1.RolloutStatus, wasUnderway bool) bool {
+	return is.CurrentStage != "" && (wasUnderway || is.Reason != "")
 }
 
 // needsPerson reports whether a person must act before the rollout goes on.

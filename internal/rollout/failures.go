@@ -24,7 +24,7 @@ func NewFailureScope(resumedAt, now time.Time) FailureScope {
 	return out
 }
 
-// AddWaiting adds a row that waits for its turn. A row with an earlier revision waited before any row changed, whatever
+// AddWaiting adds a row of a connected cluster that waits for its turn. Disconnected clusters wait when they return. A row with an earlier revision waited before any row changed, whatever
 // the clocks. A cluster without a copy waits since it came.
 func (f *FailureScope) AddWaiting(row Row) {
 	since := int64(0)

@@ -159,6 +159,7 @@ func TestLateFailuresHoldNoCluster(t *testing.T) {
 		for range w.rand.IntN(3) {
 			w.playLine("after 1m")
 			w.playLine(fmt.Sprint("revision r", 2+w.rand.IntN(5)))
+			w.playLine("away " + w.randomCluster()) // it keeps its revision
 			w.playLine("settle")
 		}
 		w.playLine(fmt.Sprintf("after %dm", 1+w.rand.IntN(9)))

@@ -13,7 +13,7 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	if since.IsZero() || since.After(s.Now) {
 		since = time.Unix(spec.Since, 0)
 	}
-	if !row.Online && !s.isConnectionUncertain(row) {
+	if s.isDisconnected(row) {
 		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back, and then its turn in the rollout", since)
 	}
 	if t.wait.gate != nil {

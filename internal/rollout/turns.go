@@ -108,9 +108,6 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 	if p != RowDisconnected && !isReady {
 		t.Unavailable++
 	}
-	if !isWanted {
-		t.scope.AddWaiting(row)
-	}
 	switch p {
 	case RowDisconnected:
 		if !isWanted {
@@ -122,6 +119,7 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 		s.tallySuccessTime(n, row)
 		return
 	case RowWaiting:
+		t.scope.AddWaiting(row)
 		if isReady {
 			return
 		}
@@ -176,14 +174,14 @@ func (s *rolloutStep) tallyArrival(c string) {
 	if row.Spec.Phase != atoll.RowPending {
 		row.Spec = atoll.RowSpec{} // that of a Cluster that was replaced
 	}
-	s.turns.scope.AddWaiting(row)
-	if !row.Online && !s.isConnectionUncertain(row) {
+	if s.isDisconnected(row) {
 		n.Disconnected++
 		n.DisconnectedWaiting++
 		s.turns.awaited = append(s.turns.awaited, c)
 		return
 	}
 	n.AddRows(RowWaiting, 1)
+	s.turns.scope.AddWaiting(row)
 }
 
 // arrivalRow returns what is known of a cluster that is to get its first copy.
@@ -192,6 +190,11 @@ func (s *rolloutStep) arrivalRow(c string) Row {
 		return row
 	}
 	return s.NewClusters[c]
+}
+
+// isDisconnected reports whether the hub can tell that a cluster is disconnected.
+func (s *rolloutStep) isDisconnected(row Row) bool {
+	return !row.Online && !s.isConnectionUncertain(row)
 }
 
 // isConnectionUncertain reports whether the hub cannot tell yet that a cluster is disconnected.

@@ -74,7 +74,9 @@ func followRollout(cmd *cobra.Command, flags *client.ConnectionFlags, argument s
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 	}
 	defer cancel()
-	if err := f.followBundle(ctx, bundle); !errors.Is(err, context.DeadlineExceeded) || cmd.Context().Err() != nil {
+	err = f.followBundle(ctx, bundle)
+	var exit utilexec.CodeExitError
+	if err == nil || errors.As(err, &exit) || ctx.Err() == nil || cmd.Context().Err() != nil {
 		return err
 	}
 	return utilexec.CodeExitError{Err: fmt.Errorf("%s is not done within %s", argument, phrase.FormatDuration(timeout)), Code: exitTimeout}
@@ -108,7 +110,7 @@ func (f *follower) followBundle(ctx context.Context, bundle *v1alpha1.Bundle) er
 // isFinal reports whether another watch would end the same way.
 func isFinal(err error) bool {
 	var exit utilexec.CodeExitError
-	return errors.As(err, &exit) || errors.Is(err, errBundleGone) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+	return errors.As(err, &exit) || errors.Is(err, errBundleGone) || errors.Is(err, context.DeadlineExceeded) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
 var errBundleGone = errors.New("the Bundle is deleted")
@@ -128,29 +130,31 @@ func (f *follower) followWatch(ctx context.Context, last *v1alpha1.Bundle) (ende
 	}
 	defer w.Stop()
 	for {
-		var again <-chan time.Time
-		if f.isUnseen { // the Bundle need not change
-			again = time.After(watchAgain)
-		}
 		select {
-		case <-again:
-			if ended, err := f.findEnd(ctx, last); ended || err != nil {
-				return ended, err
-			}
 		case <-ctx.Done():
 			return true, contextEnd(ctx)
+		case <-f.lookAgain():
+			ended, err = f.findEnd(ctx, last)
 		case e, open := <-w.ResultChan():
 			if !open || e.Type == watch.Error {
 				return false, nil
 			}
-			if last, err = readBundle(e); err != nil {
-				return errors.Is(err, errBundleGone), err
-			}
-			if ended, err := f.showState(ctx, last); ended || err != nil {
-				return ended, err
+			if last, err = readBundle(e); err == nil {
+				ended, err = f.showState(ctx, last)
 			}
 		}
+		if ended || err != nil {
+			return ended, err
+		}
 	}
+}
+
+// lookAgain returns a channel of the next look at the template, which changes without its Bundle; nil: no look is needed.
+func (f *follower) lookAgain() <-chan time.Time {
+	if !f.isUnseen {
+		return nil
+	}
+	return time.After(watchAgain)
 }
 
 // readBundle returns the Bundle of a change.
