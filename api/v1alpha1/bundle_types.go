@@ -79,6 +79,11 @@ type BundleSpec struct {
 	// Resume is the last time that a person resumed the rollout.
 	// +optional
 	Resume *RolloutResume `json:"resume,omitempty"`
+	// Approvals of stages. People write them, with the verb approve on the Bundle.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	Approvals []RolloutApproval `json:"approvals,omitempty"`
 }
 
 // WeightRule is how static weights count.

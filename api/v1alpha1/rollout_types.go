@@ -67,7 +67,128 @@ type RolloutStage struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('168h')",message="minSuccessTime must be a duration from 0s to 168h, such as 10m"
 	MinSuccessTime *metav1.Duration `json:"minSuccessTime,omitempty"`
+	// OnFailure of more clusters than maxFailures. Pause (default) holds the rollout. Continue goes on
+	// without the failed clusters.
+	// +optional
+	// +kubebuilder:validation:Enum=Pause;Continue
+	OnFailure FailureAction `json:"onFailure,omitempty"`
+	// GatesBefore hold the first cluster of the stage until all of them hold at one time, after the earlier
+	// stages are done.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	GatesBefore []RolloutGate `json:"gatesBefore,omitempty"`
+	// GatesAfter hold the next stage, like those before it.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	GatesAfter []RolloutGate `json:"gatesAfter,omitempty"`
 }
+
+// FailureAction is what follows when a stage has more failures than it may have.
+type FailureAction string
+
+// The failure actions.
+const (
+	FailurePause    FailureAction = "Pause"
+	FailureContinue FailureAction = "Continue"
+)
+
+// RolloutGate is a condition of the next stage. It has exactly one of wait, approval and cel. Its verdict is kept
+// in status.rollout.gates. It decides again for another revision, and when it is edited.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.wait) ? 1 : 0) + (has(self.approval) ? 1 : 0) + (has(self.cel) ? 1 : 0) == 1",message="give exactly one of wait, approval and cel"
+type RolloutGate struct {
+	// Name of the gate, one in its stage.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// Wait is how long the earlier stages are done without a break, up to 720h.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('720h')",message="wait must be a duration above 0s and up to 720h, such as 10m"
+	Wait *metav1.Duration `json:"wait,omitempty"`
+	// Approval by people with the right to approve the Bundle.
+	// +optional
+	Approval *ApprovalGate `json:"approval,omitempty"`
+	// CEL is an expression over counts of clusters: stage, earlier and all, each with clusters, updated,
+	// changing, failed, waiting and disconnected. A group that the expression reads and that has no
+	// connected cluster does not hold.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	CEL string `json:"cel,omitempty"`
+}
+
+// ApprovalGate holds when enough people have approved the revision for the stage.
+type ApprovalGate struct {
+	// Approvers is how many different users must approve. With 2, one of them is not the author of the
+	// change. Default 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10
+	Approvers int32 `json:"approvers,omitempty"`
+	// ValidFor is how long an approval counts that the stage has not used, from 1m to 720h. Absent: always.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('720h')",message="validFor must be a duration from 1m to 720h, such as 24h"
+	ValidFor *metav1.Duration `json:"validFor,omitempty"`
+}
+
+// RolloutApproval is the approval of one revision for one stage by one user.
+type RolloutApproval struct {
+	// Stage that may begin, or that the gate is after.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Stage string `json:"stage"`
+	// Revision that is approved, as in status.revision. An approval of another revision has no effect.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Revision string `json:"revision"`
+	// By is the user that approved. The hub sets it from the request.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	By string `json:"by,omitempty"`
+	// At is when the user approved. The hub sets it.
+	// +optional
+	At metav1.Time `json:"at,omitzero"`
+}
+
+// GateStatus is what a gate decided.
+type GateStatus struct {
+	// Stage of the gate.
+	// +kubebuilder:validation:MaxLength=63
+	Stage string `json:"stage"`
+	// Name of the gate.
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// Revision for which it decided.
+	// +kubebuilder:validation:MaxLength=253
+	Revision string `json:"revision"`
+	// Hash of the gate as it was stated.
+	// +kubebuilder:validation:MaxLength=64
+	Hash string `json:"hash"`
+	// State: Waiting does not hold. Satisfied holds, and waits for the other gates. Passed: all of them held
+	// at one time, and the stage may begin.
+	// +kubebuilder:validation:Enum=Waiting;Satisfied;Passed
+	State GateState `json:"state"`
+	// Since is when the gate was first judged, or when it passed.
+	Since metav1.Time `json:"since"`
+	// Value is what the gate saw.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Value string `json:"value,omitempty"`
+}
+
+// GateState is what a gate decided.
+type GateState string
+
+// The states of gates.
+const (
+	GateWaiting   GateState = "Waiting"
+	GateSatisfied GateState = "Satisfied"
+	GatePassed    GateState = "Passed"
+)
 
 // StageClusters chooses the clusters of a stage, by one of its fields.
 //
@@ -152,6 +273,13 @@ type RolloutStatus struct {
 	// PausedSince is when the user paused the rollout.
 	// +optional
 	PausedSince *metav1.Time `json:"pausedSince,omitempty"`
+	// Gates that were judged for the revision, in the order of the stages.
+	// +optional
+	// +kubebuilder:validation:MaxItems=512
+	// +listType=map
+	// +listMapKey=stage
+	// +listMapKey=name
+	Gates []GateStatus `json:"gates,omitempty"`
 }
 
 // StageStatus counts the clusters of a stage. Disconnected clusters are only in Disconnected.

@@ -14,6 +14,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/rollout"
 )
 
 // checkRollout returns the fields of a rollout that could not be honoured.
@@ -35,6 +36,7 @@ func checkRollout(r *v1alpha1.Rollout, at *field.Path) (errs field.ErrorList) {
 		errs = append(errs, checkStageClusters(&s.Clusters, i == len(r.Stages)-1, in.Child("clusters"))...)
 		errs = append(errs, checkRolloutBound(s.MaxConcurrency, 1, in.Child("maxConcurrency"))...)
 		errs = append(errs, checkRolloutBound(s.MaxFailures, 0, in.Child("maxFailures"))...)
+		errs = append(errs, rollout.CheckGates(s, in)...)
 	}
 	return errs
 }
@@ -107,7 +109,7 @@ var (
 // maxAuthorBytes is the length of a user's name that the schema of a pause and a resume accepts.
 const maxAuthorBytes = 512
 
-// stampRolloutAuthor writes the user and the time into a pause or a resume that an update states or edits, whatever
+// stampRolloutAuthor writes the user and the time into a pause, a resume or an approval that an update states or edits, whatever
 // the writer states. An edited pause began when it was first stated.
 func (p *AdmissionPlugin) stampRolloutAuthor(a admission.Attributes) {
 	now, ok := a.GetObject().(*unstructured.Unstructured)
@@ -118,6 +120,7 @@ func (p *AdmissionPlugin) stampRolloutAuthor(a admission.Attributes) {
 	at := p.Clock.Now().UTC().Format("2006-01-02T15:04:05Z")
 	p.stampAuthor(a, now, before, pausePath, "since", at)
 	p.stampAuthor(a, now, before, resumePath, "at", at)
+	p.stampApprovals(a, now, before, at)
 }
 
 func (p *AdmissionPlugin) stampAuthor(a admission.Attributes, now, before *unstructured.Unstructured, path []string, timeField, at string) {

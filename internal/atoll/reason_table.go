@@ -12,6 +12,7 @@ const (
 	ActorHub       Actor = "the hub's administrator"
 	ActorUser      Actor = "the application's owner"
 	ActorConfirmer Actor = "a person that may confirm removals"
+	ActorApprover  Actor = "a person that may approve the rollout"
 )
 
 // ReasonInfo documents one reason.
@@ -76,6 +77,9 @@ var Reasons = []ReasonInfo{
 	{ReasonWaitsForDisconnectedCopy, "wait", ActorHub, "The old copy of a move may still run in a disconnected cluster. Connect the cluster, or give it up with `atoll remove --force`."},
 	{ReasonRolloutPaused, "wait", ActorUser, "A person paused the rollout; the row keeps its revision until a person resumes."},
 	{ReasonStageFailed, "wait", ActorUser, "A stage has more failures than `maxFailures`; the rollout waits for another template or a person that resumes."},
+	{ReasonWaitsForApproval, "wait", ActorApprover, "A gate of the rollout waits until people with the right to approve the Bundle approve the revision for the stage."},
+	{ReasonWaitsForGateTime, "wait", ActorAtoll, "A gate of the rollout waits for its time after the earlier stages are done."},
+	{ReasonWaitsForExpression, "wait", ActorUser, "The expression of a gate of the rollout is not true for the counts of clusters."},
 	{ReasonWaitsForStage, "wait", ActorAtoll, "The row keeps its revision until the earlier stages of the rollout are healthy."},
 	{ReasonWaitsForSuccessTime, "wait", ActorAtoll, "An earlier stage is healthy, and must stay so for `minSuccessTime`."},
 	{ReasonMaxConcurrencyReached, "wait", ActorAtoll, "As many clusters of the stage change as `maxConcurrency` allows."},
@@ -212,6 +216,9 @@ var Reasons = []ReasonInfo{
 	{ReasonOtherKey, "session", ActorMember, "A certificate renewal is for another key than the session's key."},
 	{ReasonBadRequest, "session", ActorMember, "A certificate renewal is not valid."},
 	{ReasonAtollRefused, "session", ActorHub, "The hub refused to sign the certificate request."},
+	{ReasonStageBegan, "Event", ActorNone, "A stage of a rollout is the one that changes now, or whose gates are judged."},
+	{ReasonGatePassed, "Event", ActorNone, "A gate of a rollout holds together with the others of its stage; the stage may begin."},
+	{ReasonRolloutComplete, "Event", ActorNone, "No connected cluster waits for its turn in a rollout any more."},
 	{ReasonTakeoverAsked, "Event", ActorHub, "An agent with another key requests to take the place of the cluster's agent."},
 	{ReasonTwoAgents, "Event", ActorMember, "Two agents with the same identity take the stream from each other."},
 	{ReasonClusterTainted, "Event", ActorHub, "The hub tainted a lost cluster; Bundles with a place elsewhere leave it."},

@@ -37,6 +37,12 @@ const (
 	// The reasons of a row that keeps its revision until its turn in a rollout.
 	ReasonRolloutPaused         Reason = "RolloutPaused"
 	ReasonStageFailed           Reason = "StageFailed"
+	ReasonStageBegan            Reason = "StageBegan"
+	ReasonGatePassed            Reason = "GatePassed"
+	ReasonRolloutComplete       Reason = "RolloutComplete"
+	ReasonWaitsForApproval      Reason = "WaitsForApproval"
+	ReasonWaitsForGateTime      Reason = "WaitsForGateTime"
+	ReasonWaitsForExpression    Reason = "WaitsForExpression"
 	ReasonWaitsForStage         Reason = "WaitsForStage"
 	ReasonWaitsForSuccessTime   Reason = "WaitsForSuccessTime"
 	ReasonMaxConcurrencyReached Reason = "MaxConcurrencyReached"

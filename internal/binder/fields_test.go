@@ -114,13 +114,14 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 	edited.ConflictResolution, edited.WhenUnfit, edited.MoveOrder = v1alpha1.ConflictAbort, v1alpha1.UnfitKeep, ""
 	edited.Removal, edited.Rollout = v1alpha1.Removal{Mode: v1alpha1.RemoveDelete, Budget: &more}, nil
 	made.Spec.Pause, made.Spec.Resume = &v1alpha1.RolloutPause{By: "alice"}, &v1alpha1.RolloutResume{By: "bob"}
+	made.Spec.Approvals = []v1alpha1.RolloutApproval{{Stage: "a", Revision: "r", By: "carol"}}
 	edited.Placement.ClusterAffinity.ClusterNames = []string{"b", "c"}
 	if _, err := b.writeBundle(t.Context(), id, made, bundlePlan{origin: from, intent: &policymatch.Intent{Spec: edited}}); err != nil {
 		t.Fatal(err)
 	}
 	made = check("edited", edited)
-	if made.Spec.Pause == nil || made.Spec.Pause.By != "alice" || made.Spec.Resume == nil || made.Spec.Resume.By != "bob" {
-		t.Errorf("the binder takes back what people wrote: %+v, %+v", made.Spec.Pause, made.Spec.Resume)
+	if made.Spec.Pause == nil || made.Spec.Pause.By != "alice" || made.Spec.Resume == nil || made.Spec.Resume.By != "bob" || len(made.Spec.Approvals) != 1 || made.Spec.Approvals[0].By != "carol" {
+		t.Errorf("the binder takes back what people wrote: %+v, %+v, %+v", made.Spec.Pause, made.Spec.Resume, made.Spec.Approvals)
 	}
 	made.Ref.UID = "bundle-uid"
 	writes := len(x.written)

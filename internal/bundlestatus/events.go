@@ -30,6 +30,8 @@ type Events interface {
 	RecordRefusal(key atoll.ItemKey, reason atoll.Reason, message string)
 	// Warn says something of a whole Bundle.
 	Warn(bundle enginev1.BundleRef, reason atoll.Reason, message string)
+	// Inform says of a whole Bundle something that is as it should be.
+	Inform(bundle enginev1.BundleRef, reason atoll.Reason, message string)
 }
 
 // refusal is one reason why a template, or with an empty key a whole row, could not
@@ -194,6 +196,11 @@ func (r *EventRecorder) Warn(bundle enginev1.BundleRef, reason atoll.Reason, mes
 	r.enqueueNotice(notice{bundle: &bundle, reason: reason, message: message})
 }
 
+// Inform implements Events.
+func (r *EventRecorder) Inform(bundle enginev1.BundleRef, reason atoll.Reason, message string) {
+	r.enqueueNotice(notice{bundle: &bundle, reason: reason, message: message, isNormal: true})
+}
+
 // RecordEvent records an Event: something of an object that is neither template nor Bundle.
 func (r *EventRecorder) RecordEvent(about corev1.ObjectReference, reason atoll.Reason, message string) {
 	r.enqueueNotice(notice{about: &about, reason: reason, message: message})
@@ -278,14 +285,17 @@ func (r *EventRecorder) templateReferences(keys []atoll.ItemKey) []corev1.Object
 
 func (r *EventRecorder) writeEvent(ctx context.Context, about corev1.ObjectReference, n notice) error {
 	namespace := cmp.Or(about.Namespace, metav1.NamespaceDefault)
-	now := metav1.NowMicro()
+	now, severity := metav1.NowMicro(), corev1.EventTypeWarning
+	if n.isNormal {
+		severity = corev1.EventTypeNormal
+	}
 	ev := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace,
 			Name:      eventName(about, n),
 		},
 		EventTime: now, ReportingController: "atoll.dev/hub", ReportingInstance: instanceName(),
-		Action: "Propagate", Reason: string(n.reason), Regarding: about, Note: phrase.CutText(n.message, mostNote), Type: corev1.EventTypeWarning,
+		Action: "Propagate", Reason: string(n.reason), Regarding: about, Note: phrase.CutText(n.message, mostNote), Type: severity,
 	}
 	err := r.client.Create(ctx, ev)
 	switch {

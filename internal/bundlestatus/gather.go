@@ -55,9 +55,8 @@ type Row struct {
 	Known bool
 	// CheckIn is how often the cluster checks in; 0: it holds a stream.
 	CheckIn time.Duration
-	// Stage of the Bundle's rollout. FailureAccepted: a person resumed after the row changed.
-	Stage           int
-	FailureAccepted bool
+	// Stage of the Bundle's rollout.
+	Stage int
 	// More rows than this one say the same; this is the first of them by cluster name.
 	More int
 	// Names of their clusters, the first few in order; none where there are no more.
@@ -90,7 +89,7 @@ func (r *BundleReconciler) gatherSnapshot(ctx context.Context, uid string) (*bun
 	if s.alive {
 		s.terms = rollout.CompileTerms(s.bundle.Spec.Rollout)
 	}
-	s.rows, s.total = r.readGroupedRows(uid, s.rolloutView(time.Now()))
+	s.rows, s.total = r.readGroupedRows(uid, s.rolloutView())
 	s.unused, s.slices = r.RowSlices.EmptySlices(uid)
 	s.revisions = r.Revisions.OfBundle(uid)
 	if n := len(s.revisions); n > 0 {

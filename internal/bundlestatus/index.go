@@ -66,6 +66,8 @@ type seenBundle struct {
 	deleting   bool
 	// unbound is what of it cannot be sent, which bind tells and the Bundle waits for.
 	unbound string
+	// gates are the verdicts of its rollout, which the placer writes.
+	gates string
 }
 
 func newBundleIndex() *bundleIndex {
@@ -326,6 +328,11 @@ func (x *bundleIndex) recordBundleChange(b state.Bundle) bool {
 	now := seenBundle{generation: b.Meta.Generation, deleting: b.Meta.DeletionTimestamp != nil}
 	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.BundleBound); c != nil && c.Status == metav1.ConditionFalse {
 		now.unbound = c.Message
+	}
+	if r := b.Status.Rollout; r != nil {
+		for _, g := range r.Gates {
+			now.gates += g.Stage + " " + g.Name + " " + g.Revision + " " + string(g.State) + " " + g.Value + ";"
+		}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -330,6 +330,10 @@ func (m memEvents) Warn(b enginev1.BundleRef, reason atoll.Reason, message strin
 	m.addEvent(b.Name + " " + string(reason) + ": " + message)
 }
 
+func (m memEvents) Inform(b enginev1.BundleRef, reason atoll.Reason, message string) {
+	m.Warn(b, reason, message)
+}
+
 func (m memEvents) addEvent(s string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,6 +18,8 @@ type notice struct {
 	key     atoll.ItemKey
 	reason  atoll.Reason
 	message string
+	// isNormal: nothing is wrong.
+	isNormal bool
 }
 
 func (n notice) queueNamespace() string {

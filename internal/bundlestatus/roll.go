@@ -209,8 +209,9 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 	flags(r.Reachable, r.Waited, r.Known, r.Spec.Orphan, r.Spec.Recall != nil, r.Status != nil)
 	b = binary.AppendVarint(b, int64(r.CheckIn))
 	if l.view.isBounded() {
-		flags(r.Spec.StageFailed, r.FailureAccepted)
+		flags(r.Spec.StageFailed)
 		b = binary.AppendVarint(b, int64(r.Stage))
+		b = binary.AppendVarint(b, r.inRollout().TurnTime())
 	}
 	text(string(r.Spec.Phase))
 	text(r.Spec.Reason)

@@ -15,19 +15,13 @@ import (
 
 // rolloutView is what of a Bundle's rollout tells its rows apart.
 type rolloutView struct {
-	stated    *v1alpha1.Rollout
-	terms     *rollout.Terms
-	isPaused  bool
-	resumedAt time.Time
-	now       time.Time
+	stated   *v1alpha1.Rollout
+	terms    *rollout.Terms
+	isPaused bool
 }
 
-func (s *bundleSnapshot) rolloutView(now time.Time) rolloutView {
-	v := rolloutView{stated: s.bundle.Spec.Rollout, terms: s.terms, isPaused: s.bundle.Spec.Pause != nil, now: now}
-	if resume := s.bundle.Spec.Resume; resume != nil {
-		v.resumedAt = resume.At.Time
-	}
-	return v
+func (s *bundleSnapshot) rolloutView() rolloutView {
+	return rolloutView{stated: s.bundle.Spec.Rollout, terms: s.terms, isPaused: s.bundle.Spec.Pause != nil}
 }
 
 // isBounded reports whether rows may keep their revision until their turn.
@@ -35,7 +29,7 @@ func (v rolloutView) isBounded() bool { return v.terms != nil || v.isPaused }
 
 // isSame reports whether rows of equal content are in the same groups by both views.
 func (v rolloutView) isSame(o rolloutView) bool {
-	return v.isBounded() == o.isBounded() && v.resumedAt.Equal(o.resumedAt) && equality.Semantic.DeepEqual(v.stated, o.stated)
+	return v.isBounded() == o.isBounded() && equality.Semantic.DeepEqual(v.stated, o.stated)
 }
 
 // rowInRollout returns the view of a row, with its place in the Bundle's rollout.
@@ -47,7 +41,6 @@ func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
 	if c, ok := r.Clusters.GetByUID(row.Spec.UID); ok {
 		out.Stage = v.terms.StageOf(row.Cluster, c.Labels)
 	}
-	out.FailureAccepted = rollout.Row{Spec: row.Spec}.IsFailureAccepted(v.resumedAt, v.now)
 	return out
 }
 
@@ -81,32 +74,68 @@ func (in StatusInput) awaitsTurn(r Row) bool {
 	return !in.acceptsRevision(r.Spec.Revision)
 }
 
+// inRollout returns the row as rollouts see it.
+func (r Row) inRollout() rollout.Row {
+	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable}
+}
+
+// isCounted reports whether a rollout counts a row: a Pending one only while it waits for its turn.
+func (in StatusInput) isCounted(r Row) bool {
+	return isInRollout(r) && (r.Spec.Phase != atoll.RowPending || in.awaitsTurn(r))
+}
+
+// failureScope returns which failures hold the rollout.
+func (in StatusInput) failureScope() rollout.FailureScope {
+	var resumedAt time.Time
+	if resume := in.Bundle.Spec.Resume; resume != nil {
+		resumedAt = resume.At.Time
+	}
+	out := rollout.NewFailureScope(resumedAt, in.Now)
+	for _, r := range in.Rows {
+		if r.Reachable && in.awaitsTurn(r) {
+			out.AddWaiting(r.inRollout())
+		}
+	}
+	return out
+}
+
 // countProgress counts the rows by stage, by the function that the placer uses.
 func (t *rowTally) countProgress(in StatusInput) {
 	if !in.isRolloutBounded() {
 		return
 	}
 	t.progress = in.Terms.NewProgress()
+	scope := in.failureScope()
 	for _, r := range in.Rows {
-		if !isInRollout(r) || r.Spec.Phase == atoll.RowPending && !in.awaitsTurn(r) {
+		if !in.isCounted(r) {
 			continue
 		}
-		n, row := &t.progress.Stages[r.Stage], rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable}
+		n, row := &t.progress.Stages[r.Stage], r.inRollout()
 		isWanted := !in.awaitsTurn(r)
 		p := rollout.ProgressOf(row, isWanted)
 		n.AddRows(p, int(r.rowCount()))
 		switch {
 		case p == rollout.RowDisconnected && !isWanted:
 			n.DisconnectedWaiting += int(r.rowCount())
-		case p == rollout.RowFailing && r.FailureAccepted:
+		case p == rollout.RowFailing && !scope.IsHeldBy(row):
 			n.Accepted += int(r.rowCount())
 		}
 		if r.Spec.Phase != atoll.RowPending && row.IsUnavailable() {
 			t.progress.Unavailable += int(r.rowCount())
 		}
 	}
-	t.progress.MarkSoaking(in.Terms)
-	t.stageWait = in.Terms.FindStageWait(t.progress, in.Bundle.Spec.Pause != nil)
+	gates := in.gateStates()
+	t.progress.MarkSoaking(in.Terms, gates)
+	t.stageWait = in.Terms.FindStageWait(t.progress, in.Bundle.Spec.Pause != nil, gates)
+}
+
+// gateStates returns what the gates of the latest revision decided.
+func (in StatusInput) gateStates() rollout.GateStates {
+	was := in.Bundle.Status.Rollout
+	if was == nil || in.Latest == nil {
+		return rollout.GateStates{}
+	}
+	return rollout.NewGateStates(in.Latest.Name, was.Gates)
 }
 
 // setTurnWait sets for what a row waits that has not had its turn.
@@ -115,7 +144,7 @@ func (t *rowTally) setTurnWait(in StatusInput, w *waitCause) {
 	switch t.stageWait.Reason {
 	case "":
 		w.reason = atoll.ReasonWaitsForStage
-	case atoll.ReasonRolloutPaused, atoll.ReasonStageFailed:
+	case atoll.ReasonRolloutPaused, atoll.ReasonStageFailed, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression:
 		w.rank = rankHeldTurn
 	}
 	switch {
@@ -143,6 +172,9 @@ func (t *rowTally) rolloutStatus(in StatusInput) *v1alpha1.RolloutStatus {
 		return nil
 	}
 	out := &v1alpha1.RolloutStatus{}
+	if was := in.Bundle.Status.Rollout; was != nil {
+		out.Gates = was.Gates
+	}
 	for i, n := range t.progress.Stages {
 		out.Stages = append(out.Stages, v1alpha1.StageStatus{
 			Name: in.Terms.StageName(i), Clusters: int32(n.Clusters), Updated: int32(n.Updated), Changing: int32(n.Changing), Failed: int32(n.Failed),
@@ -174,6 +206,63 @@ func (in StatusInput) sinceOfRolloutReason(is *v1alpha1.RolloutStatus) *metav1.T
 		return was.Since
 	}
 	return &metav1.Time{Time: in.Now.Truncate(time.Second)}
+}
+
+// rolloutNews is an Event about a rollout.
+type rolloutNews struct {
+	reason   atoll.Reason
+	message  string
+	isNormal bool
+}
+
+// describeRolloutNews returns what of a rollout is news to people: that a stage begins or fails, that a person must act, and that
+// the rollout is complete. A rollout is under way from when a cluster waits until it is complete: a cluster that is
+// unhealthy for a moment is no rollout.
+func describeRolloutNews(was, is *v1alpha1.RolloutStatus, isUnderway bool) (news []rolloutNews, underway bool) {
+	if is == nil {
+		return nil, false
+	}
+	if was == nil {
+		was = &v1alpha1.RolloutStatus{}
+	}
+	underway = isRolloutUnderway(is, isUnderway)
+	switch {
+	case underway && !(isUnderway && is.CurrentStage == was.CurrentStage):
+		news = append(news, rolloutNews{atoll.ReasonStageBegan, "stage " + is.CurrentStage + " of the rollout is next", true})
+	case isUnderway && is.CurrentStage == "":
+		news = append(news, rolloutNews{atoll.ReasonRolloutComplete, "no connected cluster waits for its turn", true})
+	}
+	if isSame := is.Reason == was.Reason && is.CurrentStage == was.CurrentStage; !isSame && needsPerson(is.Reason) {
+		news = append(news, rolloutNews{atoll.Reason(is.Reason), "clusters wait for " + is.Message + "; " + is.Actor + " must act", false})
+	}
+	return news, underway
+}
+
+// isRolloutUnderway reports whether a rollout has begun and not ended.
+func isRolloutUnderway(is *v1alpha1.RolloutStatus, wasUnderway bool) bool {
+	return is.CurrentStage != "" && (wasUnderway || is.Reason != "")
+}
+
+// needsPerson reports whether a person must act before the rollout goes on.
+func needsPerson(reason string) bool {
+	switch atoll.Reason(reason) {
+	case atoll.ReasonStageFailed, atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval:
+		return true
+	}
+	return false
+}
+
+// recordRolloutNews records Events about a rollout whose status is written.
+func (r *BundleReconciler) recordRolloutNews(b state.Bundle, m *bundleMemo, was, is *v1alpha1.RolloutStatus) {
+	var news []rolloutNews
+	news, m.rolloutUnderway = describeRolloutNews(was, is, m.rolloutUnderway)
+	for _, n := range news {
+		if n.isNormal {
+			r.Events.Inform(b.Ref, n.reason, n.message)
+		} else {
+			r.Events.Warn(b.Ref, n.reason, n.message)
+		}
+	}
 }
 
 // coarseRollout is the rough state of a rollout, without counts.

@@ -11,6 +11,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -31,7 +32,6 @@ func TestRolloutStatus(t *testing.T) {
 	pause := &v1alpha1.RolloutPause{Reason: "Requested", Message: "lunch", By: "alice", Since: metav1.NewTime(time.Unix(900, 0))}
 	failed := &atoll.RowStatus{Generation: 5, State: atoll.RowDegraded, Applied: true, Reason: "CrashLoopBackOff"}
 	behind := &atoll.RowStatus{Generation: 4, State: atoll.RowReady, Applied: true}
-	accept := func(r *Row) { r.FailureAccepted = true }
 	for name, c := range map[string]struct {
 		rows   []Row
 		pause  *v1alpha1.RolloutPause
@@ -43,7 +43,7 @@ func TestRolloutStatus(t *testing.T) {
 		"the first stage begins":  {[]Row{newRow("a", behind), newRow("c", readyStatus(), inStage(1, true))}, nil, "canary 1 0 1 0 0 0, rest 1 0 0 0 1 0", "canary WaitsForStage 1000", "a: the latest change"},
 		"the first stage soaks":   {[]Row{newRow("a", readyStatus()), newRow("c", readyStatus(), inStage(1, true))}, nil, "canary 1 1 0 0 0 0, rest 1 0 0 0 1 0", "canary WaitsForSuccessTime 1000", "c: stage canary to stay healthy for minSuccessTime; no person has to act"},
 		"the first stage failed":  {[]Row{newRow("a", failed), newRow("c", readyStatus(), inStage(1, true))}, nil, "canary 1 0 0 1 0 0, rest 1 0 0 0 1 0", "canary StageFailed 1000", "c: stage canary, in which 1 cluster failed"},
-		"a failure is accepted":   {[]Row{newRow("a", failed, accept), newRow("c", behind, inStage(1, false))}, nil, "canary 1 0 0 1 0 0, rest 1 0 1 0 0 0", "rest  0", "a: CrashLoopBackOff"},
+		"nothing waits":           {[]Row{newRow("a", failed), newRow("c", behind, inStage(1, false))}, nil, "canary 1 0 0 1 0 0, rest 1 0 1 0 0 0", "rest  0", "a: CrashLoopBackOff"},
 		"paused":                  {[]Row{newRow("a", readyStatus()), newRow("c", readyStatus(), inStage(1, true))}, pause, "canary 1 1 0 0 0 0, rest 1 0 0 0 1 0", "canary RolloutPaused 900", "c: `atoll rollout resume`: alice paused it (Requested lunch); the application's owner must act"},
 		"paused, and all updated": {[]Row{newRow("a", readyStatus())}, pause, "canary 1 1 0 0 0 0, rest 0 0 0 0 0 0", "", ""},
 		"one is disconnected":     {[]Row{newRow("a", readyStatus()), newRow("c", readyStatus(), inStage(1, true), makeUnreachable)}, nil, "canary 1 1 0 0 0 0, rest 0 0 0 0 0 1", " WaitsForCluster 1000", ""},
@@ -78,6 +78,99 @@ func TestRolloutStatus(t *testing.T) {
 				t.Errorf("paused by %q since %v", by, got.Rollout.PausedSince)
 			}
 		})
+	}
+}
+
+// A failure holds what waited before the failed row changed, and not what came later or what a person resumed.
+func TestFailuresThatHoldARollout(t *testing.T) {
+	stated := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a"}}}}}
+	failedAt := func(at int64) Row {
+		return newRow("a", &atoll.RowStatus{Generation: 5, State: atoll.RowDegraded, Applied: true}, func(r *Row) { r.Spec.MovedAt = at })
+	}
+	cameAt := func(at int64) Row {
+		return newRow("c", nil, inStage(1, false), withPhase(atoll.RowPending, "WaitsForStage: its turn"), func(r *Row) { r.Spec.Since = at })
+	}
+	for name, c := range map[string]struct {
+		rows    []Row
+		resumed int64
+		want    string
+	}{
+		"a cluster with the old revision waits": {[]Row{failedAt(500), newRow("c", readyStatus(), inStage(1, true))}, 0, "StageFailed"},
+		"a person resumed":                      {[]Row{failedAt(500), newRow("c", readyStatus(), inStage(1, true))}, 600, "WaitsForStage"},
+		"a cluster that came before":            {[]Row{failedAt(500), cameAt(400)}, 0, "StageFailed"},
+		"a cluster that came later":             {[]Row{failedAt(500), cameAt(600)}, 0, "WaitsForStage"},
+		"both":                                  {[]Row{failedAt(500), cameAt(600), newRow("d", readyStatus(), inStage(1, true))}, 0, "StageFailed"},
+	} {
+		in := StatusInput{Rows: c.rows, Latest: latest, Terms: rollout.CompileTerms(stated), Now: time.Unix(1000, 0)}
+		if in.Bundle.Spec.Rollout = stated; c.resumed != 0 {
+			in.Bundle.Spec.Resume = &v1alpha1.RolloutResume{At: metav1.Unix(c.resumed, 0)}
+		}
+		if got := ComputeStatus(in).Rollout.Reason; got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// The status keeps the verdicts that the placer stored, and has the reason of the gate that does not hold. A stage whose gates are
+// judged does not wait for minSuccessTime.
+func TestGatesInARolloutStatus(t *testing.T) {
+	stated := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{{
+		Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a"}}, MinSuccessTime: &metav1.Duration{Duration: time.Minute},
+		GatesAfter: []v1alpha1.RolloutGate{{Name: "time", Wait: &metav1.Duration{Duration: time.Hour}}, {Name: "owner", Approval: &v1alpha1.ApprovalGate{}}},
+	}}}
+	rows := []Row{newRow("a", readyStatus()), newRow("c", readyStatus(), inStage(1, true))}
+	step := rollout.Input{Revision: latest.Name, Terms: rollout.CompileTerms(stated), Now: time.Unix(1000, 0), Rows: map[string]rollout.Row{
+		"a": {Spec: atoll.RowSpec{UID: "a", Generation: 5, Phase: atoll.RowActive, Revision: latest.Name}, Status: readyStatus(), Online: true},
+		"c": {Spec: atoll.RowSpec{UID: "c", Generation: 5, Phase: atoll.RowActive, Revision: "earlier"}, Status: readyStatus(), Online: true, Stage: 1},
+	}, Decision: schedule.Decision{Verdicts: []schedule.Verdict{{Cluster: "a", UID: "a", Outcome: schedule.OutcomePlaced}, {Cluster: "c", UID: "c", Outcome: schedule.OutcomePlaced}}}}
+	step.Terms = rollout.CompileTerms(&v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{{Name: "canary", Clusters: stated.Stages[0].Clusters, GatesAfter: stated.Stages[0].GatesAfter}}})
+	verdicts := rollout.AdvanceRows(step).Gates
+	if len(verdicts) != 2 {
+		t.Fatalf("%d gates are judged", len(verdicts))
+	}
+	judged := func(states ...v1alpha1.GateState) (out []v1alpha1.GateStatus) {
+		for i, g := range verdicts {
+			g.State = states[i]
+			out = append(out, g)
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		gates []v1alpha1.GateStatus
+		want  string
+	}{
+		"not judged":       {nil, "canary WaitsForSuccessTime"},
+		"none holds":       {judged(v1alpha1.GateWaiting, v1alpha1.GateWaiting), "rest WaitsForGateTime"},
+		"the first holds":  {judged(v1alpha1.GateSatisfied, v1alpha1.GateWaiting), "rest WaitsForApproval"},
+		"they have passed": {judged(v1alpha1.GatePassed, v1alpha1.GatePassed), "rest WaitsForStage"},
+		"another revision": {[]v1alpha1.GateStatus{{Stage: "canary", Name: "time", Revision: "other", State: v1alpha1.GatePassed}}, "canary WaitsForSuccessTime"},
+	} {
+		in := StatusInput{Rows: rows, Latest: latest, Terms: rollout.CompileTerms(stated), Now: time.Unix(1000, 0)}
+		in.Bundle.Spec.Rollout, in.Bundle.Status.Rollout = stated, &v1alpha1.RolloutStatus{Gates: c.gates}
+		got := ComputeStatus(in).Rollout
+		if is := got.CurrentStage + " " + got.Reason; is != c.want || len(got.Gates) != len(c.gates) {
+			t.Errorf("%s: %s with %d gates, want %s", name, is, len(got.Gates), c.want)
+		}
+	}
+}
+
+// Events report each stage once, a failure, an approval that is missing, and the end. A cluster that is unhealthy for a moment is no news.
+func TestNewsOfARollout(t *testing.T) {
+	underway, was, got := false, (*v1alpha1.RolloutStatus)(nil), []string{}
+	for _, is := range []v1alpha1.RolloutStatus{
+		{}, {CurrentStage: "rest"}, {},
+		{CurrentStage: "canary", Reason: "WaitsForStage"}, {CurrentStage: "canary", Reason: "StageFailed", Message: "x", Actor: "y"}, {CurrentStage: "canary", Reason: "StageFailed", Message: "z", Actor: "y"},
+		{CurrentStage: "europe", Reason: "WaitsForApproval"}, {CurrentStage: "europe", Reason: "MaxConcurrencyReached"}, {CurrentStage: "rest"}, {}, {CurrentStage: "rest"}, {},
+	} {
+		var news []rolloutNews
+		news, underway = describeRolloutNews(was, &is, underway)
+		for _, n := range news {
+			got = append(got, string(n.reason))
+		}
+		was = &is
+	}
+	if is, want := strings.Join(got, " "), "StageBegan StageFailed StageBegan WaitsForApproval StageBegan RolloutComplete"; is != want {
+		t.Errorf("news %s, want %s", is, want)
 	}
 }
 

@@ -428,6 +428,8 @@ func (r *BundleReconciler) reconcileBundle(ctx context.Context, uid string) (aga
 // bundleMemo is what is remembered of a Bundle between two looks. One worker at a time
 // has it.
 type bundleMemo struct {
+	// rolloutUnderway: the Events of its rollout have begun, and not ended.
+	rolloutUnderway bool
 	// due is when the Bundle's status may be written.
 	due writeSchedule
 	// templates by UID.

@@ -1,6 +1,6 @@
 // Package expr evaluates expressions of users in the Common Expression Language (CEL). A Selector
 // chooses clusters, a Value is the value of an override in a cluster, and a Document is an
-// expression over whole objects.
+// expression over whole objects. A CountExpression is a condition over counts of clusters.
 //
 // Contract: a pure core. A text compiles to the same Selector everywhere. Compiled expressions
 // are cached, so Bundles with equal texts share one. All functions are safe for concurrent use.

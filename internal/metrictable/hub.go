@@ -11,6 +11,7 @@ var (
 	Bundles           = hub.addGauge("atoll_bundles", "Bundles and ClusterBundles by condition, its status and its reason.", "condition", "status", "reason")
 	BundleOldestWait  = hub.addGauge("atoll_bundle_oldest_wait_seconds", "Age of the oldest condition of a Bundle that is not as it should be, since the status of the condition last changed.", "condition", "reason")
 	BundleClusters    = hub.addGauge("atoll_bundle_clusters", "Sum over all Bundles of the clusters in their status: Desired, Updated, Ready, Disconnected and Removing.", "state")
+	RolloutWaits      = hub.addGauge("atoll_bundle_rollouts_waiting", "Bundles with clusters that wait for their turn in a rollout, by reason.", "reason")
 	Rows              = hub.addGauge("atoll_rows", "Rows, each one Bundle in one cluster, by phase and by the reason of their wait; None: the row waits for nothing. Rows in disconnected clusters are among them.", "phase", "reason")
 	RowOldestWait     = hub.addGauge("atoll_row_oldest_wait_seconds", "Age of the oldest wait of a row, by reason: since its phase or its reported state began. It is absent for WaitsForApply, where no such time is stored.", "reason")
 	DriftedObjects    = hub.addGauge("atoll_drifted_objects", "Sum over all rows of the objects that their clusters only observe, and that differ from their templates or are missing, by the last reports.")

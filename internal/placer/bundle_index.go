@@ -80,8 +80,10 @@ type bundleEntry struct {
 	reportedUnconfirmed string
 	intent              *placementIntent
 	turns               turnTerms
-	failback            failbackState
-	connectionWait      connectionWait
+	// gatesSeen is when this process first read each verdict that is stored.
+	gatesSeen      map[gateKey]time.Time
+	failback       failbackState
+	connectionWait connectionWait
 	// unreplacedCopies is rollout.Output.UnreplacedCopies of the last step over all rows.
 	unreplacedCopies int
 }

@@ -260,6 +260,10 @@ func (m fakeEvents) Warn(b enginev1.BundleRef, reason atoll.Reason, message stri
 	m.warnings = append(m.warnings, b.Name+" "+string(reason)+": "+message)
 }
 
+func (m fakeEvents) Inform(b enginev1.BundleRef, reason atoll.Reason, message string) {
+	m.Warn(b, reason, message)
+}
+
 // takeWarnings are the warnings so far.
 func (m *fakeHub) takeWarnings() []string {
 	m.mu.Lock()

@@ -98,9 +98,11 @@ type Hub interface {
 // Events records Events about a Bundle. reason is one CamelCase word.
 type Events interface {
 	Warn(bundle enginev1.BundleRef, reason atoll.Reason, message string)
+	// Inform records what is as it should be.
+	Inform(bundle enginev1.BundleRef, reason atoll.Reason, message string)
 }
 
-// Config of a Reconciler. All but Sets, Views, Scores, Say, Workers, Events, Metrics and Log must be set.
+// Config of a Reconciler. All but Sets, Views, Scores, Say, SetGates, Workers, Events, Metrics and Log must be set.
 type Config struct {
 	Bundles    Bundles
 	Rows       Rows
@@ -118,6 +120,8 @@ type Config struct {
 	// Say writes a condition of a Bundle when it changes; nil: no condition is written, and hold
 	// times of failback restart with the hub.
 	Say func(ctx context.Context, b state.Bundle, c metav1.Condition) error
+	// SetGates writes what the gates of a Bundle's rollout decided; nil: nothing is written, and no gate opens.
+	SetGates func(ctx context.Context, b state.Bundle, gates []v1alpha1.GateStatus) error
 	// Events; nil: none are recorded.
 	Events Events
 	// Metrics; nil: they are not registered.
@@ -331,7 +335,7 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 	}
 	r.enqueueAt(uid, out.RequeueAt)
 	r.enqueueAt(uid, d.RecheckAt)
-	return r.writePreferredGroupCondition(ctx, b, d)
+	return errors.Join(r.writeGates(ctx, b, out, snap.rollout.Now), r.writePreferredGroupCondition(ctx, b, d))
 }
 
 // stepOverTouchedRows steps over the touched rows when the other rows cannot have changed. done is

@@ -43,6 +43,7 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 	}
 	in := &s.rollout
 	in.Terms, in.Pause = turns.Terms, s.bundle.Spec.Pause
+	in.Approvals, in.Gates = s.bundle.Spec.Approvals, r.index.readGates(s.bundle, in.Now)
 	if resume := s.bundle.Spec.Resume; resume != nil {
 		in.ResumedAt = resume.At.Time
 	}

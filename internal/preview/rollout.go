@@ -25,6 +25,8 @@ type StagePlan struct {
 	Later int `json:"later"`
 	// Disconnected clusters would change after they return.
 	Disconnected int `json:"disconnected,omitempty"`
+	// Gates that would hold the first of them.
+	Gates []string `json:"gates,omitempty"`
 }
 
 // newRolloutPlan returns the stages in which clusters would change; nil where none would wait.
@@ -34,7 +36,7 @@ func newRolloutPlan(f *rollout.FirstTurn) *RolloutPlan {
 	}
 	out := &RolloutPlan{Waits: f.DescribeWait(), WaitsReason: f.Wait.Reason}
 	for i, n := range f.Progress.Stages {
-		out.Stages = append(out.Stages, StagePlan{Name: f.Terms.StageName(i), First: n.Changing, Later: n.Waiting, Disconnected: n.DisconnectedWaiting})
+		out.Stages = append(out.Stages, StagePlan{Name: f.Terms.StageName(i), First: n.Changing, Later: n.Waiting, Disconnected: n.DisconnectedWaiting, Gates: f.Terms.DescribeGates(i)})
 	}
 	return out
 }
@@ -52,6 +54,9 @@ func (r *RolloutPlan) writeText(b *strings.Builder) {
 			fmt.Fprintf(b, ", %d when connected again", s.Disconnected)
 		}
 		b.WriteString(".\n")
+		for _, gate := range s.Gates {
+			fmt.Fprintf(b, "    Before it, %s.\n", gate)
+		}
 	}
 	fmt.Fprintf(b, "  The others would wait for %s.\n", r.Waits)
 }

@@ -149,6 +149,7 @@ func (s *rolloutStep) keepPlace(c string, v schedule.Verdict) {
 	if spec.Phase != atoll.RowPending || spec.UID != v.UID {
 		spec = atoll.RowSpec{UID: v.UID, Generation: spec.Generation, Phase: atoll.RowPending, Since: s.nowUnix}
 	}
+	spec.Since = min(spec.Since, s.nowUnix)
 	share := s.assignment.ShareOf(c)
 	spec.PlacementFingerprint, spec.HomeItems = v.PlacementFingerprint, share.Home
 	spec.Assigned, spec.OrdinalStarts = nil, share.OrdinalStarts()

@@ -1,9 +1,9 @@
 package rollout
 
 import (
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -29,7 +29,7 @@ type StageTally struct {
 	Clusters int
 	// Updated, Changing, Failed and Waiting are parts of Clusters.
 	Updated, Changing, Failed, Waiting int
-	// Accepted failed before a person resumed, and hold nothing. They are a part of Failed.
+	// Accepted hold nothing, by FailureScope. They are a part of Failed.
 	Accepted int
 	// Soaking are healthy for a shorter time than minSuccessTime. They are a part of Updated.
 	Soaking int
@@ -79,12 +79,6 @@ func (r Row) IsUnavailable() bool { return r.Online && !r.isReady() }
 func (r Row) isFailing() bool {
 	st := r.Status
 	return r.Spec.StageFailed || st != nil && st.Generation == r.Spec.Generation && (st.State == atoll.RowFailed || st.State == atoll.RowDegraded)
-}
-
-// IsFailureAccepted reports whether a person resumed after the row changed. A time in the future accepts nothing. Times
-// are in seconds: a row that changes in the second of the resume changes because of it.
-func (r Row) IsFailureAccepted(resumedAt, now time.Time) bool {
-	return !resumedAt.IsZero() && !resumedAt.After(now) && r.Spec.MovedAt < resumedAt.Unix()
 }
 
 // healthySince returns since when the row is healthy at its revision, in Unix seconds. A time in the future, of a
@@ -156,9 +150,14 @@ func (p *Progress) countConnected() (n int) {
 	return n
 }
 
+// waitsFrom reports whether a connected cluster of the stage, or of a later one, waits.
+func (p *Progress) waitsFrom(stage int) bool {
+	return slices.ContainsFunc(p.Stages[stage:], func(n StageTally) bool { return n.Waiting > 0 })
+}
+
 // MarkSoaking counts the healthy rows of the last stage that has begun as soaking, where only its minSuccessTime can
-// keep the next one from beginning. It is for readers without the times of rows.
-func (p *Progress) MarkSoaking(t *Terms) {
+// keep the next one from beginning: gates are judged after it. It is for readers without the times of rows.
+func (p *Progress) MarkSoaking(t *Terms, gates GateStates) {
 	laterWaits := false
 	for i := len(p.Stages) - 1; i >= 0; i-- {
 		n := &p.Stages[i]
@@ -166,7 +165,7 @@ func (p *Progress) MarkSoaking(t *Terms) {
 			laterWaits = laterWaits || n.Waiting > 0
 			continue
 		}
-		if laterWaits && n.Waiting+n.Changing == 0 && t.successTimeOf(i) > 0 {
+		if laterWaits && n.Waiting+n.Changing == 0 && t.successTimeOf(i) > 0 && !t.areGatesJudged(i+1, gates) {
 			n.Soaking = n.Updated
 		}
 		return
@@ -178,34 +177,58 @@ func (p *Progress) MarkSoaking(t *Terms) {
 type StageWait struct {
 	Stage  int
 	Reason atoll.Reason
+	// gate for which they wait; nil: none.
+	gate *gate
+}
+
+// areGatesJudged reports whether a gate into the stage, or into a later one, has a verdict.
+func (t *Terms) areGatesJudged(from int, gates GateStates) bool {
+	for i := from; i < t.CountStages(); i++ {
+		for k := range t.gatesInto(i) {
+			if gates.find(&t.stages[i].gates[k]) != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // FindStageWait returns for what the rows of a rollout wait.
-func (t *Terms) FindStageWait(p Progress, isPaused bool) StageWait {
+func (t *Terms) FindStageWait(p Progress, isPaused bool, gates GateStates) StageWait {
 	waiting := p.countWaiting() > 0
 	if waiting && !isPaused {
 		for i, n := range p.Stages {
 			if t.isFailed(i, n) {
-				return StageWait{i, atoll.ReasonStageFailed}
+				return StageWait{Stage: i, Reason: atoll.ReasonStageFailed}
 			}
 		}
 	}
-	w := StageWait{Stage: -1}
-	for i, n := range p.Stages {
-		if !t.isDone(i, n) && (waiting || n.Changing > 0) {
-			w = StageWait{i, t.reasonInStage(i, n, p)}
-			break
-		}
-	}
+	w := t.findCurrentStage(p, gates)
 	switch {
 	case !waiting:
 		w.Reason = ""
 	case isPaused:
-		w.Reason = atoll.ReasonRolloutPaused
+		w.Reason, w.gate = atoll.ReasonRolloutPaused, nil
 	case w.Stage < 0:
 		w.Reason = atoll.ReasonWaitsForCluster
 	}
 	return w
+}
+
+// findCurrentStage returns the stage that changes, or the one that a gate holds.
+func (t *Terms) findCurrentStage(p Progress, gates GateStates) StageWait {
+	waiting := p.countWaiting() > 0
+	for i, n := range p.Stages {
+		if p.waitsFrom(i) {
+			if g := gates.findClosed(t.gatesInto(i)); g != nil {
+				return StageWait{Stage: i, Reason: g.kind.waitReason(), gate: g}
+			}
+		}
+		if !t.isDone(i, n) && (waiting || n.Changing > 0) {
+			return StageWait{Stage: i, Reason: t.reasonInStage(i, n, p)}
+		}
+	}
+	return StageWait{Stage: -1}
 }
 
 // reasonInStage returns for what rows wait while a stage changes.
@@ -227,6 +250,9 @@ func (t *Terms) reasonInStage(i int, n StageTally, p Progress) atoll.Reason {
 func (t *Terms) DescribeStageWait(w StageWait, n StageTally) string {
 	if w.Stage < 0 {
 		return "disconnected clusters to come back"
+	}
+	if w.gate != nil {
+		return w.gate.describeWait()
 	}
 	in := "stage " + t.StageName(w.Stage)
 	switch w.Reason {

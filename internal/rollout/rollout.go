@@ -72,6 +72,9 @@ type Input struct {
 	Pause *v1alpha1.RolloutPause
 	// ResumedAt is when a person last resumed the rollout; zero: never.
 	ResumedAt time.Time
+	// Gates are the stored verdicts, and Approvals those that people gave.
+	Gates     []GateRecord
+	Approvals []v1alpha1.RolloutApproval
 	// RevisionAt is when the target revision was made.
 	RevisionAt time.Time
 	// NewClusters that may get their first row, by name. It is set where Terms or Pause are.
@@ -159,6 +162,10 @@ type Output struct {
 	Progress Progress
 	// StageWait is for what its rows wait.
 	StageWait StageWait
+	// Gates are the verdicts to store, where they differ from the stored ones. A stage begins in a step that
+	// reads them.
+	Gates        []v1alpha1.GateStatus
+	GatesChanged bool
 }
 
 // HeldBackDeletions are deletions that the target revision holds back, and the hash by which they
@@ -550,6 +557,7 @@ func (s *rolloutStep) buildOutput() Output {
 		RequeueAt: s.requeueAt, DirectDeletes: s.directDeletes, RemovedByEdit: s.removedByEdit, RowsIndependent: s.hasIndependentRows(), Shortages: s.assignment.Shortages, CapacityBlocked: s.assignment.CapacityBlocked,
 		Progress: s.turns.Progress, StageWait: s.turns.wait,
 	}
+	out.Gates, out.GatesChanged = s.gateChanges()
 	if s.ExplainWaits {
 		out.Waits = s.listWaits()
 	}

@@ -14,7 +14,7 @@ import (
 // runRolloutCommand runs the commands of scripts that are about rollouts.
 func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 	switch cmd {
-	case "stage": // NAME CLUSTER,... | NAME label:K=V, and bounds: concurrency=N failures=N success=DURATION
+	case "stage": // NAME CLUSTER,... | NAME label:K=V, and bounds: concurrency=N failures=N success=DURATION wait=DURATION approvers=N cel=EXPRESSION onFailure=ACTION
 		s.statedRollout().Type = v1alpha1.RolloutStaged
 		s.rollout.Stages = append(s.rollout.Stages, s.parseStage(args))
 	case "unavailable": // N
@@ -29,8 +29,16 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 	case "relabel": // NAME K=V
 		k, v, _ := strings.Cut(args[1], "=")
 		s.clusters[args[0]].Labels[k] = v
-	case "clock": // BACK DURATION
-		s.now = s.now.Add(-s.parseDuration(args[1]))
+	case "clock": // BACK DURATION | AHEAD DURATION
+		d := s.parseDuration(args[1])
+		if args[0] == "back" {
+			d = -d
+		}
+		s.now = s.now.Add(d)
+	case "approve": // STAGE USER [REVISION]
+		s.gates.addApproval(s, args)
+	case "restart": // of the hub, or another hub leads
+		s.gates.seen = nil
 	default:
 		s.t.Fatalf("unknown command %s", cmd)
 	}
@@ -59,6 +67,19 @@ func (s *scriptStage) parseStage(args []string) v1alpha1.RolloutStage {
 			out.MaxConcurrency = &n
 		case "failures":
 			out.MaxFailures = &n
+		case "wait":
+			out.GatesBefore = append(out.GatesBefore, v1alpha1.RolloutGate{Name: "time", Wait: &metav1.Duration{Duration: s.parseDuration(value)}})
+		case "approvers", "approvers-after":
+			g := v1alpha1.RolloutGate{Name: "person", Approval: &v1alpha1.ApprovalGate{Approvers: n.IntVal, ValidFor: &metav1.Duration{Duration: time.Hour}}}
+			if name == "approvers" {
+				out.GatesBefore = append(out.GatesBefore, g)
+			} else {
+				out.GatesAfter = append(out.GatesAfter, g)
+			}
+		case "cel":
+			out.GatesBefore = append(out.GatesBefore, v1alpha1.RolloutGate{Name: "counts", CEL: value})
+		case "onFailure":
+			out.OnFailure = v1alpha1.FailureAction(value)
 		case "success":
 			out.MinSuccessTime = &metav1.Duration{Duration: s.parseDuration(value)}
 		}
@@ -70,6 +91,7 @@ func (s *scriptStage) parseStage(args []string) v1alpha1.RolloutStage {
 func (s *scriptStage) addRolloutInput(in *Input) {
 	in.Terms, in.RevisionAt = CompileTerms(s.rollout), time.Unix(1_000_000, 0)
 	in.NewClusters = map[string]Row{}
+	in.Gates, in.Approvals = s.gates.readVerdicts(s.now), s.gates.approvals
 	for c, of := range s.clusters {
 		row, has := in.Rows[c]
 		if row.Stage = in.Terms.StageOf(c, of.Labels); has {

@@ -144,6 +144,71 @@ func TestRolloutWalk(t *testing.T) {
 	}
 }
 
+// TestLateFailuresHoldNoCluster checks that a rollout that ended never holds a cluster that joins, whatever fails later, and
+// that a failure while clusters wait holds the next stage.
+func TestLateFailuresHoldNoCluster(t *testing.T) {
+	for seed := range uint64(200) {
+		w := &rolloutWalk{scriptStage: newStage(t), rand: rand.New(rand.NewPCG(seed, 23))}
+		for _, line := range []string{"fleet 20", "stage a label:ring=1", "stage b label:ring=2"} {
+			w.playLine(line)
+		}
+		for c := range w.clusters {
+			w.playLine(fmt.Sprintf("relabel %s ring=%d", c, w.rand.IntN(3)))
+		}
+		w.playLine("settle")
+		for range w.rand.IntN(3) {
+			w.playLine("after 1m")
+			w.playLine(fmt.Sprint("revision r", 2+w.rand.IntN(5)))
+			w.playLine("away " + w.randomCluster()) // it keeps its revision
+			w.playLine("settle")
+		}
+		w.playLine(fmt.Sprintf("after %dm", 1+w.rand.IntN(9)))
+		for range 1 + w.rand.IntN(20) {
+			w.playLine("report Degraded " + w.randomCluster())
+			if w.rand.IntN(2) == 0 {
+				w.playLine("step")
+			}
+		}
+		w.playLine("cluster joiner ring=" + fmt.Sprint(w.rand.IntN(3)))
+		if w.playLine("step"); w.rows["joiner"].Spec.Phase != atoll.RowActive {
+			t.Fatalf("seed %d: a failure of an ended rollout holds a cluster that joins:\n%s\n%s", seed, strings.Join(w.log, "\n"), w.formatWaits())
+		}
+		w.playLine("report Ready *")
+		w.playLine("revision next")
+		w.playLine("step")
+		w.expectFailureToHold(t)
+	}
+}
+
+// expectFailureToHold lets clusters of the stages that have begun fail at random, and checks that no other stage begins.
+func (w *rolloutWalk) expectFailureToHold(t *testing.T) {
+	begun, failed := map[string]bool{}, false
+	for c, row := range w.rows {
+		begun[c] = row.Spec.Revision == "next"
+	}
+	if len(begun) == 0 || !slices.Contains(slices.Collect(maps.Values(begun)), false) {
+		return
+	}
+	for _, c := range slices.Sorted(maps.Keys(begun)) {
+		if state := "Ready"; begun[c] {
+			if !failed || w.rand.IntN(3) == 0 {
+				state, failed = "Degraded", true
+			}
+			w.playLine("report " + state + " " + c)
+		}
+	}
+	for range 3 {
+		w.playLine("cluster late" + fmt.Sprint(w.rand.IntN(3)))
+		w.playLine("after 1m")
+		w.playLine("step")
+	}
+	for c, row := range w.rows {
+		if row.Spec.Phase == atoll.RowActive && row.Spec.Revision == "next" && !begun[c] && w.clusters[c].Labels["ring"] != "1" {
+			t.Fatalf("%s changes although a stage failed:\n%s", c, strings.Join(w.log, "\n"))
+		}
+	}
+}
+
 // benchInput is a Bundle of so many rows that wait for their turn behind a first stage.
 func benchInput(tb testing.TB, rows int, terms bool) Input {
 	s := newStage(tb)

@@ -90,6 +90,7 @@ type scriptStage struct {
 	rollout   *v1alpha1.Rollout
 	requeueAt time.Time
 	unwanted  map[string]string // items by cluster
+	gates     gateStore
 }
 
 func newStage(t testing.TB) *scriptStage {
@@ -132,6 +133,7 @@ func (s *scriptStage) runCommand(cmd string, args []string) string {
 		delete(s.clusters, args[0])
 	case "after":
 		s.now = s.now.Add(s.parseDuration(args[0]))
+		s.gates.trueTime += s.parseDuration(args[0])
 	case "revision":
 		s.baseInput.Revision = args[0]
 	case "report": // STATE CLUSTER... : the row as it is, "*" for all that are online
@@ -156,6 +158,8 @@ func (s *scriptStage) runCommand(cmd string, args []string) string {
 		return s.formatWaits()
 	case "stages":
 		return s.formatStages()
+	case "gates":
+		return s.formatGates()
 	default:
 		return s.runUserCommand(cmd, args)
 	}
@@ -335,6 +339,7 @@ func (s *scriptStage) advanceOnce() string {
 	seen := s.applyOutput(in, out)
 	s.ledger.RecordDeletes("", s.now, out.DirectDeletes)
 	s.ledger.RecordRemovedClusters("bundle", s.now, out.RemovedByEdit)
+	defer s.gates.storeVerdicts(out, s.now)
 	s.plan, s.requeueAt, s.progress, s.stageWait = out.PendingRemoval, out.RequeueAt, out.Progress, out.StageWait
 	if again := AdvanceRows(s.buildInput()); len(again.Changes) > 0 {
 		s.t.Fatalf("a step that nothing came before changes\n%safter\n%s%s", s.applyOutput(s.buildInput(), again), seen, s.formatRows())

@@ -23,6 +23,8 @@ type stage struct {
 	v1alpha1.RolloutStage
 	names    map[string]bool
 	selector labels.Selector
+	// gates hold its first cluster.
+	gates []gate
 }
 
 // CompileTerms compiles the rollout that a Bundle states; nil for none.
@@ -37,6 +39,13 @@ func CompileTerms(r *v1alpha1.Rollout) *Terms {
 		}
 	}
 	t.stages = append(t.stages, stage{RolloutStage: v1alpha1.RolloutStage{Name: v1alpha1.RestStage}})
+	for i := range t.stages {
+		s := &t.stages[i]
+		t.stages[i].gates = append(t.stages[i].gates, compileGates(s.GatesBefore, i, s.Name)...)
+		if len(s.GatesAfter) > 0 { // the last stage, the rest, states none
+			t.stages[i+1].gates = compileGates(s.GatesAfter, i, s.Name)
+		}
+	}
 	return t
 }
 
@@ -87,6 +96,14 @@ func (t *Terms) StageName(i int) string {
 	return t.stages[i].Name
 }
 
+// gatesInto returns the gates that hold the first cluster of a stage.
+func (t *Terms) gatesInto(i int) []gate {
+	if t == nil {
+		return nil
+	}
+	return t.stages[i].gates
+}
+
 // noBound is a bound that nothing reaches.
 const noBound = int(^uint(0) >> 1)
 
@@ -101,7 +118,7 @@ func (t *Terms) concurrencyOf(i, clusters int) int {
 // failuresOf returns how many clusters of a stage may fail.
 func (t *Terms) failuresOf(i, clusters int) int {
 	switch {
-	case !t.HasStages():
+	case !t.HasStages(), t.stages[i].OnFailure == v1alpha1.FailureContinue:
 		return noBound
 	case t.stages[i].MaxFailures == nil:
 		return 0

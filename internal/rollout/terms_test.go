@@ -74,26 +74,6 @@ func TestStageOfACluster(t *testing.T) {
 	}
 }
 
-// A failure is accepted when the row changed before the resume. A resume in the future accepts nothing.
-func TestAcceptedFailures(t *testing.T) {
-	now := time.Unix(1000, 0)
-	for name, c := range map[string]struct {
-		movedAt, resumedAt int64
-		want               bool
-	}{
-		"changed before": {900, 950, true}, "in the same second": {950, 950, false}, "changed after": {951, 950, false},
-		"never resumed": {900, 0, false}, "resumed in the future": {900, 1001, false},
-	} {
-		var at time.Time
-		if c.resumedAt != 0 {
-			at = time.Unix(c.resumedAt, 0)
-		}
-		if got := (Row{Spec: atoll.RowSpec{MovedAt: c.movedAt}}).IsFailureAccepted(at, now); got != c.want {
-			t.Errorf("%s: %t, want %t", name, got, c.want)
-		}
-	}
-}
-
 // Times in the future, of a clock that was set back or of a member's clock, lengthen no wait.
 func TestHealthySince(t *testing.T) {
 	for name, c := range map[string]struct{ movedAt, since, want int64 }{
@@ -127,11 +107,11 @@ func TestMarkSoaking(t *testing.T) {
 		"no cluster waits":         {[3]StageTally{{Clusters: 2, Updated: 2}, {Clusters: 2, Updated: 2}}, [3]int{}, ""},
 	} {
 		p := Progress{Stages: c.stages[:]}
-		p.MarkSoaking(terms)
+		p.MarkSoaking(terms, GateStates{})
 		if got := [3]int{p.Stages[0].Soaking, p.Stages[1].Soaking, p.Stages[2].Soaking}; got != c.want {
 			t.Errorf("%s: %v soak, want %v", name, got, c.want)
 		}
-		if got := terms.FindStageWait(p, false).Reason; got != c.reason {
+		if got := terms.FindStageWait(p, false, GateStates{}).Reason; got != c.reason {
 			t.Errorf("%s: the reason is %q, want %q", name, got, c.reason)
 		}
 	}

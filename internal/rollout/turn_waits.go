@@ -13,8 +13,11 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	if since.IsZero() || since.After(s.Now) {
 		since = time.Unix(spec.Since, 0)
 	}
-	if !row.Online && !s.isConnectionUncertain(row) {
+	if s.isDisconnected(row) {
 		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back, and then its turn in the rollout", since)
+	}
+	if t.wait.gate != nil {
+		return s.newGateWait(since)
 	}
 	switch w := t.wait; w.Reason {
 	case atoll.ReasonRolloutPaused:
@@ -36,6 +39,14 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 		return newRowWait(atoll.ReasonWaitsForStage, "its turn in the rollout", since)
 	}
 	return newRowWait(atoll.ReasonWaitsForStage, s.describeStageWait(), since)
+}
+
+// newGateWait returns the wait of a row for a gate, since the gate is judged.
+func (s *rolloutStep) newGateWait(since time.Time) RowWait {
+	if v := NewGateStates(s.Revision, s.turns.gates).find(s.turns.wait.gate); v != nil {
+		since = v.Since.Time
+	}
+	return newRowWait(s.turns.wait.Reason, s.describeStageWait(), since)
 }
 
 func (s *rolloutStep) describeStageWait() string {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -23,8 +24,14 @@ type turns struct {
 	awaited []string
 	// soakUntil is when the last row of each stage has been healthy for minSuccessTime, in Unix seconds.
 	soakUntil []int64
+	// scope decides which of the failing clusters hold the rollout.
+	scope   FailureScope
+	failing []string
 	// failedSince is when a row of the failed stage failed, in Unix seconds.
 	failedSince int64
+	// gates are the verdicts to store. gateAgain is when time alone may change one.
+	gates     []v1alpha1.GateStatus
+	gateAgain time.Time
 	// uncertainUntil is the first time at which the hub can tell of a cluster that it is disconnected.
 	uncertainUntil time.Time
 }
@@ -36,12 +43,15 @@ func (s *rolloutStep) planTurns() {
 	}
 	t := &s.turns
 	t.isBounded, t.Progress, t.soakUntil = true, s.Terms.NewProgress(), make([]int64, s.Terms.CountStages())
+	t.scope = NewFailureScope(s.ResumedAt, s.Now)
 	arrivals := s.tallyMembers()
 	arrivals = s.withoutReplacements(arrivals)
 	for _, c := range arrivals {
 		s.tallyArrival(c)
 	}
-	if t.wait = s.Terms.FindStageWait(t.Progress, s.Pause != nil); s.Pause == nil && t.wait.Reason != atoll.ReasonStageFailed {
+	s.tallyFailures()
+	s.keepPassedGates()
+	if t.wait = s.Terms.FindStageWait(t.Progress, s.Pause != nil, NewGateStates(s.Revision, s.storedGates())); s.Pause == nil && t.wait.Reason != atoll.ReasonStageFailed {
 		s.allowTurns(arrivals)
 	}
 	t.withheld = slices.DeleteFunc(arrivals, func(c string) bool { return t.allowed[c] })
@@ -104,11 +114,12 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 			n.DisconnectedWaiting++
 		}
 	case RowFailing:
-		s.tallyFailure(n, row)
+		t.failing = append(t.failing, c)
 	case RowUpdated:
 		s.tallySuccessTime(n, row)
 		return
 	case RowWaiting:
+		t.scope.AddWaiting(row)
 		if isReady {
 			return
 		}
@@ -137,17 +148,22 @@ func (s *rolloutStep) tallySuccessTime(n *StageTally, row Row) {
 	}
 }
 
-func (s *rolloutStep) tallyFailure(n *StageTally, row Row) {
-	if row.IsFailureAccepted(s.ResumedAt, s.Now) {
-		n.Accepted++
-		return
-	}
-	since := s.nowUnix
-	if row.Status != nil {
-		since = min(since, row.Status.SinceTime().Unix())
-	}
-	if t := &s.turns; t.failedSince == 0 || since < t.failedSince {
-		t.failedSince = since
+// tallyFailures judges the failing rows, when all that waits is known.
+func (s *rolloutStep) tallyFailures() {
+	t := &s.turns
+	for _, c := range t.failing {
+		row := s.Rows[c]
+		if !t.scope.IsHeldBy(row) {
+			t.Stages[row.Stage].Accepted++
+			continue
+		}
+		since := s.nowUnix
+		if row.Status != nil {
+			since = min(since, row.Status.SinceTime().Unix())
+		}
+		if t.failedSince == 0 || since < t.failedSince {
+			t.failedSince = since
+		}
 	}
 }
 
@@ -155,13 +171,17 @@ func (s *rolloutStep) tallyFailure(n *StageTally, row Row) {
 func (s *rolloutStep) tallyArrival(c string) {
 	row := s.arrivalRow(c)
 	n := &s.turns.Stages[row.Stage]
-	if !row.Online && !s.isConnectionUncertain(row) {
+	if row.Spec.Phase != atoll.RowPending {
+		row.Spec = atoll.RowSpec{} // that of a Cluster that was replaced
+	}
+	if s.isDisconnected(row) {
 		n.Disconnected++
 		n.DisconnectedWaiting++
 		s.turns.awaited = append(s.turns.awaited, c)
 		return
 	}
 	n.AddRows(RowWaiting, 1)
+	s.turns.scope.AddWaiting(row)
 }
 
 // arrivalRow returns what is known of a cluster that is to get its first copy.
@@ -170,6 +190,11 @@ func (s *rolloutStep) arrivalRow(c string) Row {
 		return row
 	}
 	return s.NewClusters[c]
+}
+
+// isDisconnected reports whether the hub can tell that a cluster is disconnected.
+func (s *rolloutStep) isDisconnected(row Row) bool {
+	return !row.Online && !s.isConnectionUncertain(row)
 }
 
 // isConnectionUncertain reports whether the hub cannot tell yet that a cluster is disconnected.
@@ -219,6 +244,9 @@ func (s *rolloutStep) allowTurns(arrivals []string) {
 	t.allowed = map[string]bool{}
 	budget := s.Terms.unavailableOf(t.countConnected()) - t.Unavailable
 	for i := range t.Stages {
+		if !s.passGates(i) {
+			break
+		}
 		slots := s.Terms.concurrencyOf(i, t.Stages[i].Clusters) - t.Stages[i].Changing
 		s.allowUnhealthyRows(i, &slots)
 		s.allowHealthyRows(i, &slots, &budget)
@@ -233,7 +261,7 @@ func (s *rolloutStep) allowTurns(arrivals []string) {
 			break
 		}
 	}
-	t.wait = s.Terms.FindStageWait(t.Progress, false)
+	t.wait = s.Terms.FindStageWait(t.Progress, false, NewGateStates(s.Revision, t.gates))
 }
 
 // allowUnhealthyRows lets unhealthy rows of a stage change. They make no further cluster unavailable, so that
@@ -285,6 +313,9 @@ func (s *rolloutStep) requestNextTurn() {
 	if !t.uncertainUntil.IsZero() {
 		s.requeueNoLater(t.uncertainUntil)
 	}
+	if !t.gateAgain.IsZero() {
+		s.requeueNoLater(t.gateAgain)
+	}
 	if t.wait.Reason == atoll.ReasonWaitsForSuccessTime {
 		s.requeueNoLater(time.Unix(t.soakUntil[t.wait.Stage], 0))
 	}
@@ -318,8 +349,7 @@ func (s *rolloutStep) keepTurn(c string, spec *atoll.RowSpec) {
 		return
 	}
 	row, has := s.Rows[c]
-	if has && row.Stage == s.turns.wait.Stage && row.Online && row.Spec.Revision == spec.Revision && !s.awaitsTurn(c, spec) && row.isFailing() &&
-		!row.IsFailureAccepted(s.ResumedAt, s.Now) {
+	if has && row.Stage == s.turns.wait.Stage && row.Online && row.Spec.Revision == spec.Revision && !s.awaitsTurn(c, spec) && s.turns.scope.IsHeldBy(row) {
 		spec.StageFailed = true
 	}
 }

@@ -50,6 +50,9 @@ type StateCollector struct {
 	perBundle   map[string]v1alpha1.BundleClusters
 	clusterSums [len(clusterStates)]int64
 	changes     map[string]*change // by Bundle UID
+	// rollouts has the reason of each rollout that waits, by Bundle UID.
+	rollouts     map[string]string
+	rolloutWaits *prometheus.Desc
 }
 
 // clusterStates are the labels of clusterSums.
@@ -62,6 +65,7 @@ func New(t Tables) *StateCollector {
 		bundles:  newConditionTable(atoll.NormalStatuses("Bundle"), metrictable.Bundles, metrictable.BundleOldestWait),
 		clusters: newConditionTable(atoll.NormalStatuses("Cluster"), metrictable.Clusters, metrictable.ClusterOldestWait),
 		rows:     newRowCounts(), perBundle: map[string]v1alpha1.BundleClusters{}, changes: map[string]*change{},
+		rollouts: map[string]string{}, rolloutWaits: metrictable.RolloutWaits.NewDesc(),
 	}
 	for _, stage := range []string{stageBound, stageOrdered, stageApplied, stageHealthy, stageShown} {
 		c.seconds.WithLabelValues(stage)
@@ -81,6 +85,10 @@ func (c *StateCollector) updateBundle(uid string) {
 	before, now := c.perBundle[uid], b.Status.Clusters
 	for i, n := range clusterCountsByState(now) {
 		c.clusterSums[i] += n - clusterCountsByState(before)[i]
+	}
+	delete(c.rollouts, uid)
+	if r := b.Status.Rollout; r != nil && r.Reason != "" {
+		c.rollouts[uid] = reasonMetricLabel(r.Reason)
 	}
 	if c.perBundle[uid] = now; !exists {
 		delete(c.perBundle, uid)
@@ -114,7 +122,7 @@ func (c *StateCollector) updateRows(changes []state.RowTransition) {
 // Describe is prometheus.Collector's.
 func (c *StateCollector) Describe(out chan<- *prometheus.Desc) {
 	c.seconds.Describe(out)
-	for _, d := range []*prometheus.Desc{c.sums, c.bundles.total, c.bundles.oldest, c.clusters.total, c.clusters.oldest, c.rows.total, c.rows.oldest, c.rows.driftedTotal} {
+	for _, d := range []*prometheus.Desc{c.sums, c.bundles.total, c.bundles.oldest, c.clusters.total, c.clusters.oldest, c.rows.total, c.rows.oldest, c.rows.driftedTotal, c.rolloutWaits} {
 		out <- d
 	}
 }
@@ -130,5 +138,12 @@ func (c *StateCollector) Collect(out chan<- prometheus.Metric) {
 	c.rows.collectGauges(out, now)
 	for i, label := range clusterStates {
 		out <- prometheus.MustNewConstMetric(c.sums, prometheus.GaugeValue, float64(c.clusterSums[i]), label)
+	}
+	waits := map[string]int{}
+	for _, reason := range c.rollouts {
+		waits[reason]++
+	}
+	for reason, n := range waits {
+		out <- prometheus.MustNewConstMetric(c.rolloutWaits, prometheus.GaugeValue, float64(n), reason)
 	}
 }

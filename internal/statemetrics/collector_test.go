@@ -90,6 +90,21 @@ func expectValues(t *testing.T, c *StateCollector, metric, want string) {
 	}
 }
 
+// A rollout that waits is counted by its reason, until it waits no more or its Bundle is gone.
+func TestWaitingRolloutsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab, c := newTables()
+		for name, reason := range map[string]string{"a": "WaitsForApproval", "b": "WaitsForApproval", "c": "StageFailed", "d": "a name of a user", "e": ""} {
+			tab.putBundle(name, v1alpha1.BundleStatus{Rollout: &v1alpha1.RolloutStatus{Reason: reason}})
+		}
+		expectValues(t, c, "atoll_bundle_rollouts_waiting", "Other 1\nStageFailed 1\nWaitsForApproval 2")
+		tab.putBundle("a", v1alpha1.BundleStatus{Rollout: &v1alpha1.RolloutStatus{}})
+		tab.putBundle("c", v1alpha1.BundleStatus{})
+		tab.dropBundle("d")
+		expectValues(t, c, "atoll_bundle_rollouts_waiting", "WaitsForApproval 1")
+	})
+}
+
 func TestBundlesAreCountedByCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab, c := newTables()

@@ -386,8 +386,8 @@ var stacked = map[string][]string{
 	"internal/assess": {"internal/expr"},
 	// expressions over objects; what pods request and need
 	"internal/kinds/script": {"internal/expr", "internal/kinds"},
-	// the decision that it carries out
-	"internal/rollout": {"internal/schedule"},
+	// the decision that it carries out; expressions of gates
+	"internal/rollout": {"internal/schedule", "internal/expr"},
 }
 
 // allowSiblings lists the layers that are one part in several directories.

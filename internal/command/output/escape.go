@@ -1,6 +1,7 @@
 package output
 
 import (
+	"fmt"
 	"io"
 	"regexp"
 
@@ -30,6 +31,12 @@ func (w *EscapingWriter) Write(data []byte) (n int, err error) {
 		return 0, err
 	}
 	return len(data), nil
+}
+
+// ClearLines clears the last lines of a terminal, so that others take their place.
+func (w *EscapingWriter) ClearLines(n int) error {
+	_, err := fmt.Fprintf(w.out, "\x1b[%dA\x1b[J", n)
+	return err
 }
 
 // Fd is that of the destination, so that a terminal is recognised; no file has ^uintptr(0).

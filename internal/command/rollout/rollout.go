@@ -1,6 +1,6 @@
-// Package rollout is the command `atoll rollout`, which shows, pauses and resumes the rollout of a Bundle.
+// Package rollout is the command `atoll rollout`, which shows, approves, pauses and resumes the rollout of a Bundle.
 //
-// Contract: status writes nothing. Pause and resume write one field of the Bundle and nothing else, and the hub adds
+// Contract: status writes nothing. Approve, pause and resume write one field of the Bundle and nothing else, and the hub adds
 // the user and the time.
 package rollout
 
@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,24 +25,35 @@ import (
 func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
-		Short: "Show, pause and resume the rollout of a change",
-		Long: `Show, pause and resume the rollout of a change.
+		Short: "Show, approve, pause and resume the rollout of a change",
+		Long: `Show, approve, pause and resume the rollout of a change.
 
 A policy states in which stages a change of its templates reaches the clusters. KIND is
 bundle or clusterbundle, or the kind of a template, which stands for its Bundle.`,
 		Example: `  atoll rollout status deployment/web -n shop
+  atoll rollout approve deployment/web -n shop --stage europe
   atoll rollout pause bundle/web -n shop --message "the canary is slow"
   atoll rollout resume bundle/web -n shop`,
 	}
-	cmd.AddCommand(newStatusCommand(flags), newPauseCommand(flags), newResumeCommand(flags))
+	cmd.AddCommand(newStatusCommand(flags), newPauseCommand(flags), newResumeCommand(flags), newApproveCommand(flags))
 	return cmd
 }
 
 func newStatusCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var format output.Format
+	var watches, waits bool
+	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "status KIND/NAME [-n NAMESPACE]", Short: "Show the stages of a rollout, and what it waits for", Args: cobra.ExactArgs(1),
+		Use: "status KIND/NAME [-n NAMESPACE] [--watch | --wait]", Short: "Show the stages of a rollout, and what it waits for", Args: cobra.ExactArgs(1),
+		Long: `Show the stages of a rollout, and what it waits for.
+
+--wait shows each change until the rollout is done, and exits with 0. It exits with 3 when
+the rollout has failed, with 4 when it waits for a person, and with 5 after --timeout.
+Name the template, so that the change that was just written counts.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if watches || waits {
+				return followRollout(cmd, flags, args[0], waits, timeout)
+			}
 			_, bundle, _, err := findBundle(cmd.Context(), flags, args[0])
 			if err != nil {
 				return err
@@ -55,6 +67,12 @@ func newStatusCommand(flags *client.ConnectionFlags) *cobra.Command {
 	}
 	flags.AddNamespace(cmd.Flags())
 	format.AddTo(cmd.Flags(), "json", "yaml")
+	cmd.Flags().BoolVarP(&watches, "watch", "w", false, "show each change, until you end it")
+	cmd.Flags().BoolVar(&waits, "wait", false, "show each change until the rollout is done, has failed or waits for a person")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "end after this time; 0: never")
+	cmd.MarkFlagsMutuallyExclusive("watch", "wait")
+	cmd.MarkFlagsMutuallyExclusive("output", "watch")
+	cmd.MarkFlagsMutuallyExclusive("output", "wait")
 	return cmd
 }
 

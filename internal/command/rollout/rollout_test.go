@@ -2,11 +2,15 @@ package rollout_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilexec "k8s.io/client-go/util/exec"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/clienttest"
@@ -32,13 +36,26 @@ func run(t *testing.T, h *clienttest.FakeHub, args ...string) (out string, err e
 		switch {
 		case clienttest.ServeDiscovery(w, r, kinds...):
 		case r.URL.Path == atoll.ExplainPath:
-			bundles := map[string][]map[string]string{"web": {{"namespace": "shop", "name": "web"}}, "roles": {{"name": "roles"}}, "both": {{"name": "a"}, {"name": "b"}}}
+			bundles := map[string][]map[string]string{"web": {{"namespace": "shop", "name": "web"}}, "new": {{"namespace": "shop", "name": "web"}}, "roles": {{"name": "roles"}}, "both": {{"name": "a"}, {"name": "b"}}}
 			_ = json.NewEncoder(w).Encode(map[string]any{"bundles": bundles[r.URL.Query().Get("name")]})
+		case r.URL.Query().Get("watch") != "":
+			serveChanges(h, w, r)
 		default:
 			h.ServeHTTP(w, r)
 		}
 	})
 	return clienttest.RunForOutput(t, handler, rollout.NewCommand, args...)
+}
+
+// serveChanges answers a watch of a Bundle with its object "later", where there is one, and then with nothing more.
+func serveChanges(h *clienttest.FakeHub, w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	if later := h.Object(web + "-later"); later != nil && strings.HasSuffix(r.URL.Query().Get("fieldSelector"), "=web") {
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": later})
+	}
+	_ = http.NewResponseController(w).Flush()
+	<-r.Context().Done()
 }
 
 func newHub(t *testing.T) *clienttest.FakeHub {
@@ -105,4 +122,106 @@ func TestPauseAndResume(t *testing.T) {
 		t.Errorf("the spec is %v", spec())
 	}
 	h.ExpectWrites(t, "patch "+web, "patch "+web, "patch "+web)
+}
+
+// bundleIn returns a hub with a Bundle whose rollout has a status, and the status that follows it.
+func bundleIn(t *testing.T, rollout, later string) *clienttest.FakeHub {
+	const stages = "stages: [{name: canary, clusters: 2, updated: 2, changing: 0, failed: 0, waiting: 0, disconnected: 0}, {name: rest, clusters: 4, updated: 1, changing: 1, failed: 0, waiting: 2, disconnected: 1}]"
+	objects := map[string]string{
+		web:                                    "{kind: Bundle, apiVersion: atoll.dev/v1alpha1, metadata: {name: web, uid: b-web}, status: {rollout: {" + rollout + stages + "}}}",
+		"apps/namespaces/shop/deployments/web": "{metadata: {generation: 3}, status: {observedGeneration: 3}}",
+		"apps/namespaces/shop/deployments/new": "{metadata: {generation: 4}, status: {observedGeneration: 3}}",
+	}
+	if later != "" {
+		objects[web+"-later"] = strings.ReplaceAll(objects[web], rollout+stages, later+stages)
+	}
+	return clienttest.NewFakeHub(t, objects)
+}
+
+// Each end of a rollout has an exit code. A rollout under way is followed, and a template that clusters have not observed is not done.
+func TestWaitForARollout(t *testing.T) {
+	const underway = "currentStage: rest, reason: WaitsForStage, message: stage rest to become healthy, "
+	for name, c := range map[string]struct {
+		rollout, later, object string
+		code                   int
+		out, message           string
+	}{
+		"done":             {"", "", "bundle/web", 0, "canary 2/2, rest 1/4 (1 changing) (1 disconnected)\n", ""},
+		"failed":           {"currentStage: canary, reason: StageFailed, message: stage canary, ", "", "bundle/web", 3, "; StageFailed: stage canary\n", "bundle/web failed: StageFailed: stage canary"},
+		"a person":         {"currentStage: canary, reason: WaitsForApproval, message: a gate, ", "", "bundle/web", 4, "; WaitsForApproval: a gate\n", "a person that may approve the rollout must act"},
+		"paused":           {"currentStage: canary, reason: RolloutPaused, message: lunch, pausedBy: alice, ", "", "bundle/web", 4, "; RolloutPaused: lunch\n", "waits for a person"},
+		"done later":       {underway, "currentStage: \"\", ", "deployment/web", 0, "; WaitsForStage: stage rest to become healthy\ncanary 2/2, rest 1/4 (1 changing) (1 disconnected)\n", ""},
+		"under way":        {underway, "", "bundle/web", 5, "; WaitsForStage: ", "bundle/web is not done within"},
+		"not observed yet": {"", "", "deployment/new", 5, "canary 2/2", "deployment/new is not done within"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := []string{"status", c.object, "-n", "shop", "--wait"}
+			if c.code == 5 {
+				args = append(args, "--timeout", "100ms")
+			}
+			out, err := run(t, bundleIn(t, c.rollout, c.later), args...)
+			code := 0
+			var exit utilexec.CodeExitError
+			if errors.As(err, &exit) {
+				code = exit.Code
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if code != c.code || !strings.Contains(out, c.out) || !strings.Contains(fmt.Sprint(err), c.message) {
+				t.Errorf("exit code %d with %v, want %d\n%s\nwant\n%s", code, err, c.code, out, c.out)
+			}
+		})
+	}
+}
+
+// An approval is of the present revision, and of the stage that waits for it. It keeps the approvals of others.
+func TestApproveAStage(t *testing.T) {
+	hub := func() *clienttest.FakeHub {
+		gate := func(stage string) string {
+			return "{stage: " + stage + ", name: owner, revision: web-r2, hash: x, state: Waiting, since: \"2026-11-22T12:00:00Z\", value: 0 of 1 approval}"
+		}
+		stage := func(name string) string {
+			return "{name: " + name + ", clusters: {names: [a]}, gatesBefore: [{name: owner, approval: {}}]}"
+		}
+		return clienttest.NewFakeHub(t, map[string]string{
+			web:    "{metadata: {uid: b-web, resourceVersion: \"7\"}, spec: {rollout: {stages: [" + stage("a") + ", " + stage("b") + "]}, approvals: [{stage: b, revision: web-r2, by: bob, at: \"2026-11-22T12:00:00Z\"}]}, status: {revision: web-r2, rollout: {gates: [" + gate("a") + "]}}}",
+			plain:  "{metadata: {uid: b-plain}, spec: {rollout: {stages: [" + stage("a") + ", " + stage("b") + "]}}, status: {revision: web-r2, rollout: {gates: [" + gate("a") + ", " + gate("b") + "]}}}",
+			paused: "{metadata: {uid: b-roles}}",
+		})
+	}
+	for args, want := range map[string]string{
+		"bundle/web":                   "a by , b by bob",
+		"bundle/web --stage b":         "b by , b by bob",
+		"bundle/web --revision web-r2": "a by , b by bob",
+		"bundle/web --revision web-r1": "it is at revision web-r2, and not at web-r1",
+		"bundle/plain":                 "stages a, b wait for an approval: name one with --stage",
+		"clusterbundle/roles":          "it has no revision yet",
+	} {
+		h := hub()
+		out, err := run(t, h, append([]string{"approve", "-n", "shop"}, strings.Fields(args)...)...)
+		got := fmt.Sprint(err)
+		if err == nil {
+			var list []string
+			approvals, _ := h.Object(web)["spec"].(map[string]any)["approvals"].([]any)
+			for _, one := range approvals {
+				a := one.(map[string]any)
+				by, _ := a["by"].(string)
+				list = append(list, fmt.Sprint(a["stage"], " by ", by))
+			}
+			slices.Sort(list)
+			if got = strings.Join(list, ", "); !strings.Contains(out, "revision web-r2 of bundle/web is approved for stage ") {
+				t.Errorf("%s: %s", args, out)
+			}
+			h.ExpectWrites(t, "patch "+web)
+		} else {
+			h.ExpectWrites(t)
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", args, got, want)
+		}
+	}
+	out, err := run(t, hub(), "status", "bundle/web", "-n", "shop")
+	if want := "gate owner of stage a: Waiting since 2026-11-22T12:00:00Z (0 of 1 approval)\n"; err != nil || !strings.Contains(out, want) {
+		t.Errorf("%v\n%s\nwant\n%s", err, out, want)
+	}
 }

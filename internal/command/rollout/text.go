@@ -26,6 +26,7 @@ func formatRollout(argument string, bundle *v1alpha1.Bundle) string {
 		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", name, s.Clusters, s.Updated, s.Changing, s.Failed, s.Waiting, s.Disconnected)
 	}
 	_ = table.Flush() // a Builder takes all
+	writeGates(&b, r.Gates)
 	switch {
 	case r.PausedBy != "" || r.PausedSince != nil:
 		fmt.Fprintf(&b, "paused by %s", phrase.EscapeLine(r.PausedBy))
@@ -40,4 +41,15 @@ func formatRollout(argument string, bundle *v1alpha1.Bundle) string {
 		fmt.Fprintf(&b, "%s: clusters wait for %s; %s must act\n", r.Reason, phrase.EscapeLine(r.Message), r.Actor)
 	}
 	return b.String()
+}
+
+// writeGates writes what the gates of the revision decided.
+func writeGates(b *strings.Builder, gates []v1alpha1.GateStatus) {
+	for _, g := range gates {
+		fmt.Fprintf(b, "gate %s of stage %s: %s since %s", phrase.EscapeLine(g.Name), phrase.EscapeLine(g.Stage), g.State, phrase.FormatTime(g.Since.Time))
+		if g.Value != "" {
+			fmt.Fprintf(b, " (%s)", phrase.EscapeLine(g.Value))
+		}
+		b.WriteString("\n")
+	}
 }

@@ -27,6 +27,12 @@ spec:
       clusters: {names: [member1]}
 `
 
+const gatedPolicy = stagedPolicy + `
+      gatesAfter:
+      - {name: owner, approval: {validFor: 1h}}
+      - {name: healthy, cel: "stage.failed == 0 && stage.updated == 1"}
+`
+
 // imageIn returns a check of the image of Deployment web in a member.
 func imageIn(member, ns, want string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
@@ -67,7 +73,7 @@ func setImage(t *testing.T, ns, image, readyAfter string) {
 func TestAChangeGoesThroughStages(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "stages")
-	const good, bad, next, last = "registry.example/web:1", "registry.example/web:bad", "registry.example/web:3", "registry.example/web:4"
+	const good, bad, next, last, gated = "registry.example/web:1", "registry.example/web:bad", "registry.example/web:3", "registry.example/web:4", "registry.example/web:5"
 	web := strings.Replace(slowDeployment, "spec:\n  replicas: 3", "spec:\n  progressDeadlineSeconds: 5\n  replicas: 1", 1)
 	apply(t, ns, stagedPolicy+"---"+web)
 	testwait.UntilNil(t, "the first installation", allChecks(imageIn("member1", ns, good), imageIn("member2", ns, good)))
@@ -102,4 +108,28 @@ func TestAChangeGoesThroughStages(t *testing.T) {
 		t.Fatalf("resume: %s", out)
 	}
 	testwait.UntilNil(t, "a person accepts the failure", imageIn("member2", ns, last))
+
+	apply(t, ns, gatedPolicy)
+	testwait.UntilNil(t, "the Bundle has the gates", func(context.Context) error {
+		if out := runCLI(t, "get", "bundles", "-n", ns, "-o", "yaml"); !strings.Contains(out, "gatesAfter") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	setImage(t, ns, gated, "1s")
+	testwait.UntilNil(t, "the stage waits for a person", rolloutShows(t, ns, `^canary +1 +1 +0 +0 +0 +0$`, `^rest \* +1 +0 +0 +0 +1 +0$`,
+		`^gate owner of stage canary: Waiting since .*\(0 of 1 approval\)$`, `^gate healthy of stage canary: Satisfied since .*\(true\)$`, `^WaitsForApproval: .*a person that may approve the rollout must act$`))
+	testwait.UntilNil(t, "explain says so", explanationMatches("deployment/web -n "+ns, `gate owner of stage canary: .atoll rollout approve --stage canary.; for .*; to act: a person that may approve the rollout$`))
+	if err := imageIn("member2", ns, last)(t.Context()); err != nil {
+		t.Errorf("the stage has begun without an approval: %v", err)
+	}
+	edited = writeManifest(t, "web.yaml", ns, strings.Replace(web, good, last+"1", 1))
+	expectOutput(t, "the plan of another image", runCLI(t, "plan", "-f", edited), "Before it, gate owner of stage canary: `atoll rollout approve --stage canary`.")
+	if out := runCLI(t, "rollout", "approve", "deployment/web", "-n", ns); !strings.Contains(out, "is approved for stage canary") {
+		t.Fatalf("approve: %s", out)
+	}
+	expectOutput(t, "it is done", runCLI(t, "rollout", "status", "deployment/web", "-n", ns, "--wait", "--timeout", "3m"), "canary 1/1, rest 1/1")
+	if err := allChecks(imageIn("member2", ns, gated), rolloutShows(t, ns, `^gate owner of stage canary: Passed since .*\(1 of 1 approval: \S+\)$`, `^complete: `))(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

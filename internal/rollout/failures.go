@@ -1,0 +1,57 @@
+package rollout
+
+import (
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// FailureScope decides which failures hold a rollout. A failure holds only what waited before the failed row changed.
+// A resume begins every wait again. The zero value is of a rollout in which nothing waits: no failure holds it.
+type FailureScope struct {
+	// now, since when the first row waits, and the last resume, in Unix seconds.
+	now, waitingSince, resumedAt int64
+	waits                        bool
+}
+
+// NewFailureScope returns the scope without rows that wait. A resume in the future, of a clock that is ahead,
+// does not count.
+func NewFailureScope(resumedAt, now time.Time) FailureScope {
+	out := FailureScope{now: now.Unix()}
+	if !resumedAt.IsZero() && !resumedAt.After(now) {
+		out.resumedAt = resumedAt.Unix()
+	}
+	return out
+}
+
+// AddWaiting adds a row of a connected cluster that waits for its turn. Disconnected clusters wait when they return. A row with an earlier revision waited before any row changed, whatever
+// the clocks. A cluster without a copy waits since it came.
+func (f *FailureScope) AddWaiting(row Row) {
+	since := int64(0)
+	switch row.Spec.Phase {
+	case atoll.RowPending:
+		since = min(row.Spec.Since, f.now)
+	case "":
+		since = f.now
+	}
+	if !f.waits || since < f.waitingSince {
+		f.waits, f.waitingSince = true, since
+	}
+}
+
+// IsHeldBy reports whether the row failed in the rollout, so that it holds what waits. Times are in seconds: a row that
+// changes in the second of a resume changes because of it.
+func (f *FailureScope) IsHeldBy(row Row) bool {
+	return f.waits && row.isFailing() && row.Spec.MovedAt >= max(f.waitingSince, f.resumedAt)
+}
+
+// TurnTime returns the time by which FailureScope tells rows apart that are equal otherwise, in Unix seconds; 0: none.
+func (r Row) TurnTime() int64 {
+	switch {
+	case r.Spec.Phase == atoll.RowPending:
+		return r.Spec.Since
+	case r.isFailing():
+		return r.Spec.MovedAt
+	}
+	return 0
+}

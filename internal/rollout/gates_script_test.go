@@ -1,0 +1,67 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// gateStore is what the hub stores of gates, and a clock that nothing sets.
+type gateStore struct {
+	stored    []v1alpha1.GateStatus
+	approvals []v1alpha1.RolloutApproval
+	trueTime  time.Duration
+	seen      map[string]gateSeen
+	writes    int
+}
+
+type gateSeen struct {
+	wall     time.Time
+	trueTime time.Duration
+}
+
+// storeVerdicts stores the verdicts of a step. Its hub watches them from then on.
+func (g *gateStore) storeVerdicts(out Output, now time.Time) {
+	if out.GatesChanged {
+		g.stored = out.Gates
+		g.writes++
+		g.readVerdicts(now)
+	}
+}
+
+func (g *gateStore) readVerdicts(now time.Time) (out []GateRecord) {
+	seen := map[string]gateSeen{}
+	for _, v := range g.stored {
+		key := fmt.Sprint(v.Stage, v.Name, v.Revision, v.Hash, v.Since.Unix())
+		first, known := g.seen[key]
+		if !known {
+			first = gateSeen{now, g.trueTime}
+		}
+		seen[key] = first
+		out = append(out, GateRecord{GateStatus: v, FirstSeen: first.wall, Watched: g.trueTime - first.trueTime})
+	}
+	g.seen = seen
+	return out
+}
+
+func (g *gateStore) addApproval(s *scriptStage, args []string) {
+	revision := s.baseInput.Revision
+	if len(args) > 2 {
+		revision = args[2]
+	}
+	g.approvals = append(g.approvals, v1alpha1.RolloutApproval{Stage: args[0], Revision: revision, By: args[1], At: metav1.NewTime(s.now)})
+}
+
+func (s *scriptStage) formatGates() (out string) {
+	for _, v := range s.gates.stored {
+		out += fmt.Sprintf("  %s/%s of %s: %s, %s", v.Stage, v.Name, v.Revision, v.State, s.now.Sub(v.Since.Time).Round(time.Second))
+		if v.Value != "" {
+			out += " (" + v.Value + ")"
+		}
+		out += "\n"
+	}
+	return out
+}

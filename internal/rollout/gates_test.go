@@ -1,0 +1,35 @@
+package rollout
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// A gate that is edited after it passed is judged again, and holds the clusters of its stage that still wait.
+func TestAnEditedGateIsJudgedAgain(t *testing.T) {
+	s := newStage(t)
+	for line := range strings.Lines("fleet 3\nsettle\nstage canary c01\nstage next c02,c03 concurrency=1 wait=5m\nrevision r2\nstep\nreport Ready c01\nstep\nafter 5m\nstep\nstep\nreport Ready c02") {
+		words := strings.Fields(line)
+		s.runCommand(words[0], words[1:])
+	}
+	before := s.gates.stored[0]
+	if before.State != v1alpha1.GatePassed || s.rows["c02"].Spec.Revision != "r2" {
+		t.Fatalf("the gate has not passed:\n%s%s", s.formatGates(), s.formatRows())
+	}
+	s.rollout.Stages[1].GatesBefore[0].Wait = &metav1.Duration{Duration: time.Hour}
+	s.runCommand("step", nil)
+	s.runCommand("step", nil)
+	after := s.gates.stored[0]
+	if after.State != v1alpha1.GateWaiting || after.Hash == before.Hash || s.rows["c03"].Spec.Revision != "r1" {
+		t.Errorf("the edited gate opens:\n%s%s", s.formatGates(), s.formatRows())
+	}
+	if s.stageWait.Reason != atoll.ReasonWaitsForGateTime {
+		t.Errorf("the reason is %s", s.stageWait.Reason)
+	}
+}
