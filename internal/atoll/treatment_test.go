@@ -17,6 +17,8 @@ func TestTheEmptyTreatment(t *testing.T) {
 			field.SetString("x")
 		case reflect.Slice:
 			field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+		case reflect.Pointer:
+			field.Set(reflect.New(field.Type().Elem()))
 		default:
 			t.Fatalf("field %s has no value here", reflect.TypeFor[Treatment]().Field(i).Name)
 		}
