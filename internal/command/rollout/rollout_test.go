@@ -124,11 +124,15 @@ func TestPauseAndResume(t *testing.T) {
 	h.ExpectWrites(t, "patch "+web, "patch "+web, "patch "+web)
 }
 
+// waitingSpec is paused, resumed, and approved by one user: enough for stage one, and too few for stage two.
+const waitingSpec = "{pause: {by: alice}, resume: {at: \"2026-11-22T12:00:00Z\"}, rollout: {stages: [{name: one, clusters: {names: [a]}, gatesAfter: [{name: owner, approval: {}}]}, {name: two, clusters: {names: [b]}, gatesBefore: [{name: owner, approval: {approvers: 2}}]}]}, " +
+	"approvals: [{stage: one, revision: r2, by: bob}, {stage: two, revision: r2, by: bob}, {stage: two, revision: r1, by: eve}]}"
+
 // bundleIn returns a hub with a Bundle whose rollout has a status, and the status that follows it.
 func bundleIn(t *testing.T, rollout, later string) *clienttest.FakeHub {
 	const stages = "stages: [{name: canary, clusters: 2, updated: 2, changing: 0, failed: 0, waiting: 0, disconnected: 0}, {name: rest, clusters: 4, updated: 1, changing: 1, failed: 0, waiting: 2, disconnected: 1}]"
 	objects := map[string]string{
-		web:                                    "{kind: Bundle, apiVersion: atoll.dev/v1alpha1, metadata: {name: web, uid: b-web}, status: {rollout: {" + rollout + stages + "}}}",
+		web:                                    "{kind: Bundle, apiVersion: atoll.dev/v1alpha1, metadata: {name: web, uid: b-web}, spec: " + waitingSpec + ", status: {rollout: {" + rollout + stages + "}}}",
 		"apps/namespaces/shop/deployments/web": "{metadata: {generation: 3}, status: {observedGeneration: 3}}",
 		"apps/namespaces/shop/deployments/new": "{metadata: {generation: 4}, status: {observedGeneration: 3}}",
 	}
@@ -146,13 +150,17 @@ func TestWaitForARollout(t *testing.T) {
 		code                   int
 		out, message           string
 	}{
-		"done":             {"", "", "bundle/web", 0, "canary 2/2, rest 1/4 (1 changing) (1 disconnected)\n", ""},
-		"failed":           {"currentStage: canary, reason: StageFailed, message: stage canary, ", "", "bundle/web", 3, "; StageFailed: stage canary\n", "bundle/web failed: StageFailed: stage canary"},
-		"a person":         {"currentStage: canary, reason: WaitsForApproval, message: a gate, ", "", "bundle/web", 4, "; WaitsForApproval: a gate\n", "a person that may approve the rollout must act"},
-		"paused":           {"currentStage: canary, reason: RolloutPaused, message: lunch, pausedBy: alice, ", "", "bundle/web", 4, "; RolloutPaused: lunch\n", "waits for a person"},
-		"done later":       {underway, "currentStage: \"\", ", "deployment/web", 0, "; WaitsForStage: stage rest to become healthy\ncanary 2/2, rest 1/4 (1 changing) (1 disconnected)\n", ""},
-		"under way":        {underway, "", "bundle/web", 5, "; WaitsForStage: ", "bundle/web is not done within"},
-		"not observed yet": {"", "", "deployment/new", 5, "canary 2/2", "deployment/new is not done within"},
+		"done":                {"", "", "bundle/web", 0, "canary 2/2, rest 1/4 (1 changing) (1 disconnected)\n", ""},
+		"failed":              {"currentStage: canary, reason: StageFailed, message: stage canary, ", "", "bundle/web", 3, "; StageFailed: stage canary\n", "bundle/web failed: StageFailed: stage canary"},
+		"a person":            {"currentStage: canary, reason: WaitsForApproval, message: a gate, ", "", "bundle/web", 4, "; WaitsForApproval: a gate\n", "a person that may approve the rollout must act"},
+		"approved by too few": {"currentStage: canary, reason: WaitsForApproval, message: a gate, gates: [{stage: two, name: owner, revision: r2, state: Waiting}], ", "", "bundle/web", 4, "; WaitsForApproval: a gate\n", "waits for a person"},
+		"approved already":    {"currentStage: canary, reason: WaitsForApproval, message: a gate, gates: [{stage: one, name: owner, revision: r2, state: Waiting}], ", "", "bundle/web", 5, "; WaitsForApproval: a gate\n", "bundle/web is not done within"},
+		"resumed already":     {"currentStage: canary, reason: StageFailed, message: stage canary, since: \"2026-11-22T11:00:00Z\", ", "", "bundle/web", 5, "; StageFailed: stage canary\n", "bundle/web is not done within"},
+		"failed again":        {"currentStage: canary, reason: StageFailed, message: stage canary, since: \"2026-11-22T13:00:00Z\", ", "", "bundle/web", 3, "; StageFailed: stage canary\n", "bundle/web failed"},
+		"paused":              {"currentStage: canary, reason: RolloutPaused, message: lunch, pausedBy: alice, ", "", "bundle/web", 4, "; RolloutPaused: lunch\n", "waits for a person"},
+		"done later":          {underway, "currentStage: \"\", ", "deployment/web", 0, "; WaitsForStage: stage rest to become healthy\ncanary 2/2, rest 1/4 (1 changing) (1 disconnected)\n", ""},
+		"under way":           {underway, "", "bundle/web", 5, "; WaitsForStage: ", "bundle/web is not done within"},
+		"not observed yet":    {"", "", "deployment/new", 5, "canary 2/2", "deployment/new is not done within"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := []string{"status", c.object, "-n", "shop", "--wait"}

@@ -199,6 +199,9 @@ func (f *follower) showState(ctx context.Context, bundle *v1alpha1.Bundle) (ende
 func (f *follower) findEnd(ctx context.Context, bundle *v1alpha1.Bundle) (ended bool, err error) {
 	f.isUnseen = false
 	reason, message := waitOf(bundle)
+	if hasPersonActed(bundle, reason) {
+		return false, nil // the hub has not judged it yet, and writes another status then
+	}
 	switch reason {
 	case "", atoll.ReasonWaitsForCluster:
 		isLatest, err := f.isLatest(ctx)

@@ -1,0 +1,63 @@
+package rollout
+
+import (
+	"slices"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// hasPersonActed reports whether a person has done already what a rollout waits for, so that its status is of before.
+func hasPersonActed(b *v1alpha1.Bundle, reason atoll.Reason) bool {
+	r := b.Status.Rollout
+	if r == nil {
+		return false
+	}
+	switch reason {
+	case atoll.ReasonRolloutPaused:
+		return b.Spec.Pause == nil
+	case atoll.ReasonStageFailed:
+		return b.Spec.Resume != nil && r.Since != nil && !b.Spec.Resume.At.Before(r.Since)
+	case atoll.ReasonWaitsForApproval:
+		i := slices.IndexFunc(r.Gates, func(g v1alpha1.GateStatus) bool { return isApprovalAwaited(b, &g) })
+		return i >= 0 && hasApprovals(b, &r.Gates[i])
+	}
+	return false
+}
+
+// isApprovalAwaited reports whether a gate waits for people, by the last status.
+func isApprovalAwaited(b *v1alpha1.Bundle, g *v1alpha1.GateStatus) bool {
+	stated := findGate(b.Spec.Rollout, g)
+	return g.State == v1alpha1.GateWaiting && stated != nil && stated.Approval != nil
+}
+
+// hasApprovals reports whether as many users have approved as a gate needs. An approval that has expired counts: the next
+// status shows that.
+func hasApprovals(b *v1alpha1.Bundle, g *v1alpha1.GateStatus) bool {
+	users := map[string]bool{}
+	for _, a := range b.Spec.Approvals {
+		if a.Stage == g.Stage && a.Revision == g.Revision {
+			users[a.By] = true
+		}
+	}
+	return len(users) >= max(1, int(findGate(b.Spec.Rollout, g).Approval.Approvers))
+}
+
+// findGate returns the gate of a verdict as the policy states it; nil: it states none.
+func findGate(r *v1alpha1.Rollout, of *v1alpha1.GateStatus) *v1alpha1.RolloutGate {
+	if r == nil {
+		return nil
+	}
+	for i := range r.Stages {
+		s := &r.Stages[i]
+		if s.Name != of.Stage {
+			continue
+		}
+		for _, gates := range [][]v1alpha1.RolloutGate{s.GatesBefore, s.GatesAfter} {
+			if at := slices.IndexFunc(gates, func(g v1alpha1.RolloutGate) bool { return g.Name == of.Name }); at >= 0 {
+				return &gates[at]
+			}
+		}
+	}
+	return nil
+}
