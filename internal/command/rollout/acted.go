@@ -20,7 +20,10 @@ func hasPersonActed(b *v1alpha1.Bundle, reason atoll.Reason) bool {
 		return b.Spec.Resume != nil && r.Since != nil && !b.Spec.Resume.At.Before(r.Since)
 	case atoll.ReasonWaitsForApproval:
 		i := slices.IndexFunc(r.Gates, func(g v1alpha1.GateStatus) bool { return isApprovalAwaited(b, &g) })
-		return i >= 0 && hasApprovals(b, &r.Gates[i])
+		if i < 0 {
+			return len(r.Gates) > 0 // the gate has passed
+		}
+		return hasApprovals(b, &r.Gates[i])
 	}
 	return false
 }
