@@ -26,6 +26,8 @@ const (
 	sessionTime = 12 * time.Hour
 	// maxSignInBody bounds the body of a sign-in, before it is parsed.
 	maxSignInBody = 16 << 10
+	// signInTime bounds the time in which the body of a sign-in arrives, and that of the token's check.
+	signInTime = 10 * time.Second
 	// maxReviewBody bounds the API's answer about a token.
 	maxReviewBody = 256 << 10
 	reviewPath    = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -86,6 +88,8 @@ func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many sign-ins from this network; try again in "+wait.Round(time.Second).String())
 		return
 	}
+	// A writer that has no deadlines, as in tests, reads without.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(signInTime))
 	token, problem := readToken(r)
 	if problem != "" {
 		writeRefusal(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, problem)
@@ -93,8 +97,8 @@ func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 	s := session{token: token, until: c.now().Add(sessionTime)}
 	p, code := c.reviewToken(r, s)
-	c.log.Info("sign-in to the console", "user", p.User, "network", network, "status", code)
-	if code == http.StatusOK {
+	if code == http.StatusOK { // a refused one is the caller's alone, and in the audit log
+		c.log.Info("signed in to the console", "user", p.User, "network", network)
 		setCookie(w, r, c.seal.sealSession(s), int(sessionTime.Seconds()))
 	}
 	writePerson(w, p, code)
@@ -133,7 +137,7 @@ func readToken(r *http.Request) (token, problem string) {
 // reviewToken has the API authenticate the token, in this process, and returns the person and the status.
 func (c *console) reviewToken(r *http.Request, s session) (person, int) {
 	body, _ := json.Marshal(authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}})
-	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), signInTime)
 	defer cancel()
 	inner := r.Clone(ctx)
 	inner.Method, inner.URL, inner.RequestURI = http.MethodPost, &url.URL{Path: reviewPath}, reviewPath
@@ -147,7 +151,6 @@ func (c *console) reviewToken(r *http.Request, s session) (person, int) {
 	}
 	var review authenticationv1.SelfSubjectReview
 	if answer.code != http.StatusCreated || answer.err != nil || json.Unmarshal(answer.body.Bytes(), &review) != nil || review.Status.UserInfo.Username == "" {
-		c.log.Warn("the API did not check a token of the console", "status", answer.code, "err", answer.err)
 		return person{}, http.StatusServiceUnavailable
 	}
 	u := review.Status.UserInfo
