@@ -1,7 +1,7 @@
 // Tests of live collections over a hub that fails in every way.
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { mock, test } from "node:test";
 import { RequestError, type StreamHandler } from "../src/api/client";
 import { Collection, type Transport } from "../src/api/collection";
 import type { KubeObject } from "../src/api/kubernetes";
@@ -81,6 +81,23 @@ test("lists again after an expired version", async () => {
   ]);
   const c = new Collection<KubeObject>("/things", "", hub);
   await until(c, () => names(c) === "z");
+});
+
+test("a refusal is not asked for ever", async () => {
+  mock.timers.enable({ apis: ["setTimeout", "Date"], now: Date.parse("2026-11-29T12:00:00Z") });
+  try {
+    const refuse = () => { throw new RequestError(403, "Forbidden", "no"); };
+    const hub = new FakeHub(Array.from({ length: 20 }, () => refuse));
+    const stop = new Collection<KubeObject>("/things", "", hub).subscribe(() => undefined);
+    for (let i = 0; i < 100; i++) {
+      mock.timers.tick(30_000);
+      await new Promise((r) => setImmediate(r));
+    }
+    stop();
+    assert.equal(hub.requests.length, 7);
+  } finally {
+    mock.timers.reset();
+  }
 });
 
 test("a refusal at first is shown, a refusal of a starting hub is not", async () => {

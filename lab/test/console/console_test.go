@@ -73,7 +73,7 @@ func TestTheFleetIsLive(t *testing.T) {
 	p := openPage(t)
 	p.awaitText("the sign-in page", "Sign in to the hub")
 	p.signIn(token)
-	p.awaitText("both clusters", "member1", "member2", "Ready", "AgentConnected", "v1.")
+	p.awaitText("both clusters", "member1", "member2", "Ready", "AgentConnected", "agent v")
 	p.openView("applications")
 	p.awaitText("the list of applications", "Applications")
 	runKubectl(t, fillTemplate(deployment, "$NS", "live", "$NAME", "web", "$REPLICAS", "2"), "apply", "-f", "-")
