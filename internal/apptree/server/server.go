@@ -93,7 +93,7 @@ func (s *Server) ServeTree(w http.ResponseWriter, r *http.Request) {
 		s.serveStream(w, r, q)
 		return
 	}
-	tree, _, err := s.buildTree(r.Context(), q)
+	tree, err := s.buildTree(r.Context(), q, "")
 	if err != nil {
 		respond.WriteError(w, err)
 		return
@@ -139,8 +139,8 @@ func (q question) bundleKey() atoll.ItemKey {
 	return atoll.ItemKey{Group: v1alpha1.GroupVersion.Group, Kind: kind, Namespace: q.namespace, Name: q.name}
 }
 
-// buildTree returns the tree and the UID of its Bundle. A Bundle that the user may not get is not looked up.
-func (s *Server) buildTree(ctx context.Context, q question) (apptree.Tree, string, error) {
+// findBundle returns the requested Bundle. One that the user may not get is not looked up.
+func (s *Server) findBundle(ctx context.Context, q question) (state.Bundle, error) {
 	key := q.bundleKey()
 	resource := schema.GroupResource{Group: key.Group, Resource: "bundles"}
 	if q.namespace == "" {
@@ -148,18 +148,31 @@ func (s *Server) buildTree(ctx context.Context, q question) (apptree.Tree, strin
 	}
 	if !s.options.MayGet(ctx, q.user, key) {
 		why := fmt.Errorf("the tree is shown to users that may get the %s, and %q may not", key.Kind, q.user.GetName())
-		return apptree.Tree{}, "", refusal.WithReason(atoll.ReasonPermissionMissing, apierrors.NewForbidden(resource, q.name, why))
+		return state.Bundle{}, refusal.WithReason(atoll.ReasonPermissionMissing, apierrors.NewForbidden(resource, q.name, why))
 	}
 	b, ok := q.tables.Bundles.GetByName(q.namespace, q.name)
 	if !ok {
-		return apptree.Tree{}, "", refusal.WithReason(atoll.ReasonNotFound, apierrors.NewNotFound(resource, q.name))
+		return state.Bundle{}, refusal.WithReason(atoll.ReasonNotFound, apierrors.NewNotFound(resource, q.name))
+	}
+	return b, nil
+}
+
+// buildTree returns the tree of the requested Bundle as it is now. Its UID must be the given one, unless that
+// is empty.
+func (s *Server) buildTree(ctx context.Context, q question, uid string) (apptree.Tree, error) {
+	b, err := s.findBundle(ctx, q)
+	if err != nil {
+		return apptree.Tree{}, err
+	}
+	if uid != "" && b.Ref.UID != uid {
+		return apptree.Tree{}, apierrors.NewResourceExpired("the Bundle was deleted and created again")
 	}
 	in := apptree.Input{Namespace: q.namespace, Name: q.name, Limit: q.limit, Cluster: q.cluster, IsVisible: s.rememberRights(ctx, q.user)}
 	if latest, ok := q.tables.Revisions.LatestOfBundle(b.Ref.UID); ok {
 		in.Revision = latest.Spec.Number
 		content, err := q.tables.Revisions.GetContent(ctx, latest.Name)
 		if err != nil {
-			return apptree.Tree{}, "", fmt.Errorf("read the templates of bundle %s/%s: %w", q.namespace, q.name, err)
+			return apptree.Tree{}, fmt.Errorf("read the templates of bundle %s/%s: %w", q.namespace, q.name, err)
 		}
 		for i := range content.Items {
 			in.Items = append(in.Items, content.Items[i].Key)
@@ -168,7 +181,7 @@ func (s *Server) buildTree(ctx context.Context, q question) (apptree.Tree, strin
 	for _, row := range q.tables.Rows.ListOfBundle(b.Ref.UID) {
 		in.Rows = append(in.Rows, readRow(q.tables, row))
 	}
-	return apptree.BuildTree(in), b.Ref.UID, nil
+	return apptree.BuildTree(in), nil
 }
 
 func readRow(t *state.HubTables, row state.Row) apptree.Row {
@@ -213,17 +226,17 @@ type event struct {
 
 // serveStream sends the tree, and its changes until the client goes, the time is over or the right ends.
 func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, q question) {
-	tree, uid, err := s.buildTree(r.Context(), q)
+	b, err := s.findBundle(r.Context(), q)
 	if err != nil {
 		respond.WriteError(w, err)
 		return
 	}
-	own, err := s.openStream(q, uid)
+	own, err := s.openStream(q, b.Ref.UID)
 	if err != nil {
 		respond.WriteError(w, err)
 		return
 	}
-	defer s.closeStream(own, q.user.GetName(), uid)
+	defer s.closeStream(own, q.user.GetName(), b.Ref.UID)
 	ctx, cancel := context.WithTimeout(r.Context(), streamTime)
 	defer cancel()
 	w.Header().Set("Content-Type", "application/json")
@@ -231,7 +244,8 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, q question)
 	w.WriteHeader(http.StatusOK)
 	lines := newLineWriter(w)
 	// A change before the stream was open is in this first tree.
-	if tree, _, err = s.buildTree(ctx, q); err != nil {
+	tree, err := s.buildTree(ctx, q, b.Ref.UID)
+	if err != nil {
 		lines.writeError(err)
 		return
 	}
@@ -240,7 +254,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, q question)
 			return
 		}
 		begin := time.Now()
-		if tree, _, err = s.buildTree(ctx, q); err != nil {
+		if tree, err = s.buildTree(ctx, q, b.Ref.UID); err != nil {
 			lines.writeError(err)
 			return
 		}

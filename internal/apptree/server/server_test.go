@@ -217,6 +217,22 @@ func TestAStreamEndsWithTheRight(t *testing.T) {
 	})
 }
 
+// A Bundle of the same name is another one: its changes do not wake the stream, so the client has to begin again.
+func TestAStreamEndsWithItsBundle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestServer(t)
+		c := s.openStreamAs("aiko")
+		synctest.Wait()
+		s.tables.Bundles.Put(&v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-other"}})
+		s.wakeStreams(webRef.UID)
+		<-c.done
+		got := c.readLines()
+		if last := got[len(got)-1]; last.Type != "ERROR" || last.Status.Code != http.StatusGone {
+			t.Errorf("%+v", last)
+		}
+	})
+}
+
 func TestStreamsEndAfterTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, begin := newTestServer(t).openStreamAs("aiko"), time.Now()
