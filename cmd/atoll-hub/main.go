@@ -100,6 +100,7 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 	f.StringSliceVar(&o.PushAllowedCIDRs, "push-allowed-cidrs", nil, "networks such as 127.0.0.0/8 that the hub dials for members in push mode and their proxies. Without it the hub refuses loopback, link-local, multicast and unspecified addresses, and those of clouds' metadata services")
 	f.StringVar(&o.Tracing.Endpoint, "tracing-endpoint", "", "OTLP collector for traces of changes, by gRPC: HOST:PORT without TLS, or a URL such as https://HOST:PORT (default: no traces)")
 	f.IntVar(&o.Tracing.SamplingRatePerMillion, "tracing-sampling-rate-per-million", tracing.DefaultSamplingRate, "how many of a million changes are traced. A request with a traceparent decides by itself. Give all hubs of one etcd the same")
+	f.BoolVar(&o.Console, "console", true, "serve the web console at /console/ of the API's address")
 	f.BoolVar(&a.Profiling, "profiling", false, "serve /debug/pprof to users with the RBAC right")
 	f.Bool("version", false, "print the version and end")
 	f.BoolVar(&verbose, "verbose", false, "log details")
