@@ -55,7 +55,7 @@ func readAssets() (map[string]asset, error) {
 			return nil, fmt.Errorf("read a file of the console: %w", err)
 		}
 		name := strings.TrimSuffix(e.Name(), ".gz")
-		plain, err := decompress(compressed)
+		plain, err := decompressContent(compressed)
 		if err != nil {
 			return nil, fmt.Errorf("decompress %s of the console: %w", name, err)
 		}
@@ -77,7 +77,7 @@ func newAsset(content []byte, contentType string, immutable bool) (asset, error)
 	return asset{compressed: b.Bytes(), plain: content, etag: hashContent(b.Bytes()), contentType: contentType, immutable: immutable}, nil
 }
 
-func decompress(compressed []byte) ([]byte, error) {
+func decompressContent(compressed []byte) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {
 		return nil, err

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/trust/standing"
 )
@@ -68,9 +67,9 @@ func TestHubConditions(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	got = tell(standing.CAStatus{}, 1)
-	for _, is := range atoll.ConditionTypes["HubSettings"] {
-		if c := meta.FindStatusCondition(got, is.Type); c == nil || c.Status != metav1.ConditionFalse || c.Reason == "" || c.Message != "" || !c.LastTransitionTime.Equal(&metav1.Time{Time: now}) {
-			t.Errorf("%s in the end: %+v", is.Type, c)
+	for _, kind := range []string{v1alpha1.HubCertificatesExpiring, v1alpha1.HubRotatingCAs} {
+		if c := meta.FindStatusCondition(got, kind); c == nil || c.Status != metav1.ConditionFalse || c.Reason == "" || c.Message != "" || !c.LastTransitionTime.Equal(&metav1.Time{Time: now}) {
+			t.Errorf("%s in the end: %+v", kind, c)
 		}
 	}
 }
