@@ -79,9 +79,25 @@ func (c *console) wrapAPI(api http.Handler) http.Handler {
 		case strings.HasPrefix(r.URL.Path, rootPath):
 			c.ServeHTTP(w, r)
 		default:
-			api.ServeHTTP(w, r)
+			api.ServeHTTP(w, withoutSessions(r))
 		}
 	})
+}
+
+// withoutSessions returns the request without the sessions of consoles, which no server behind the API receives.
+func withoutSessions(r *http.Request) *http.Request {
+	if !strings.Contains(strings.Join(r.Header.Values("Cookie"), ";"), cookiePrefix) {
+		return r
+	}
+	out := r.WithContext(r.Context())
+	out.Header = r.Header.Clone()
+	out.Header.Del("Cookie")
+	for _, c := range r.Cookies() {
+		if !strings.HasPrefix(c.Name, cookiePrefix) {
+			out.AddCookie(c)
+		}
+	}
+	return out
 }
 
 // ServeHTTP serves a path below /console.

@@ -447,6 +447,24 @@ func TestPathsOfTheConsole(t *testing.T) {
 	}
 }
 
+// The API, and servers behind it, receive no session. Other cookies stay, and the request of the caller is not changed.
+func TestTheAPIReceivesNoSession(t *testing.T) {
+	var got []string
+	handler := newTestHub(t, 1).console.wrapAPI(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Values("Cookie") }))
+	for in, want := range map[string]string{
+		"a=1; __Host-atoll-console-6443=x; b=2": "a=1; b=2", "__Host-atoll-console=x": "", "a=1": "a=1", "": "",
+	} {
+		r := httptest.NewRequest("GET", "/api/v1/pods", nil)
+		if in != "" {
+			r.Header.Set("Cookie", in)
+		}
+		handler.ServeHTTP(httptest.NewRecorder(), r)
+		if strings.Join(got, "; ") != want || r.Header.Get("Cookie") != in {
+			t.Errorf("%q: the API got %q, want %q; the request has %q", in, got, want, r.Header.Get("Cookie"))
+		}
+	}
+}
+
 // Every answer has the strict policy, which allows no inline script and no other site.
 func TestSecurityHeaders(t *testing.T) {
 	h := newTestHub(t, 1)

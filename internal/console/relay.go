@@ -17,7 +17,10 @@ import (
 var relayedHeaders = []string{"Accept", "Accept-Encoding", "User-Agent"}
 
 // relayedPaths are the parts of the API that the console reads.
-var relayedPaths = []string{"/api/", "/apis/", "/atoll/v1alpha1/", "/version"}
+var relayedPaths = []string{"/api/", "/apis/", "/atoll/v1alpha1/"}
+
+// versionPath is the version of the hub, which the console reads, too.
+const versionPath = "/version"
 
 // relayedVerbs only read.
 var relayedVerbs = []string{"get", "list", "watch"}
@@ -75,7 +78,8 @@ func actAs(r *http.Request, s session) {
 // isRelayed reports whether the console reads the path.
 func isRelayed(r *http.Request) bool {
 	p := r.URL.Path
-	if path.Clean(p) != strings.TrimSuffix(p, "/") || !slices.ContainsFunc(relayedPaths, func(prefix string) bool { return strings.HasPrefix(p, prefix) }) {
+	isRead := p == versionPath || slices.ContainsFunc(relayedPaths, func(prefix string) bool { return strings.HasPrefix(p, prefix) })
+	if !isRead || path.Clean(p) != strings.TrimSuffix(p, "/") {
 		return false
 	}
 	info, err := requestInfos.NewRequestInfo(r)

@@ -108,6 +108,8 @@ func writePerson(w http.ResponseWriter, p person, code int) {
 	switch code {
 	case http.StatusOK:
 		writeJSON(w, code, p)
+	case http.StatusForbidden:
+		writeRefusal(w, code, metav1.StatusReasonForbidden, "the hub does not let this user read who it is: an administrator must grant the ClusterRole system:basic-user")
 	case http.StatusUnauthorized:
 		writeRefusal(w, code, metav1.StatusReasonUnauthorized, "the hub does not accept this token: it may be expired, revoked, or of another hub")
 	default:
@@ -146,7 +148,7 @@ func (c *console) reviewToken(r *http.Request, s session) (person, int) {
 	actAs(inner, s)
 	answer := &boundedAnswer{header: http.Header{}, code: http.StatusOK}
 	c.api.ServeHTTP(answer, inner)
-	if answer.code == http.StatusUnauthorized {
+	if answer.code == http.StatusUnauthorized || answer.code == http.StatusForbidden {
 		return person{}, answer.code
 	}
 	var review authenticationv1.SelfSubjectReview
@@ -185,15 +187,17 @@ func (c *console) sessionOf(r *http.Request) (session, bool) {
 	return s, err == nil
 }
 
+// cookiePrefix begins the names of all cookies of consoles.
+const cookiePrefix = "__Host-atoll-console"
+
 // cookieName has the port of the hub, because a browser sends the cookies of a host to all of its ports. The
 // prefix makes browsers refuse the cookie without Secure, of another path, or of a parent domain.
 func cookieName(r *http.Request) string {
-	const name = "__Host-atoll-console"
 	_, port, err := net.SplitHostPort(r.Host)
 	if n, wrong := strconv.ParseUint(port, 10, 16); err == nil && wrong == nil {
-		return name + "-" + strconv.FormatUint(n, 10)
+		return cookiePrefix + "-" + strconv.FormatUint(n, 10)
 	}
-	return name
+	return cookiePrefix
 }
 
 func setCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {

@@ -2,6 +2,7 @@
 
 import { render } from "preact";
 import { useEffect, useReducer, useState } from "preact/hooks";
+import { safeText } from "./text/safe";
 import { type Person, RequestError, getPerson, setSignedOutHandler, signOut } from "./api/client";
 import { forgetCollections } from "./api/collection";
 import { connection } from "./api/connection";
@@ -132,7 +133,7 @@ function Shell({ person, onLeave, onLanguage }: { person: Person; onLeave: () =>
         </nav>
         <div class="foot">
           <Live />
-          <p class="person small" title={person.user}><Text>{person.user}</Text></p>
+          <p class="person small" title={safeText(person.user)}><Text>{person.user}</Text></p>
           <div class="foot-buttons">
             <button type="button" class="ghost small" onClick={switchTheme}>{t("nav.theme")}: {t(`nav.theme.${theme}`)}</button>
             <button type="button" class="ghost small" onClick={switchLanguage} aria-label={t("nav.language")}>{currentLanguage() === "en" ? "中文" : "English"}</button>

@@ -20,7 +20,7 @@ export function StatusMark({ state, text, tone = toneOf(state) }: { state: strin
   return (
     <span class={"status tone-" + tone}>
       <Icon name={tone} />
-      <span>{text ?? textOr("state." + state, safeText(state))}</span>
+      <Text>{text ?? textOr("state." + state, state)}</Text>
     </span>
   );
 }
