@@ -102,7 +102,7 @@ func (o *Options) validate() error {
 	if _, err := bootstrap.ParseDefaultPlacement(o.DefaultPlacement); err != nil {
 		return fmt.Errorf("--default-placement: %w", err)
 	}
-	if _, err := push.ParseNetworks(o.PushAllowedCIDRs); err != nil {
+	if _, err := addressguard.ParseNetworks(o.PushAllowedCIDRs); err != nil {
 		return fmt.Errorf("--push-allowed-cidrs: %w", err)
 	}
 	if err := o.Tracing.ValidateOptions(); err != nil {

@@ -26,7 +26,7 @@ func (h *hub) newPushSupervisor(p *components) (*push.AgentSupervisor, error) {
 		return nil, fmt.Errorf("client of members' credentials: %w", err)
 	}
 	key := h.server.KeySet().HubKey
-	allowed, err := push.ParseNetworks(h.options.PushAllowedCIDRs)
+	allowed, err := addressguard.ParseNetworks(h.options.PushAllowedCIDRs)
 	if err != nil {
 		return nil, fmt.Errorf("--push-allowed-cidrs: %w", err)
 	}
