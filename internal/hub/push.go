@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"atoll.dev/atoll/internal/addressguard"
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/push"

@@ -100,7 +100,7 @@ func TestWhatIsToldOfAStage(t *testing.T) {
 			[]string{"https://10.0.0.1:6443", "signed by unknown authority", "atoll join oslo --push", "another server"}},
 		"another name": {agent.Stage{Err: acceptError(&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"lima"}}, Host: "oslo"}})}, atoll.ReasonMemberNotVerified, false,
 			[]string{"valid for lima, not oslo"}},
-		"an address that is not dialled": {agent.Stage{Err: acceptError(&net.OpError{Op: "dial", Err: &addressguard.RefusedAddressError{netip.MustParseAddr("127.0.0.1"), "loopback"}})}, atoll.ReasonAddressRefused, false,
+		"an address that is not dialled": {agent.Stage{Err: acceptError(&net.OpError{Op: "dial", Err: &addressguard.RefusedAddressError{Address: netip.MustParseAddr("127.0.0.1"), Kind: "loopback"}})}, atoll.ReasonAddressRefused, false,
 			[]string{"the loopback address 127.0.0.1", "--push-allowed-cidrs", "--member-server"}},
 		"no such host": {agent.Stage{Err: acceptError(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "oslo.example", IsNotFound: true}})}, atoll.ReasonMemberUnreachable, false,
 			[]string{"lookup oslo.example: no such host", "--member-server"}},
