@@ -68,8 +68,19 @@ func (p *AdmissionPlugin) validateSource(ctx context.Context, a admission.Attrib
 	if err != nil {
 		return err
 	}
-	if errs := checkSource(now); len(errs) > 0 {
+	if now.DeletionTimestamp != nil {
+		return nil
+	}
+	at := field.NewPath("spec", "placement")
+	errs := checkSource(now)
+	if now.Spec.Placement != nil {
+		errs = append(errs, p.checkPlacement(now.Spec.Placement, at)...)
+	}
+	if len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
+	}
+	if err := p.validateSourcePlacement(a, now, before, at); err != nil {
+		return err
 	}
 	if before != nil && !writesByOtherRights(before, now) {
 		return nil
@@ -80,6 +91,18 @@ func (p *AdmissionPlugin) validateSource(ctx context.Context, a admission.Attrib
 		return nil
 	}
 	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.serviceAccountName: the Source writes by the rights of ServiceAccount %q: the verb impersonate on it is needed, which %q lacks", account, a.GetUserInfo().GetName()))
+}
+
+// validateSourcePlacement refuses names of clusters and sets outside of the namespace's sets.
+func (p *AdmissionPlugin) validateSourcePlacement(a admission.Attributes, now, before *v1alpha1.Source, at *field.Path) error {
+	if now.Spec.Placement == nil {
+		return nil
+	}
+	var had []placementReference
+	if before != nil && before.Spec.Placement != nil {
+		had = placementReferences(before.Spec.Placement, at)
+	}
+	return p.validatePlacementReferences(a, placementReferences(now.Spec.Placement, at), had, at)
 }
 
 // writesByOtherRights reports whether an update lets the Source write anything else by the rights of its account.

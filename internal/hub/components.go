@@ -76,7 +76,7 @@ type components struct {
 	servingClient client.Client
 	// fingerprints of templates, which bind and summarise ask for.
 	fingerprints *binder.FingerprintCache
-	sources        sources.Config
+	sources      sources.Config
 	// addFinalizer puts finalizers on templates of built-in kinds.
 	addFinalizer func(ctx context.Context, t *unstructured.Unstructured, finalizer string) (bool, error)
 }

@@ -36,7 +36,6 @@ import (
 	"atoll.dev/atoll/internal/hub/memory"
 	"atoll.dev/atoll/internal/leader"
 	"atoll.dev/atoll/internal/memberproxy"
-	"atoll.dev/atoll/internal/push"
 	"atoll.dev/atoll/internal/restore/controller"
 	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/tracing"
@@ -74,11 +73,9 @@ type Options struct {
 	// places: None, All, ClusterSet/NAME or ClusterPlacement/NAME. It counts at the first start
 	// only: later the HubSettings have it. Default None.
 	DefaultPlacement string
-	// PushAllowedCIDRs are networks that the hub dials for members in push mode although their addresses
-	// are loopback, link-local or others that it refuses. Default: none.
-	PushAllowedCIDRs []string
-	// SourceAllowedCIDRs are such networks for Repositories. Default: none.
-	SourceAllowedCIDRs []string
+	// PushAllowedCIDRs and SourceAllowedCIDRs are networks that the hub dials for members in push mode, and for
+	// Repositories, although their addresses are loopback, link-local or others that it refuses. Default: none.
+	PushAllowedCIDRs, SourceAllowedCIDRs []string
 	// ProxyLimits of what people have under way at clusters through this hub. They have no
 	// default here, so that a 0 that was asked for is refused.
 	ProxyLimits memberproxy.RequestLimits

@@ -134,7 +134,9 @@ func newBackoff() workqueue.TypedRateLimiter[types.NamespacedName] {
 }
 
 func (r *Reconciler) logFailure(what string) func(types.NamespacedName, error) {
-	return func(key types.NamespacedName, err error) { r.Log.Warn(what, "namespace", key.Namespace, "name", key.Name, "err", err) }
+	return func(key types.NamespacedName, err error) {
+		r.Log.Warn(what, "namespace", key.Namespace, "name", key.Name, "err", err)
+	}
 }
 
 // Run reconciles until ctx ends.

@@ -11,7 +11,9 @@ import (
 )
 
 // RepositoryTable is the table of Repositories.
-type RepositoryTable struct{ specTable[*v1alpha1.Repository] }
+type RepositoryTable struct {
+	specTable[*v1alpha1.Repository]
+}
 
 // SourceTable is the table of Sources.
 type SourceTable struct{ specTable[*v1alpha1.Source] }

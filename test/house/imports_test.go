@@ -269,7 +269,7 @@ var layers = []layer{
 		why: "what commands share that read of containers and run in them: whose they are",
 	},
 	{
-		name: "planning commands", packages: []string{"internal/command/crd", "internal/command/diff", "internal/command/drift", "internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client"},
+		name: "planning commands", packages: []string{"internal/command/crd", "internal/command/diff", "internal/command/drift", "internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret", "internal/command/source"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client"},
 		why: "they decide over files alone by the cores, and word what a hub answers; nothing of the hub comes along",
 	},
 	{
