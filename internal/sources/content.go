@@ -218,12 +218,12 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 	err := r.updateSource(ctx, client.ObjectKeyFromObject(s), func(now *v1alpha1.Source) {
 		now.Status.ObservedGeneration, now.Status.SyncRequest = s.Generation, s.Spec.SyncRequest
 		now.Status.Inventory, now.Status.Errors = a.inventory(), a.errors
-		now.Status.Objects = v1alpha1.SourceObjects{Total: int32(len(w.keys)), Applied: int32(len(w.keys) - a.failed), Kept: int32(len(a.decision.Keep))}
+		now.Status.Objects = v1alpha1.SourceObjects{Total: int32(len(c.Objects)), Applied: int32(max(0, len(c.Objects)-a.failed)), Kept: int32(len(a.decision.Keep))}
 		setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionTrue, atoll.ReasonRendered, "the content of the commit is read")
 		if a.failed == 0 && len(a.failedRemovals) == 0 {
 			now.Status.Commit, now.Status.ShortCommit, now.Status.Message, now.Status.Author = c.Commit, shortCommit(c.Commit), c.Message, c.Author
 			now.Status.Digest, now.Status.Settings = c.Digest, settings
-			setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionTrue, atoll.ReasonApplied, formatApplied(a))
+			setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionTrue, atoll.ReasonApplied, formatApplied(len(c.Objects), len(a.decision.Keep)))
 			return
 		}
 		setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionFalse, a.reason, fmt.Sprintf("commit %s: %s", shortCommit(c.Commit), a.describeFailure()))
@@ -231,10 +231,10 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 	return a.failed == 0 && len(a.failedRemovals) == 0, err
 }
 
-func formatApplied(a *application) string {
-	text := phrase.CountNoun(len(a.wanted.keys), "object") + " on the hub as in the commit"
-	if n := len(a.decision.Keep); n > 0 {
-		text += fmt.Sprintf("; %s no longer in the content, kept", phrase.CountNoun(n, "object"))
+func formatApplied(applied, kept int) string {
+	text := phrase.CountNoun(applied, "object") + " on the hub as in the commit"
+	if kept > 0 {
+		text += fmt.Sprintf("; %s no longer in the content, kept", phrase.CountNoun(kept, "object"))
 	}
 	return text
 }

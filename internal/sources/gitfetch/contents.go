@@ -85,7 +85,7 @@ func (f *fetched) readContent(ctx context.Context, w Want) Content {
 		return c
 	}
 	c.Commit = hash.String()
-	if w.SeenCommit == c.Commit && w.SeenDigest != "" {
+	if w.SeenCommit == c.Commit {
 		c.Digest, c.Unchanged = w.SeenDigest, true
 		return c
 	}

@@ -57,8 +57,7 @@ type Want struct {
 	Ref     string   `json:"ref"`
 	Paths   []string `json:"paths,omitempty"`
 	Exclude []string `json:"exclude,omitempty"`
-	// SeenCommit and SeenDigest are what was read last. Content with both is not sent again, nor is
-	// content with the digest alone.
+	// SeenCommit and SeenDigest are what was read last. Content of the one or the other is not sent again.
 	SeenCommit string `json:"seenCommit,omitempty"`
 	SeenDigest string `json:"seenDigest,omitempty"`
 }
