@@ -35,7 +35,7 @@ type RepositorySpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('24h')",message="interval must be a duration from 30s to 24h, such as 5m"
 	Interval *metav1.Duration `json:"interval,omitempty"`
-	// Suspend stops the checks. What runs stays.
+	// Suspend stops the checks. Nothing that runs is removed.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
@@ -170,7 +170,7 @@ type SourceSpec struct {
 	// refused, and both owners are reported.
 	// +optional
 	Force bool `json:"force,omitempty"`
-	// Suspend stops the Source. What runs stays.
+	// Suspend stops the Source. Nothing that runs is removed.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 	// SyncRequest is the time of a request to check the Repository now, and to apply every object again.
@@ -217,7 +217,7 @@ const LabelSource = "atoll.dev/source"
 
 // Condition types of a Source.
 const (
-	// SourceRendered is false while the content cannot be read. What runs stays.
+	// SourceRendered is false while the content cannot be read. Nothing is removed then.
 	SourceRendered = "Rendered"
 	// SourceApplied is false while an object of the commit is not applied on the hub.
 	SourceApplied = "Applied"

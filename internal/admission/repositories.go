@@ -46,21 +46,23 @@ func checkRepositoryURL(text string, hasCredentials bool, at *field.Path) (errs 
 	}
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+	case err != nil || strings.ContainsFunc(text, isSpaceOrControl):
 		return refuse("is no URL")
 	case u.Scheme != "https" && u.Scheme != "http":
 		return refuse("must begin with https:// or http://; the hub reads no files and runs no helpers")
-	case u.Host == "" || u.Hostname() == "":
+	case u.Hostname() == "":
 		return refuse("names no host")
 	case u.User != nil:
 		return refuse("may not have credentials; name a Secret in secretRef")
-	case u.RawQuery != "" || u.Fragment != "":
+	case u.RawQuery+u.Fragment != "":
 		return refuse("may not have a query or a fragment")
 	case u.Scheme == "http" && hasCredentials:
 		return field.ErrorList{field.Forbidden(at.Child("secretRef"), "credentials are sent over https:// alone")}
 	}
 	return nil
 }
+
+func isSpaceOrControl(r rune) bool { return r <= ' ' || r == 0x7f }
 
 // validateSource refuses a Source that could not be honoured, and a ServiceAccount that the writer may not act as.
 func (p *AdmissionPlugin) validateSource(ctx context.Context, a admission.Attributes) error {
@@ -122,6 +124,28 @@ func accountOfSource(s *v1alpha1.Source) string {
 // checkSource returns the fields that could not be honoured.
 func checkSource(s *v1alpha1.Source) (errs field.ErrorList) {
 	at := field.NewPath("spec")
+	errs = append(errs, checkSourceFiles(s, at)...)
+	for name, value := range map[string]string{"branch": s.Spec.Ref.Branch, "tag": s.Spec.Ref.Tag} {
+		if value != "" && !isRefName(value) {
+			errs = append(errs, field.Invalid(at.Child("ref", name), value, "is no name that git allows"))
+		}
+	}
+	if ns := s.Spec.TargetNamespace; ns != "" {
+		for _, why := range validation.IsDNS1123Label(ns) {
+			errs = append(errs, field.Invalid(at.Child("targetNamespace"), ns, why))
+		}
+	}
+	for _, why := range validation.IsDNS1123Subdomain(accountOfSource(s)) {
+		errs = append(errs, field.Invalid(at.Child("serviceAccountName"), s.Spec.ServiceAccountName, why))
+	}
+	for _, why := range validation.IsValidLabelValue(s.Name) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), s.Name, "is the value of a label: "+why))
+	}
+	return errs
+}
+
+// checkSourceFiles returns the paths and patterns that could not be honoured.
+func checkSourceFiles(s *v1alpha1.Source, at *field.Path) (errs field.ErrorList) {
 	for i, dir := range s.Spec.Paths {
 		if why := checkRepositoryPath(dir); why != "" {
 			errs = append(errs, field.Invalid(at.Child("paths").Index(i), dir, why))
@@ -133,24 +157,6 @@ func checkSource(s *v1alpha1.Source) (errs field.ErrorList) {
 		} else if why := checkRepositoryPath(pattern); why != "" {
 			errs = append(errs, field.Invalid(at.Child("exclude").Index(i), pattern, why))
 		}
-	}
-	for name, value := range map[string]string{"branch": s.Spec.Ref.Branch, "tag": s.Spec.Ref.Tag} {
-		if value != "" && !isRefName(value) {
-			errs = append(errs, field.Invalid(at.Child("ref", name), value, "is no name that git allows"))
-		}
-	}
-	if ns := s.Spec.TargetNamespace; ns != "" {
-		for _, why := range validation.IsDNS1123Label(ns) {
-			errs = append(errs, field.Invalid(at.Child("targetNamespace"), ns, why))
-		}
-	}
-	if account := s.Spec.ServiceAccountName; account != "" {
-		for _, why := range validation.IsDNS1123Subdomain(account) {
-			errs = append(errs, field.Invalid(at.Child("serviceAccountName"), account, why))
-		}
-	}
-	for _, why := range validation.IsValidLabelValue(s.Name) {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), s.Name, "is the value of a label: "+why))
 	}
 	return errs
 }
@@ -170,7 +176,7 @@ func checkRepositoryPath(dir string) string {
 
 // isRefName reports whether git allows the name of a branch or a tag.
 func isRefName(name string) bool {
-	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune(`~^:?*[\`, r) }) {
+	if strings.ContainsFunc(name, func(r rune) bool { return isSpaceOrControl(r) || strings.ContainsRune(`~^:?*[\`, r) }) {
 		return false
 	}
 	for part := range strings.SplitSeq(name, "/") {

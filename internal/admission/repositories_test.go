@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// requestOf returns a write of an object of Atoll's in the namespace shop by ann.
-func requestOf(t *testing.T, kind, resource, now, before string) admission.Attributes {
+// sourceRequest returns a write of an object of Atoll's in the namespace shop by ann.
+func sourceRequest(t *testing.T, kind, resource, now, before string) admission.Attributes {
 	t.Helper()
 	text := func(spec string) runtime.Object {
 		return unstructuredOf(t, "{apiVersion: atoll.dev/v1alpha1, kind: "+kind+", metadata: {name: web, namespace: shop}, spec: "+spec+"}")
@@ -47,7 +47,7 @@ func TestRepositoriesThatAreRefused(t *testing.T) {
 		"an edit that keeps it": {"{suspend: true, git: {url: 'https://h/a', secretRef: {name: token}}}", withSecret, nil, ""},
 		"its host is changed":   {"{git: {url: 'https://evil/a', secretRef: {name: token}}}", withSecret, nil, `the right to get the Secret "token" is needed`},
 	} {
-		err := newGrantingPlugin(Hub{}, c.rights...).validateRepository(t.Context(), requestOf(t, "Repository", "repositories", c.now, c.before))
+		err := newGrantingPlugin(Hub{}, c.rights...).validateRepository(t.Context(), sourceRequest(t, "Repository", "repositories", c.now, c.before))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: refused with %v, want %q", name, err, c.want)
 		}
@@ -82,7 +82,7 @@ func TestSourcesThatAreRefused(t *testing.T) {
 		"a suspension without it":       {source(", suspend: true"), source(""), "", ""},
 		"a sync without it":             {source(", syncRequest: '2026-01-02T03:04:05Z'"), source(""), "", ""},
 	} {
-		err := newGrantingPlugin(Hub{Sets: fakeSets{}}, c.rights).validateSource(t.Context(), requestOf(t, "Source", "sources", c.now, c.before))
+		err := newGrantingPlugin(Hub{Sets: fakeSets{}}, c.rights).validateSource(t.Context(), sourceRequest(t, "Source", "sources", c.now, c.before))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: refused with %v, want %q", name, err, c.want)
 		}

@@ -282,8 +282,8 @@ func (a *application) describeFailure() string {
 	return fmt.Sprintf("%s of %d not applied, and nothing removed: %s", phrase.CountNoun(a.failed, "object"), len(a.wanted.keys), first)
 }
 
-// inventory returns the objects that the Source is responsible for now.
-func (a *application) inventory() (out []v1alpha1.SourceObject) {
+// newInventory returns the objects that the Source has applied.
+func (a *application) newInventory() (out []v1alpha1.SourceObject) {
 	for i, o := range a.wanted.keys {
 		if slices.Contains(a.decision.Unchanged, i) {
 			o.Adopted = a.oldEntry(i).Adopted

@@ -95,16 +95,12 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 	if err != nil {
 		return out, err
 	}
-	left := make([]*v1alpha1.Source, 0, len(sources))
-	for _, s := range sources {
-		if s.Spec.Suspend {
-			if err := r.setUnread(ctx, []*v1alpha1.Source{s}, gitfetch.Failure{Reason: atoll.ReasonSuspended, Message: "the Source is suspended"}); err != nil {
-				return out, err
-			}
-			continue
-		}
-		left = append(left, s)
+	isSuspended := func(s *v1alpha1.Source) bool { return s.Spec.Suspend }
+	suspended := slices.DeleteFunc(slices.Clone(sources), func(s *v1alpha1.Source) bool { return !isSuspended(s) })
+	if err := r.setUnread(ctx, suspended, gitfetch.Failure{Reason: atoll.ReasonSuspended, Message: "the Source is suspended"}); err != nil {
+		return out, err
 	}
+	left := slices.DeleteFunc(slices.Clone(sources), isSuspended)
 	commits := map[string]string{}
 	for first := true; first || len(left) > 0; first = false {
 		request.Wants = wantsOf(repo, left)
@@ -112,31 +108,44 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 		if err != nil {
 			return out, err
 		}
-		var postponed []*v1alpha1.Source
-		for i, c := range answer.Contents {
-			if i >= len(left) || c.ID != left[i].Name {
-				return out, errors.New("the fetch answers what was not asked")
-			}
-			if c.Postponed {
-				postponed = append(postponed, left[i])
-				continue
-			}
-			if c.Commit != "" {
-				commits[refOf(left[i])] = c.Commit
-			}
-			applied, err := r.takeContent(ctx, left[i], c, request)
-			if err != nil {
-				return out, err
-			}
+		asked := left
+		if left, err = r.takeContents(ctx, asked, answer.Contents, request, func(s *v1alpha1.Source, commit string, applied bool) {
 			out.retry = out.retry || !applied
+			if commit != "" {
+				commits[refOf(s)] = commit
+			}
+		}); err != nil {
+			return out, err
 		}
-		left = postponed
 	}
 	for ref, commit := range commits {
 		out.refs = append(out.refs, v1alpha1.RepositoryRef{Ref: ref, Commit: commit})
 	}
 	slices.SortFunc(out.refs, func(a, b v1alpha1.RepositoryRef) int { return strings.Compare(a.Ref, b.Ref) })
 	return out, nil
+}
+
+// takeContents applies the contents of an answer, and calls taken for each. It returns the Sources whose content
+// the answer had no room for.
+func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source, contents []gitfetch.Content, request gitfetch.Request, taken func(s *v1alpha1.Source, commit string, applied bool)) (postponed []*v1alpha1.Source, err error) {
+	if len(contents) != len(asked) {
+		return nil, fmt.Errorf("the fetch answers with %d contents for %d Sources", len(contents), len(asked))
+	}
+	for i, c := range contents {
+		if c.ID != asked[i].Name {
+			return nil, errors.New("the fetch answers with the content of another Source")
+		}
+		if c.Postponed {
+			postponed = append(postponed, asked[i])
+			continue
+		}
+		applied, err := r.takeContent(ctx, asked[i], c, request)
+		if err != nil {
+			return nil, err
+		}
+		taken(asked[i], c.Commit, applied)
+	}
+	return postponed, nil
 }
 
 // newRequest returns a request with the credentials of a Repository.
@@ -178,7 +187,7 @@ func refOf(s *v1alpha1.Source) string {
 	return s.Spec.Ref.Commit
 }
 
-// wantsOf returns what the Sources want. What a settled Source has is not sent again.
+// wantsOf returns what the Sources want. Content that a settled Source has is not sent again.
 func wantsOf(repo *v1alpha1.Repository, sources []*v1alpha1.Source) []gitfetch.Want {
 	out := make([]gitfetch.Want, 0, len(sources))
 	for _, s := range sources {
@@ -239,7 +248,7 @@ func (r *Reconciler) setReachable(ctx context.Context, repo *v1alpha1.Repository
 	return nil
 }
 
-// setUnread reports that the content of Sources is not read. What runs stays.
+// setUnread reports that the content of Sources is not read. Nothing is removed.
 func (r *Reconciler) setUnread(ctx context.Context, sources []*v1alpha1.Source, why gitfetch.Failure) error {
 	var errs []error
 	for _, s := range sources {

@@ -217,7 +217,7 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 	}
 	err := r.updateSource(ctx, client.ObjectKeyFromObject(s), func(now *v1alpha1.Source) {
 		now.Status.ObservedGeneration, now.Status.SyncRequest = s.Generation, s.Spec.SyncRequest
-		now.Status.Inventory, now.Status.Errors = a.inventory(), a.errors
+		now.Status.Inventory, now.Status.Errors = a.newInventory(), a.errors
 		now.Status.Objects = v1alpha1.SourceObjects{Total: int32(len(c.Objects)), Applied: int32(max(0, len(c.Objects)-a.failed)), Kept: int32(len(a.decision.Keep))}
 		setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionTrue, atoll.ReasonRendered, "the content of the commit is read")
 		if a.failed == 0 && len(a.failedRemovals) == 0 {

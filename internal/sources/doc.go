@@ -190,12 +190,12 @@ func (r *Reconciler) enqueueChange(key types.NamespacedName) {
 	r.laneOf(key).EnqueueAtOnce(key)
 }
 
-// sourceChanged checks the Repository of a Source whose spec changed. That of a deleted Source is not known, and
-// need not be checked.
+// sourceChanged checks the Repository of a Source whose spec changed. The Repository of a deleted Source need not be
+// checked.
 func (r *Reconciler) sourceChanged(key types.NamespacedName) {
 	s, ok := r.Sources.Get(key)
 	if !ok {
-		r.bundles.forget(key)
+		r.bundles.dropSource(key)
 		r.mu.Lock()
 		delete(r.writing, key)
 		r.mu.Unlock()

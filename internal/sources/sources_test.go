@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
@@ -78,7 +75,7 @@ func newHub(t *testing.T, spec string) *hub {
 	h.r = New(Config{
 		Repositories: h.tables.Repositories, Sources: h.tables.Sources, Bundles: h.tables.Bundles, Client: c, Templates: h.newTemplates(), Fetcher: h, Events: h, Log: slog.New(slog.DiscardHandler),
 	}, h)
-	h.refresh()
+	h.refreshTables()
 	return h
 }
 
@@ -147,8 +144,8 @@ func (h *hub) RecordEvent(about corev1.ObjectReference, reason atoll.Reason, mes
 	h.events = append(h.events, about.Kind+"/"+about.Name+" "+string(reason)+" "+message)
 }
 
-// commits brings a commit with ConfigMaps, by NAME=VALUE.
-func (h *hub) commits(hash string, objects ...string) {
+// setCommit brings a commit with ConfigMaps, by NAME=VALUE.
+func (h *hub) setCommit(hash string, objects ...string) {
 	h.commit = gitfetch.Content{Commit: hash, Digest: strings.Join(objects, ","), Message: "change " + hash, Author: "Aiko"}
 	for i, o := range objects {
 		name, value, _ := strings.Cut(o, "=")
@@ -158,8 +155,8 @@ func (h *hub) commits(hash string, objects ...string) {
 	}
 }
 
-// refresh takes the objects of the store into the tables, as the watch does.
-func (h *hub) refresh() {
+// refreshTables takes the objects of the store into the tables, as the watch does.
+func (h *hub) refreshTables() {
 	h.t.Helper()
 	var repo v1alpha1.Repository
 	if err := h.r.Client.Get(h.t.Context(), repoKey, &repo); err == nil {
@@ -172,19 +169,19 @@ func (h *hub) refresh() {
 	h.tables.Sources.Put(&s)
 }
 
-// edit edits the spec of the Source, as a user does.
-func (h *hub) edit(change func(*v1alpha1.SourceSpec)) {
+// editSource edits the spec of the Source, as a user does.
+func (h *hub) editSource(change func(*v1alpha1.SourceSpec)) {
 	h.t.Helper()
-	s := h.source()
+	s := h.readSource()
 	change(&s.Spec)
 	s.Generation++
 	if err := h.r.Client.Update(h.t.Context(), s); err != nil {
 		h.t.Fatal(err)
 	}
-	h.refresh()
+	h.refreshTables()
 }
 
-func (h *hub) source() *v1alpha1.Source {
+func (h *hub) readSource() *v1alpha1.Source {
 	h.t.Helper()
 	s, ok := h.tables.Sources.Get(sourceKey)
 	if !ok {
@@ -193,8 +190,8 @@ func (h *hub) source() *v1alpha1.Source {
 	return s.DeepCopy()
 }
 
-// check checks the Repository, and returns the writes of objects since the last check.
-func (h *hub) check() string {
+// runCheck checks the Repository, and returns the writes of objects since the last check.
+func (h *hub) runCheck() string {
 	h.t.Helper()
 	h.writes = nil
 	if err := h.r.checkRepository(h.t.Context(), repoKey); err != nil {
@@ -204,23 +201,23 @@ func (h *hub) check() string {
 	return strings.Join(h.writes, ", ")
 }
 
-// conditions returns the conditions of the Source, as TYPE=STATUS/REASON.
-func (h *hub) conditions() string {
+// listConditions returns the conditions of the Source, as TYPE=STATUS/REASON.
+func (h *hub) listConditions() string {
 	var out []string
-	for _, c := range h.source().Status.Conditions {
+	for _, c := range h.readSource().Status.Conditions {
 		out = append(out, c.Type+"="+string(c.Status)+"/"+c.Reason)
 	}
 	slices.Sort(out)
 	return strings.Join(out, " ")
 }
 
-// expect checks the writes of a check and the conditions after it.
-func (h *hub) expect(when, writes, conditions string) {
+// expectCheck checks the writes of a check and the conditions after it.
+func (h *hub) expectCheck(when, writes, conditions string) {
 	h.t.Helper()
-	if got := h.check(); got != writes {
+	if got := h.runCheck(); got != writes {
 		h.t.Errorf("%s: wrote %q, want %q", when, got, writes)
 	}
-	if got := h.conditions(); !strings.HasPrefix(got, conditions) {
+	if got := h.listConditions(); !strings.HasPrefix(got, conditions) {
 		h.t.Errorf("%s: %s, want %s", when, got, conditions)
 	}
 }
@@ -233,9 +230,9 @@ const (
 
 func TestACommitIsAppliedAndTheNextOneRemoves(t *testing.T) {
 	h := newHub(t, branch)
-	h.commits("c1", "a=1", "b=1")
-	h.expect("the first commit", "apply a, apply b", good)
-	s := h.source()
+	h.setCommit("c1", "a=1", "b=1")
+	h.expectCheck("the first commit", "apply a, apply b", good)
+	s := h.readSource()
 	if s.Status.Commit != "c1" || s.Status.Message != "change c1" || s.Status.Author != "Aiko" || s.Status.ObservedGeneration != 1 || s.Status.Objects.Total != 2 || s.Status.Objects.Applied != 2 || s.Status.ShortCommit != "c1" {
 		t.Errorf("%+v", s.Status)
 	}
@@ -243,17 +240,17 @@ func TestACommitIsAppliedAndTheNextOneRemoves(t *testing.T) {
 	if a.GetNamespace() != "shop" || a.GetLabels()[v1alpha1.LabelSource] != "web" || a.GetManagedFields()[0].Manager != "atoll-source:shop/web" {
 		t.Errorf("%v", a.Object)
 	}
-	h.expect("the same commit", "", good)
+	h.expectCheck("the same commit", "", good)
 	repo, _ := h.tables.Repositories.Get(repoKey)
 	if len(repo.Status.Refs) != 1 || repo.Status.Refs[0] != (v1alpha1.RepositoryRef{Ref: "refs/heads/main", Commit: "c1"}) || repo.Status.ObservedGeneration != 1 || !meta.IsStatusConditionTrue(repo.Status.Conditions, v1alpha1.RepositoryReachable) {
 		t.Errorf("%+v", repo.Status)
 	}
-	h.commits("c2", "a=2", "c=1")
-	h.expect("the next commit", "apply a, apply c, delete b", good)
+	h.setCommit("c2", "a=2", "c=1")
+	h.expectCheck("the next commit", "apply a, apply c, delete b", good)
 	if len(h.events) != 1 || !strings.Contains(h.events[0], "Source/web RemovedByCommit commit c2 (change c2) dropped ConfigMap b") {
 		t.Errorf("%q", h.events)
 	}
-	if s := h.source(); len(s.Status.Inventory) != 2 || s.Status.Digest != h.commit.Digest {
+	if s := h.readSource(); len(s.Status.Inventory) != 2 || s.Status.Digest != h.commit.Digest {
 		t.Errorf("%+v", s.Status)
 	}
 }
@@ -261,14 +258,14 @@ func TestACommitIsAppliedAndTheNextOneRemoves(t *testing.T) {
 // A commit that does not touch the paths writes nothing for the Source. So does a hub that starts again.
 func TestAnUnrelatedCommitWritesNothing(t *testing.T) {
 	h := newHub(t, branch)
-	h.commits("c1", "a=1")
-	h.check()
-	before := h.source().ResourceVersion
+	h.setCommit("c1", "a=1")
+	h.runCheck()
+	before := h.readSource().ResourceVersion
 	h.commit.Commit = "c2"
-	h.expect("another commit", "", good)
+	h.expectCheck("another commit", "", good)
 	h.r = New(h.r.Config, h)
-	h.expect("another hub", "", good)
-	if now := h.source(); now.ResourceVersion != before || now.Status.Commit != "c1" {
+	h.expectCheck("another hub", "", good)
+	if now := h.readSource(); now.ResourceVersion != before || now.Status.Commit != "c1" {
 		t.Errorf("the Source was written: %+v", now.Status)
 	}
 	if repo, _ := h.tables.Repositories.Get(repoKey); repo.Status.Refs[0].Commit != "c2" {
@@ -282,47 +279,47 @@ func TestAnUnrelatedCommitWritesNothing(t *testing.T) {
 
 func TestWhatIsNotReadRemovesNothing(t *testing.T) {
 	h := newHub(t, branch)
-	h.commits("c1", "a=1", "b=1")
-	h.check()
-	before := h.source().ResourceVersion
+	h.setCommit("c1", "a=1", "b=1")
+	h.runCheck()
+	before := h.readSource().ResourceVersion
 
 	h.fails = &gitfetch.Failure{Reason: atoll.ReasonRepositoryUnreachable, Message: "the server is away"}
-	h.expect("the first failure", "", good)
-	if h.source().ResourceVersion != before {
+	h.expectCheck("the first failure", "", good)
+	if h.readSource().ResourceVersion != before {
 		t.Error("one failed check is written to each Source")
 	}
-	h.expect("the second failure", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/RepositoryUnreachable")
+	h.expectCheck("the second failure", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/RepositoryUnreachable")
 	repo, _ := h.tables.Repositories.Get(repoKey)
 	if c := meta.FindStatusCondition(repo.Status.Conditions, v1alpha1.RepositoryReachable); c.Reason != "RepositoryUnreachable" || c.Status != metav1.ConditionFalse || repo.Status.Refs[0].Commit != "c1" {
 		t.Errorf("%+v", repo.Status)
 	}
 	h.fails = nil
-	h.expect("it is back", "", good)
+	h.expectCheck("it is back", "", good)
 
-	h.commits("c2")
-	h.expect("a commit without objects", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/ContentEmpty")
-	h.commits("c3")
+	h.setCommit("c2")
+	h.expectCheck("a commit without objects", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/ContentEmpty")
+	h.setCommit("c3")
 	h.commit.Problems = []render.Problem{{File: "b.yaml", Line: 3, Message: "no YAML"}}
-	h.expect("a commit with an error", "", invalid)
-	if s := h.source(); len(s.Status.Errors) != 1 || s.Status.Errors[0] != (v1alpha1.SourceError{File: "b.yaml", Line: 3, Message: "no YAML"}) || s.Status.Commit != "c1" || s.Status.WaitsFor != "ContentInvalid" {
+	h.expectCheck("a commit with an error", "", invalid)
+	if s := h.readSource(); len(s.Status.Errors) != 1 || s.Status.Errors[0] != (v1alpha1.SourceError{File: "b.yaml", Line: 3, Message: "no YAML"}) || s.Status.Commit != "c1" || s.Status.WaitsFor != "ContentInvalid" {
 		t.Errorf("%+v", s.Status)
 	}
-	h.expect("the same error again", "", invalid)
+	h.expectCheck("the same error again", "", invalid)
 	h.fails = &gitfetch.Failure{Reason: atoll.ReasonRepositoryUnreachable}
-	h.check()
-	h.expect("an error, and away", "", invalid)
+	h.runCheck()
+	h.expectCheck("an error, and away", "", invalid)
 	h.fails = nil
-	h.commits("c4", "a=1", "a=2")
-	h.expect("an object twice", "", invalid)
+	h.setCommit("c4", "a=1", "a=2")
+	h.expectCheck("an object twice", "", invalid)
 	h.commit = gitfetch.Content{Failure: &gitfetch.Failure{Reason: atoll.ReasonRefMissing, Message: "no branch main"}}
-	h.edit(func(s *v1alpha1.SourceSpec) { s.Ref.Branch = "next" })
-	h.expect("no such branch", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/RefMissing")
+	h.editSource(func(s *v1alpha1.SourceSpec) { s.Ref.Branch = "next" })
+	h.expectCheck("no such branch", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/RefMissing")
 
 	if err := h.r.Client.Delete(t.Context(), &v1alpha1.Repository{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "repo"}}); err != nil {
 		t.Fatal(err)
 	}
 	h.r.Repositories = statetest.NewTables(t, h.r.Client).Repositories
-	h.expect("no Repository", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/RepositoryMissing")
+	h.expectCheck("no Repository", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/RepositoryMissing")
 	if len(h.objects) != 2 {
 		t.Errorf("%d objects are left", len(h.objects))
 	}
@@ -330,13 +327,13 @@ func TestWhatIsNotReadRemovesNothing(t *testing.T) {
 
 func TestSuspension(t *testing.T) {
 	h := newHub(t, branch)
-	h.commits("c1", "a=1")
-	h.check()
-	h.edit(func(s *v1alpha1.SourceSpec) { s.Suspend = true })
-	h.commits("c2", "b=1")
-	h.expect("suspended", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/Suspended")
-	h.edit(func(s *v1alpha1.SourceSpec) { s.Suspend = false })
-	h.expect("resumed", "apply b, delete a", good)
+	h.setCommit("c1", "a=1")
+	h.runCheck()
+	h.editSource(func(s *v1alpha1.SourceSpec) { s.Suspend = true })
+	h.setCommit("c2", "b=1")
+	h.expectCheck("suspended", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/Suspended")
+	h.editSource(func(s *v1alpha1.SourceSpec) { s.Suspend = false })
+	h.expectCheck("resumed", "apply b, delete a", good)
 	var repo v1alpha1.Repository
 	if err := h.r.Client.Get(t.Context(), repoKey, &repo); err != nil {
 		t.Fatal(err)
@@ -346,10 +343,10 @@ func TestSuspension(t *testing.T) {
 	if err := h.r.Client.Update(t.Context(), &repo); err != nil {
 		t.Fatal(err)
 	}
-	h.refresh()
-	h.commits("c3", "c=1")
+	h.refreshTables()
+	h.setCommit("c3", "c=1")
 	n := len(h.requests)
-	h.expect("a suspended Repository", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/Suspended")
+	h.expectCheck("a suspended Repository", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/Suspended")
 	if len(h.requests) != n {
 		t.Error("a suspended Repository is fetched")
 	}
@@ -357,26 +354,26 @@ func TestSuspension(t *testing.T) {
 
 func TestRewrittenHistoryAndSettingsRemoveNothing(t *testing.T) {
 	h := newHub(t, branch)
-	h.commits("c1", "a=1", "b=1", "c=1")
-	h.check()
+	h.setCommit("c1", "a=1", "b=1", "c=1")
+	h.runCheck()
 	h.descends = false
-	h.commits("x1", "a=2", "c=1")
-	h.expect("a history that was rewritten", "apply a", good)
+	h.setCommit("x1", "a=2", "c=1")
+	h.expectCheck("a history that was rewritten", "apply a", good)
 	if got := h.requests[len(h.requests)-1].Descends; got == nil || got.Old != "c1" || got.New != "x1" {
 		t.Errorf("%+v", got)
 	}
 	h.descends = true
-	h.edit(func(s *v1alpha1.SourceSpec) { s.Paths = []string{"sub"}; s.Exclude = []string{"x"} })
-	h.commits("x2", "a=2")
-	h.expect("other paths", "", good)
-	h.commits("x3", "a=3")
-	h.expect("a later commit", "apply a", good)
+	h.editSource(func(s *v1alpha1.SourceSpec) { s.Paths = []string{"sub"}; s.Exclude = []string{"x"} })
+	h.setCommit("x2", "a=2")
+	h.expectCheck("other paths", "", good)
+	h.setCommit("x3", "a=3")
+	h.expectCheck("a later commit", "apply a", good)
 	var kept []string
-	for _, o := range h.source().Status.Inventory {
+	for _, o := range h.readSource().Status.Inventory {
 		kept = append(kept, o.Name+" "+o.Kept)
 	}
-	if got := strings.Join(kept, ", "); got != "a , c SettingsChanged, b HistoryRewritten" || h.source().Status.Objects.Kept != 2 {
-		t.Errorf("%s, %+v", got, h.source().Status.Objects)
+	if got := strings.Join(kept, ", "); got != "a , c SettingsChanged, b HistoryRewritten" || h.readSource().Status.Objects.Kept != 2 {
+		t.Errorf("%s, %+v", got, h.readSource().Status.Objects)
 	}
 	if w := h.requests[len(h.requests)-1].Wants[0]; !slices.Equal(w.Paths, []string{"sub"}) || !slices.Equal(w.Exclude, []string{"x"}) {
 		t.Errorf("%+v", w)
@@ -387,46 +384,46 @@ func TestWhatIsNotOfTheSourceStays(t *testing.T) {
 	h := newHub(t, branch)
 	other := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "b", "uid": "b"}}}
 	h.objects["configmaps/b"] = other
-	h.commits("c1", "a=1", "b=1", "c=1", "d=1")
-	h.expect("an object that existed", "apply a, apply b, apply c, apply d", good)
+	h.setCommit("c1", "a=1", "b=1", "c=1", "d=1")
+	h.expectCheck("an object that existed", "apply a, apply b, apply c, apply d", good)
 	h.objects["configmaps/c"].SetLabels(map[string]string{v1alpha1.LabelSource: "another"})
 	delete(h.objects, "configmaps/d")
-	h.commits("c2", "a=1")
-	h.expect("dropped: adopted, of another Source, and gone", "", good)
+	h.setCommit("c2", "a=1")
+	h.expectCheck("dropped: adopted, of another Source, and gone", "", good)
 	if len(h.objects) != 3 {
 		t.Errorf("%v", h.objects)
 	}
-	h.edit(func(s *v1alpha1.SourceSpec) { s.Prune = v1alpha1.PruneKeep })
-	h.commits("c3", "e=1")
-	h.expect("prune: Keep", "apply e", good)
+	h.editSource(func(s *v1alpha1.SourceSpec) { s.Prune = v1alpha1.PruneKeep })
+	h.setCommit("c3", "e=1")
+	h.expectCheck("prune: Keep", "apply e", good)
 }
 
 func TestRefusedObjects(t *testing.T) {
 	h := newHub(t, branch)
-	h.commits("c1", "a=1", "b=1")
-	h.check()
+	h.setCommit("c1", "a=1", "b=1")
+	h.runCheck()
 	h.refuse["a"] = apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "a", fmt.Errorf(`conflict with "kubectl": .data.v`))
-	h.commits("c2", "a=2")
-	h.expect("a conflict", "", "Applied=False/OwnedByOthers")
-	s := h.source()
+	h.setCommit("c2", "a=2")
+	h.expectCheck("a conflict", "", "Applied=False/OwnedByOthers")
+	s := h.readSource()
 	if len(s.Status.Errors) != 1 || s.Status.Errors[0].File != "a.yaml" || s.Status.Errors[0].Line != 1 ||
 		!strings.Contains(s.Status.Errors[0].Message, "atoll-source:shop/web") || !strings.Contains(s.Status.Errors[0].Message, "kubectl") || s.Status.Commit != "c1" || s.Status.Objects.Applied != 0 {
 		t.Errorf("%+v", s.Status)
 	}
 	h.refuse["a"] = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", fmt.Errorf(`User "system:serviceaccount:shop:atoll-sources" cannot patch`))
-	h.expect("no right", "", "Applied=False/PermissionMissing")
-	h.edit(func(s *v1alpha1.SourceSpec) { s.Force = true })
-	h.expect("force", "apply a, delete b", good)
-	h.edit(func(s *v1alpha1.SourceSpec) { s.Force = false })
-	h.expect("nothing changed", "", good)
+	h.expectCheck("no right", "", "Applied=False/PermissionMissing")
+	h.editSource(func(s *v1alpha1.SourceSpec) { s.Force = true })
+	h.expectCheck("force", "apply a, delete b", good)
+	h.editSource(func(s *v1alpha1.SourceSpec) { s.Force = false })
+	h.expectCheck("nothing changed", "", good)
 
-	h.edit(func(s *v1alpha1.SourceSpec) { s.ServiceAccountName = "absent" })
-	h.expect("no such ServiceAccount, and nothing changed", "", "Applied=False/ServiceAccountMissing")
+	h.editSource(func(s *v1alpha1.SourceSpec) { s.ServiceAccountName = "absent" })
+	h.expectCheck("no such ServiceAccount, and nothing changed", "", "Applied=False/ServiceAccountMissing")
 	delete(h.refuse, "a")
-	h.edit(func(s *v1alpha1.SourceSpec) { s.ServiceAccountName = "" })
+	h.editSource(func(s *v1alpha1.SourceSpec) { s.ServiceAccountName = "" })
 	h.commit.Objects[0].Fields["kind"] = "Unserved"
 	h.commit.Digest, h.commit.Commit = "u", "c3"
-	h.expect("a kind that the hub does not serve", "", "Applied=False/NotApplied")
+	h.expectCheck("a kind that the hub does not serve", "", "Applied=False/NotApplied")
 	if len(h.objects) != 1 {
 		t.Error("something was removed while not all is applied")
 	}
@@ -434,180 +431,13 @@ func TestRefusedObjects(t *testing.T) {
 
 func TestSyncAppliesEverythingOnce(t *testing.T) {
 	h := newHub(t, branch)
-	h.commits("c1", "a=1", "b=1")
-	h.check()
+	h.setCommit("c1", "a=1", "b=1")
+	h.runCheck()
 	now := metav1.Now().Rfc3339Copy()
-	h.edit(func(s *v1alpha1.SourceSpec) { s.SyncRequest = &now })
-	h.expect("a syncRequest", "apply a, apply b", good)
-	if s := h.source(); !s.Status.SyncRequest.Equal(&now) {
+	h.editSource(func(s *v1alpha1.SourceSpec) { s.SyncRequest = &now })
+	h.expectCheck("a syncRequest", "apply a, apply b", good)
+	if s := h.readSource(); !s.Status.SyncRequest.Equal(&now) {
 		t.Errorf("%+v", s.Status)
 	}
-	h.expect("afterwards", "", good)
-}
-
-func TestPlacementAndTargetNamespace(t *testing.T) {
-	h := newHub(t, "{repository: repo, ref: {tag: v1}, targetNamespace: other, force: true, placement: {clusterAffinity: {clusterNames: [tokyo]}}}")
-	h.commits("c1", "a=1")
-	h.commit.Objects = append(h.commit.Objects,
-		render.Object{Fields: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "s", "namespace": "shop"}}},
-		render.Object{Fields: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "n", "namespace": "wrong"}}})
-	h.check()
-	if a, n := h.objects["configmaps/a"], h.objects["namespaces/n"]; a.GetNamespace() != "other" || n.GetNamespace() != "" {
-		t.Errorf("%v, %v", a.Object, n.Object)
-	}
-	policy := h.objects["propagationpolicies/source-web"]
-	var p v1alpha1.PropagationPolicy
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(policy.Object, &p); err != nil {
-		t.Fatal(err)
-	}
-	if got := p.Spec.Placement.ClusterAffinity.ClusterNames; !slices.Equal(got, []string{"tokyo"}) {
-		t.Errorf("the policy places on %v", got)
-	}
-	// The namespace that the Source does not place in, and cluster-scoped objects, are of other policies.
-	if rs := p.Spec.ResourceSelectors; len(rs) != 1 || rs[0].APIVersion != "v1" || rs[0].Kind != "Secret" || rs[0].LabelSelector.MatchLabels[v1alpha1.LabelSource] != "web" {
-		t.Errorf("the policy selects %+v", rs)
-	}
-	if got := h.requests[0].Wants[0].Ref; got != "refs/tags/v1" {
-		t.Error(got)
-	}
-	h.edit(func(s *v1alpha1.SourceSpec) {
-		s.Placement, s.PlacementRef = nil, &v1alpha1.PlacementRef{Name: "edge"}
-		s.Ref = v1alpha1.SourceRef{Commit: strings.Repeat("a", 40)}
-	})
-	h.expect("placementRef", "apply source-web", "Applied=True/Applied")
-	if name, _, _ := unstructured.NestedString(h.objects["propagationpolicies/source-web"].Object, "spec", "placementRef", "name"); name != "edge" {
-		t.Errorf("%v", h.objects["propagationpolicies/source-web"].Object)
-	}
-	if got := h.requests[len(h.requests)-1].Wants[0].Ref; got != strings.Repeat("a", 40) {
-		t.Error(got)
-	}
-}
-
-func TestCredentials(t *testing.T) {
-	h := newHub(t, branch)
-	set := func(secret string) {
-		var repo v1alpha1.Repository
-		if err := h.r.Client.Get(t.Context(), repoKey, &repo); err != nil {
-			t.Fatal(err)
-		}
-		repo.Spec.Git.SecretRef, repo.Spec.Git.CABundle = &v1alpha1.RepositorySecretRef{Name: secret}, "pem"
-		repo.Generation++
-		if err := h.r.Client.Update(t.Context(), &repo); err != nil {
-			t.Fatal(err)
-		}
-		h.refresh()
-	}
-	h.commits("c1", "a=1")
-	set("token")
-	h.expect("a token", "apply a", good)
-	if r := h.requests[0]; r.URL != "https://git.example.com/shop.git" || r.Username != "git" || r.Password != "hush" || r.CABundle != "pem" {
-		t.Errorf("%+v", r)
-	}
-	set("absent")
-	h.check()
-	repo, _ := h.tables.Repositories.Get(repoKey)
-	if c := meta.FindStatusCondition(repo.Status.Conditions, v1alpha1.RepositoryReachable); c.Reason != "CredentialsMissing" {
-		t.Errorf("%+v", c)
-	}
-}
-
-func TestReadinessFollowsBundles(t *testing.T) {
-	h := newHub(t, branch)
-	h.bundles["a"] = []policymatch.BundleID{{Namespace: "shop", Name: "web"}}
-	put := func(version, waits string, ready int32) {
-		b := &v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "b", ResourceVersion: version}}
-		b.Status = v1alpha1.BundleStatus{Revision: "r", WaitsFor: waits, Clusters: v1alpha1.BundleClusters{Desired: 2, Ready: ready}}
-		h.tables.Bundles.Put(b)
-		if got := h.r.bundles.sourcesOf("b", policymatch.BundleID{Namespace: "shop", Name: "web"}); len(got) != 1 && version != "1" {
-			t.Errorf("a change of the Bundle concerns %v", got)
-		}
-		if err := h.r.updateSource(t.Context(), sourceKey, func(*v1alpha1.Source) {}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put("1", "tokyo", 1)
-	h.commits("c1", "a=1")
-	h.expect("one cluster of two", "apply a", "Applied=True/Applied Ready=False/Progressing Rendered=True/Rendered")
-	if s := h.source(); s.Status.WaitsFor != "tokyo" || s.Status.Clusters != (v1alpha1.SourceClusters{Desired: 2, Ready: 1, Summary: "1/2"}) {
-		t.Errorf("%+v", s.Status)
-	}
-	put("2", "", 2)
-	if s := h.source(); s.Status.WaitsFor != "" || s.Status.Clusters.Summary != "2/2" || !meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.SourceReady) {
-		t.Errorf("%+v", s.Status)
-	}
-	if got := h.r.bundles.sourcesOf("b", policymatch.BundleID{}); len(got) != 1 {
-		t.Errorf("a Bundle that is gone concerns %v", got)
-	}
-	h.r.bundles.forget(sourceKey)
-	if b := h.r.bundles; len(b.byBundle)+len(b.bySource)+len(b.incomplete)+len(b.ids) != 0 {
-		t.Errorf("subscriptions are left: %+v", b)
-	}
-}
-
-func TestIntervals(t *testing.T) {
-	repo := &v1alpha1.Repository{}
-	if intervalOf(repo) != v1alpha1.DefaultRepositoryInterval {
-		t.Error(intervalOf(repo))
-	}
-	repo.Spec.Interval = &metav1.Duration{Duration: 2 * firstRetry}
-	interval := intervalOf(repo)
-	for _, c := range []struct{ failures, times int }{{0, 2}, {1, 1}, {2, 2}, {9, 2}, {100, 2}} {
-		most := firstRetry * (1 << (c.times - 1))
-		if got := nextCheck(interval, c.failures); got > most || got < most*9/10 {
-			t.Errorf("after %d failures: %s", c.failures, got)
-		}
-	}
-}
-
-// A Repository is checked by the workers for its state, and never by two at the same time.
-func TestLanes(t *testing.T) {
-	h := newHub(t, branch)
-	if h.r.laneOf(repoKey) != h.r.healthy {
-		t.Error("a new Repository is not checked by the healthy lane")
-	}
-	h.fails = &gitfetch.Failure{Reason: atoll.ReasonFetchTimedOut}
-	h.check()
-	if h.r.laneOf(repoKey) != h.r.failing {
-		t.Error("a Repository that failed is not in the lane of failures")
-	}
-	if !h.r.beginCheck(repoKey) || h.r.beginCheck(repoKey) {
-		t.Error("two workers check a Repository")
-	}
-	n := len(h.requests)
-	h.check()
-	if len(h.requests) != n {
-		t.Error("a check ran beside another")
-	}
-	h.r.endCheck(repoKey)
-	h.fails = nil
-	h.commits("c1", "a=1")
-	h.check()
-	if h.r.laneOf(repoKey) != h.r.healthy {
-		t.Error("a Repository that is back stays in the lane of failures")
-	}
-}
-
-// The API server sees the ServiceAccount of the Source. A request without one is not sent.
-func TestRequestsAreOfTheServiceAccount(t *testing.T) {
-	var seen http.Header
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		seen = req.Header
-		http.NotFound(w, req)
-	}))
-	t.Cleanup(server.Close)
-	c, err := NewTemplateClient(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	configMaps := c.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("shop")
-	if _, err := configMaps.Get(t.Context(), "a", metav1.GetOptions{}); err == nil || seen != nil {
-		t.Errorf("a request without an account: %v, %v", err, seen)
-	}
-	s := &v1alpha1.Source{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}, Spec: v1alpha1.SourceSpec{ServiceAccountName: "deployer"}}
-	if _, err := configMaps.Get((&Reconciler{}).withAccountOf(t.Context(), s), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Error(err)
-	}
-	if user, groups := seen.Get("Impersonate-User"), seen["Impersonate-Group"]; user != "system:serviceaccount:shop:deployer" || !slices.Equal(groups, []string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"}) {
-		t.Errorf("%s of %v", user, groups)
-	}
+	h.expectCheck("afterwards", "", good)
 }

@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -106,7 +107,7 @@ func (r *Reconciler) readReadiness(s *v1alpha1.Source) readiness {
 			bundles[id] = true
 		}
 	}
-	r.bundles.subscribe(client.ObjectKeyFromObject(s), bundles, unplaced)
+	r.bundles.replaceSubscriptions(client.ObjectKeyFromObject(s), bundles, unplaced)
 	for _, id := range slices.SortedFunc(maps.Keys(bundles), policymatch.BundleID.Compare) {
 		b, ok := r.Bundles.GetByName(id.Namespace, id.Name)
 		if !ok {
@@ -138,14 +139,7 @@ func waitOfBundle(b state.Bundle) string {
 func (r *Reconciler) setReadiness(s *v1alpha1.Source) {
 	sum := r.readReadiness(s)
 	s.Status.Clusters = v1alpha1.SourceClusters{Desired: sum.desired, Ready: sum.ready, Summary: fmt.Sprintf("%d/%d", sum.ready, sum.desired)}
-	s.Status.WaitsFor = ""
-	for _, kind := range []string{v1alpha1.SourceRendered, v1alpha1.SourceApplied} {
-		c := meta.FindStatusCondition(s.Status.Conditions, kind)
-		if c.Status != metav1.ConditionTrue {
-			s.Status.WaitsFor = c.Reason
-			break
-		}
-	}
+	s.Status.WaitsFor = unmetReason(s)
 	states := s.Spec.Placement != nil || s.Spec.PlacementRef != nil
 	switch {
 	case s.Status.Digest == "":
@@ -161,12 +155,17 @@ func (r *Reconciler) setReadiness(s *v1alpha1.Source) {
 		setSourceCondition(s, v1alpha1.SourceReady, metav1.ConditionTrue, atoll.ReasonReady, fmt.Sprintf("%d of %d clusters are ready", sum.ready, sum.desired))
 		return
 	}
-	if s.Status.WaitsFor == "" {
-		s.Status.WaitsFor = sum.waitsFor
+	s.Status.WaitsFor = cmp.Or(s.Status.WaitsFor, sum.waitsFor, meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SourceReady).Message)
+}
+
+// unmetReason returns why the content is not applied; empty when it is.
+func unmetReason(s *v1alpha1.Source) string {
+	for _, kind := range []string{v1alpha1.SourceRendered, v1alpha1.SourceApplied} {
+		if c := meta.FindStatusCondition(s.Status.Conditions, kind); c.Status != metav1.ConditionTrue {
+			return c.Reason
+		}
 	}
-	if s.Status.WaitsFor == "" {
-		s.Status.WaitsFor = meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SourceReady).Message
-	}
+	return ""
 }
 
 // bundleSubscriptions is which Sources wait for changes of which Bundles.
@@ -193,9 +192,9 @@ func newBundleSubscriptions() *bundleSubscriptions {
 	}
 }
 
-// subscribe replaces the subscriptions of a Source: to Bundles, and to all of namespaces.
-func (b *bundleSubscriptions) subscribe(source types.NamespacedName, bundles map[policymatch.BundleID]bool, namespaces map[string]bool) {
-	b.forget(source)
+// replaceSubscriptions replaces the subscriptions of a Source: to Bundles, and to all of namespaces.
+func (b *bundleSubscriptions) replaceSubscriptions(source types.NamespacedName, bundles map[policymatch.BundleID]bool, namespaces map[string]bool) {
+	b.dropSource(source)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(bundles)+len(namespaces) == 0 {
@@ -210,8 +209,8 @@ func (b *bundleSubscriptions) subscribe(source types.NamespacedName, bundles map
 	}
 }
 
-// forget removes the subscriptions of a Source.
-func (b *bundleSubscriptions) forget(source types.NamespacedName) {
+// dropSource removes the subscriptions of a Source.
+func (b *bundleSubscriptions) dropSource(source types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id := range b.bySource[source].bundles {

@@ -104,27 +104,34 @@ func (o *createOptions) run(cmd *cobra.Command, url string) error {
 			return err
 		}
 	}
-	if done, err := o.printPreview(out, c.Namespace, made); err != nil || done && !o.yes || o.dryRun {
+	structured, err := o.printPreview(out, c.Namespace, made)
+	if err != nil || structured && !o.yes || o.dryRun {
 		return err
 	}
-	if !o.yes {
-		if !output.IsTerminal(cmd.InOrStdin()) {
-			return errors.New("nothing is made yet: --yes makes it")
-		}
-		if ok, err := output.AskPerson(cmd.InOrStdin(), out, "Make it?"); err != nil || !ok {
-			return err
-		}
+	if ok, err := o.isConfirmed(cmd); err != nil || !ok {
+		return err
 	}
 	for _, m := range made {
 		if err := createObject(ctx, c, m, false); err != nil {
 			return err
 		}
 	}
-	if o.format.IsFormat("json") || o.format.IsFormat("yaml") {
+	if structured {
 		return nil
 	}
 	_, err = fmt.Fprintf(out, "made; follow it with: atoll source get %s -n %s\n", o.name, c.Namespace)
 	return err
+}
+
+// isConfirmed reports whether --yes or a person on the terminal confirms.
+func (o *createOptions) isConfirmed(cmd *cobra.Command) (bool, error) {
+	switch {
+	case o.yes:
+		return true, nil
+	case !output.IsTerminal(cmd.InOrStdin()):
+		return false, errors.New("nothing is made yet: --yes makes it")
+	}
+	return output.AskPerson(cmd.InOrStdin(), cmd.OutOrStdout(), "Make it?")
 }
 
 // madeObject is an object that the command makes.

@@ -10,8 +10,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// object returns an entry of an inventory from KIND/NAME=HASH, with flags behind spaces.
-func object(text string) v1alpha1.SourceObject {
+// parseObject returns an entry of an inventory from KIND/NAME=HASH, with flags behind spaces.
+func parseObject(text string) v1alpha1.SourceObject {
 	fields := strings.Fields(text)
 	what, hash, _ := strings.Cut(fields[0], "=")
 	kind, name, _ := strings.Cut(what, "/")
@@ -29,17 +29,17 @@ func object(text string) v1alpha1.SourceObject {
 	return o
 }
 
-func objects(text string) (out []v1alpha1.SourceObject) {
+func parseObjects(text string) (out []v1alpha1.SourceObject) {
 	for one := range strings.SplitSeq(text, ", ") {
 		if one != "" {
-			out = append(out, object(one))
+			out = append(out, parseObject(one))
 		}
 	}
 	return out
 }
 
-// text returns a decision as words.
-func text(wanted []v1alpha1.SourceObject, d Decision) string {
+// formatDecision returns a decision as words.
+func formatDecision(wanted []v1alpha1.SourceObject, d Decision) string {
 	var out []string
 	for _, i := range d.Apply {
 		out = append(out, "apply "+wanted[i].Name)
@@ -76,20 +76,20 @@ func TestDecide(t *testing.T) {
 		"kept before, and back":         {"A/a=1, A/b=1", "A/a=1, A/b=1 SettingsChanged", nil, "apply b, same a"},
 		"everything again":              {"A/a=1", "A/a=1", func(in *Input) { in.ApplyAll = true }, "apply a"},
 	} {
-		in := Input{Wanted: objects(c.wanted), Inventory: objects(c.inventory), SameSettings: true, Prune: v1alpha1.PruneRemove}
+		in := Input{Wanted: parseObjects(c.wanted), Inventory: parseObjects(c.inventory), SameSettings: true, Prune: v1alpha1.PruneRemove}
 		if c.change != nil {
 			c.change(&in)
 		}
-		if got := text(in.Wanted, Decide(in)); got != c.want {
+		if got := formatDecision(in.Wanted, Decide(in)); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }
 
 func TestAnotherVersionOfAnAPIIsTheSameObject(t *testing.T) {
-	in := Input{Wanted: objects("A/a=1"), Inventory: objects("A/a=1"), SameSettings: true}
+	in := Input{Wanted: parseObjects("A/a=1"), Inventory: parseObjects("A/a=1"), SameSettings: true}
 	in.Wanted[0].APIVersion, in.Inventory[0].APIVersion = "x.dev/v2", "x.dev/v1"
-	if got := text(in.Wanted, Decide(in)); got != "same a" {
+	if got := formatDecision(in.Wanted, Decide(in)); got != "same a" {
 		t.Error(got)
 	}
 	if k := KeyOf(v1alpha1.SourceObject{APIVersion: "a/b/c", Kind: "A"}); k.Group != "a/b/c" {
@@ -98,16 +98,16 @@ func TestAnotherVersionOfAnAPIIsTheSameObject(t *testing.T) {
 }
 
 func TestRewrittenHistoryRemovesNothing(t *testing.T) {
-	in := Input{Wanted: objects("A/a=1"), Inventory: objects("A/a=1, A/b=1"), SameSettings: true}
+	in := Input{Wanted: parseObjects("A/a=1"), Inventory: parseObjects("A/a=1, A/b=1"), SameSettings: true}
 	d := Decide(in)
 	d.KeepAll(atoll.ReasonHistoryRewritten)
-	if got := text(in.Wanted, d); got != "same a, keep b HistoryRewritten" {
+	if got := formatDecision(in.Wanted, d); got != "same a, keep b HistoryRewritten" {
 		t.Error(got)
 	}
 }
 
 func TestWhatOthersNeedIsAppliedFirst(t *testing.T) {
-	wanted := objects("ConfigMap/a=1, PropagationPolicy/p=1, CustomResourceDefinition/c=1, Namespace/n=1, ConfigMap/b=1")
+	wanted := parseObjects("ConfigMap/a=1, PropagationPolicy/p=1, CustomResourceDefinition/c=1, Namespace/n=1, ConfigMap/b=1")
 	wanted[1].APIVersion = "atoll.dev/v1alpha1"
 	indexes := []int{0, 1, 2, 3, 4}
 	SortForApply(wanted, indexes)
@@ -121,7 +121,7 @@ func TestNothingIsLost(t *testing.T) {
 	for n := range 1 << 8 {
 		in := Input{SameSettings: n&1 == 0, ApplyAll: n&2 == 0, Prune: v1alpha1.PruneRemove}
 		for i := range 3 {
-			o := object(fmt.Sprintf("A/%d=1", i))
+			o := parseObject(fmt.Sprintf("A/%d=1", i))
 			if n&(4<<i) == 0 {
 				in.Wanted = append(in.Wanted, o)
 			}

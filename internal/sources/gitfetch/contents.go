@@ -198,30 +198,32 @@ func (l *lister) listTree(t *object.Tree, dir string, depth int) error {
 		if l.left--; l.left < 0 {
 			return newFailure(atoll.ReasonContentTooLarge, "the paths of the Source have more than %d files and directories; narrow spec.paths", maxTreeEntries)
 		}
-		name := strings.TrimPrefix(dir+"/"+e.Name, "/")
-		switch {
-		case e.Name == "" || e.Name == "." || e.Name == ".." || strings.ContainsRune(e.Name, '/'):
-			return newFailure(atoll.ReasonFetchFailed, "the commit has a file with a name that no file can have")
-		case e.Mode == filemode.Dir && l.mayContain(name):
-			below, err := object.GetTree(l.store, e.Hash)
-			if err != nil {
-				return fmt.Errorf("read a directory of the commit: %w", err)
-			}
-			if err := l.listTree(below, name, depth+1); err != nil {
-				return err
-			}
-		case !render.IsContentFile(name) || !render.IsSelected(name, l.want.Paths, l.want.Exclude):
-		case e.Mode == filemode.Symlink:
-			l.problems = append(l.problems, render.Problem{File: name, Message: "the file is a symbolic link, which is not followed; exclude it or commit the file"})
-		case e.Mode.IsFile():
-			l.files = append(l.files, file{name, e.Hash})
+		if err := l.addEntry(e, strings.TrimPrefix(dir+"/"+e.Name, "/"), depth); err != nil || len(l.problems) >= render.MaxProblems {
+			return err
 		}
-		if len(l.files) > render.MaxFiles {
-			return newFailure(atoll.ReasonContentTooLarge, "the Source has more than %d files; divide it into several", render.MaxFiles)
+	}
+	return nil
+}
+
+// addEntry adds a file that the Source selects, or the files below a directory.
+func (l *lister) addEntry(e object.TreeEntry, name string, depth int) error {
+	switch {
+	case slices.Contains([]string{"", ".", ".."}, e.Name) || strings.ContainsRune(e.Name, '/'):
+		return newFailure(atoll.ReasonFetchFailed, "the commit has a file with a name that no file can have")
+	case e.Mode == filemode.Dir && l.mayContain(name):
+		below, err := object.GetTree(l.store, e.Hash)
+		if err != nil {
+			return fmt.Errorf("read a directory of the commit: %w", err)
 		}
-		if len(l.problems) >= render.MaxProblems {
-			return nil
-		}
+		return l.listTree(below, name, depth+1)
+	case !render.IsContentFile(name) || !render.IsSelected(name, l.want.Paths, l.want.Exclude):
+	case e.Mode == filemode.Symlink:
+		l.problems = append(l.problems, render.Problem{File: name, Message: "the file is a symbolic link, which is not followed; exclude it or commit the file"})
+	case e.Mode.IsFile():
+		l.files = append(l.files, file{name, e.Hash})
+	}
+	if len(l.files) > render.MaxFiles {
+		return newFailure(atoll.ReasonContentTooLarge, "the Source has more than %d files; divide it into several", render.MaxFiles)
 	}
 	return nil
 }

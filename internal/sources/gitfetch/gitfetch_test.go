@@ -44,12 +44,12 @@ func newRepository(t *testing.T) *repository {
 	t.Helper()
 	dir := t.TempDir()
 	r := &repository{root: filepath.Join(dir, "root"), work: filepath.Join(dir, "work")}
-	r.git(t, dir, "init", "--quiet", "--bare", "--initial-branch=main", filepath.Join(r.root, "a.git"))
-	r.git(t, dir, "clone", "--quiet", filepath.Join(r.root, "a.git"), r.work)
+	r.runGit(t, dir, "init", "--quiet", "--bare", "--initial-branch=main", filepath.Join(r.root, "a.git"))
+	r.runGit(t, dir, "clone", "--quiet", filepath.Join(r.root, "a.git"), r.work)
 	return r
 }
 
-func (r *repository) git(t *testing.T, dir string, args ...string) string {
+func (r *repository) runGit(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
@@ -79,31 +79,31 @@ func (r *repository) commit(t *testing.T, files map[string]string) string {
 			t.Fatal(err)
 		}
 	}
-	r.git(t, r.work, "add", "-A")
-	r.git(t, r.work, "commit", "--quiet", "--allow-empty", "-m", "change\n\nmore text")
-	r.git(t, r.work, "push", "--quiet", "--force", "origin", "HEAD:main")
-	return r.git(t, r.work, "rev-parse", "HEAD")
+	r.runGit(t, r.work, "add", "-A")
+	r.runGit(t, r.work, "commit", "--quiet", "--allow-empty", "-m", "change\n\nmore text")
+	r.runGit(t, r.work, "push", "--quiet", "--force", "origin", "HEAD:main")
+	return r.runGit(t, r.work, "rev-parse", "HEAD")
 }
 
 // handler serves the repository by git's own program.
-func (r *repository) handler(t *testing.T) http.Handler {
+func (r *repository) newHandler(t *testing.T) http.Handler {
 	t.Helper()
 	return &cgi.Handler{
-		Path: filepath.Join(r.git(t, r.root, "--exec-path"), "git-http-backend"), Env: []string{"GIT_PROJECT_ROOT=" + r.root, "GIT_HTTP_EXPORT_ALL=1"}, Stderr: io.Discard,
+		Path: filepath.Join(r.runGit(t, r.root, "--exec-path"), "git-http-backend"), Env: []string{"GIT_PROJECT_ROOT=" + r.root, "GIT_HTTP_EXPORT_ALL=1"}, Stderr: io.Discard,
 	}
 }
 
 func (r *repository) serve(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(r.handler(t))
+	server := httptest.NewServer(r.newHandler(t))
 	t.Cleanup(server.Close)
 	return server.URL + "/a.git"
 }
 
 const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
-// fetch runs a child, as the hub does.
-func fetch(t *testing.T, r Request) (*Answer, error) {
+// runFetch runs a child, as the hub does.
+func runFetch(t *testing.T, r Request) (*Answer, error) {
 	t.Helper()
 	own, err := os.Executable()
 	if err != nil {
@@ -124,7 +124,7 @@ func wantMain(change ...func(*Want)) []Want {
 
 func mustFetch(t *testing.T, r Request) []Content {
 	t.Helper()
-	a, err := fetch(t, r)
+	a, err := runFetch(t, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,8 +152,8 @@ func describe(c Content) string {
 func TestContentsOfACommit(t *testing.T) {
 	r := newRepository(t)
 	first := r.commit(t, map[string]string{"deploy/a.yaml": configMap, "deploy/sub/b.yml": "# b\n" + configMap, "other/c.json": `{"apiVersion":"v1","kind":"A","metadata":{"name":"c"}}`, "README.md": "x", ".github/w.yaml": "no: object"})
-	r.git(t, r.work, "tag", "-a", "v1", "-m", "one")
-	r.git(t, r.work, "push", "--quiet", "origin", "v1")
+	r.runGit(t, r.work, "tag", "-a", "v1", "-m", "one")
+	r.runGit(t, r.work, "push", "--quiet", "origin", "v1")
 	second := r.commit(t, map[string]string{"other/c.json": "{}"})
 	url := r.serve(t)
 	wants := []Want{
@@ -186,17 +186,17 @@ func TestDescent(t *testing.T) {
 	first := r.commit(t, map[string]string{"a.yaml": configMap})
 	second := r.commit(t, map[string]string{"b.yaml": configMap})
 	third := r.commit(t, map[string]string{"c.yaml": configMap})
-	r.git(t, r.work, "reset", "--quiet", "--hard", first)
+	r.runGit(t, r.work, "reset", "--quiet", "--hard", first)
 	rewritten := r.commit(t, map[string]string{"d.yaml": configMap})
 	url := r.serve(t)
 	for _, filter := range []string{"false", "true"} {
-		r.git(t, filepath.Join(r.root, "a.git"), "config", "uploadpack.allowFilter", filter)
-		r.git(t, filepath.Join(r.root, "a.git"), "config", "uploadpack.allowAnySHA1InWant", "true")
+		r.runGit(t, filepath.Join(r.root, "a.git"), "config", "uploadpack.allowFilter", filter)
+		r.runGit(t, filepath.Join(r.root, "a.git"), "config", "uploadpack.allowAnySHA1InWant", "true")
 		for _, c := range []struct {
 			old, now string
 			want     bool
 		}{{first, rewritten, true}, {second, rewritten, false}, {third, rewritten, false}, {first, third, true}, {strings.Repeat("1", 40), rewritten, false}} {
-			a, err := fetch(t, Request{URL: url, Descends: &Descent{Old: c.old, New: c.now}})
+			a, err := runFetch(t, Request{URL: url, Descends: &Descent{Old: c.old, New: c.now}})
 			if err != nil || a.Descends != c.want {
 				t.Errorf("%s from %s (filter %s): %v, %v, want %v", c.now, c.old, filter, a, err, c.want)
 			}
@@ -217,7 +217,7 @@ func reasonOf(t *testing.T, err error) atoll.Reason {
 func TestCredentialsOverTLS(t *testing.T) {
 	r := newRepository(t)
 	r.commit(t, map[string]string{"a.yaml": configMap})
-	git := r.handler(t)
+	git := r.newHandler(t)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if user, password, ok := req.BasicAuth(); !ok || user != "ann" || password != "hush" {
 			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
@@ -241,7 +241,7 @@ func TestCredentialsOverTLS(t *testing.T) {
 	} {
 		request := right
 		change(&request)
-		_, err := fetch(t, request)
+		_, err := runFetch(t, request)
 		if got := reasonOf(t, err); got != want {
 			t.Errorf("%s, want %s: %v", got, want, err)
 		}
@@ -260,7 +260,7 @@ func TestRedirectToAnotherHostIsRefused(t *testing.T) {
 		http.Redirect(w, req, other.URL+req.URL.RequestURI(), http.StatusFound)
 	}))
 	t.Cleanup(server.Close)
-	_, err := fetch(t, Request{URL: server.URL + "/a.git", Username: "ann", Password: "hush", Wants: wantMain()})
+	_, err := runFetch(t, Request{URL: server.URL + "/a.git", Username: "ann", Password: "hush", Wants: wantMain()})
 	if got := reasonOf(t, err); got != atoll.ReasonRedirectRefused || asked {
 		t.Errorf("%v, asked %v", err, asked)
 	}
@@ -269,7 +269,7 @@ func TestRedirectToAnotherHostIsRefused(t *testing.T) {
 func TestServersThatMisbehave(t *testing.T) {
 	r := newRepository(t)
 	r.commit(t, map[string]string{"a.yaml": configMap})
-	git := r.handler(t)
+	git := r.newHandler(t)
 	for name, c := range map[string]struct {
 		want   atoll.Reason
 		handle http.HandlerFunc
@@ -306,7 +306,7 @@ func TestServersThatMisbehave(t *testing.T) {
 		}},
 	} {
 		server := httptest.NewServer(c.handle)
-		a, err := fetch(t, Request{URL: server.URL + "/a.git", Wants: wantMain()})
+		a, err := runFetch(t, Request{URL: server.URL + "/a.git", Wants: wantMain()})
 		server.Close()
 		if err == nil && len(a.Contents) == 1 && a.Contents[0].Failure != nil {
 			err = a.Contents[0].Failure
@@ -359,7 +359,7 @@ func TestAddressesAreRefused(t *testing.T) {
 		}
 	}
 	for _, url := range []string{"file:///etc", "ext::sh -c true", "ssh://host/a", "https://ann:hush@host/a", "/tmp"} {
-		_, err := fetch(t, Request{URL: url})
+		_, err := runFetch(t, Request{URL: url})
 		if got := reasonOf(t, err); got != atoll.ReasonInvalidField || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", url, err)
 		}
@@ -377,14 +377,14 @@ func TestHostileContents(t *testing.T) {
 	if got := describe(commit(map[string]string{"a.yaml": configMap, "link.yaml": "-> /etc/passwd"})); got != "problem link.yaml" {
 		t.Errorf("a link to a file: %s", got)
 	}
-	r.git(t, r.work, "rm", "--quiet", "link.yaml")
+	r.runGit(t, r.work, "rm", "--quiet", "link.yaml")
 	if got := describe(commit(map[string]string{"dir": "-> ../../.."})); got != "a.yaml:1" {
 		t.Errorf("a link to a directory: %s", got)
 	}
 	if got := describe(commit(map[string]string{"huge.yaml": strings.Repeat("# huge\n", 200_000)})); got != "problem huge.yaml" {
 		t.Errorf("a huge file: %s", got)
 	}
-	r.git(t, r.work, "rm", "--quiet", "huge.yaml")
+	r.runGit(t, r.work, "rm", "--quiet", "huge.yaml")
 	many := map[string]string{}
 	for i := range render.MaxFiles + 1 {
 		many[fmt.Sprintf("many/%d.yaml", i)] = "# nothing\n"
@@ -397,7 +397,7 @@ func TestHostileContents(t *testing.T) {
 	}
 }
 
-// What does not fit into one answer is left to the next fetch, and is never lost.
+// Contents that do not fit into one answer are left to the next fetch, and are never lost.
 func TestContentsArePostponed(t *testing.T) {
 	r := newRepository(t)
 	files := map[string]string{}

@@ -215,10 +215,6 @@ func readPack(ctx context.Context, session transport.UploadPackSession, req *pac
 func failureOf(err error) *Failure {
 	var known *Failure
 	var refused *addressguard.RefusedAddressError
-	var certificate *tls.CertificateVerificationError
-	var status *githttp.Err
-	var dns *net.DNSError
-	var timeout interface{ Timeout() bool }
 	switch {
 	case err == nil:
 		return nil
@@ -236,6 +232,17 @@ func failureOf(err error) *Failure {
 		return newFailure(atoll.ReasonRepositoryMissing, "the server has no such repository, or hides it without credentials")
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
 		return newFailure(atoll.ReasonRefMissing, "the repository is empty")
+	}
+	return connectionFailure(err)
+}
+
+// connectionFailure returns the failure of a connection, or of an answer.
+func connectionFailure(err error) *Failure {
+	var certificate *tls.CertificateVerificationError
+	var status *githttp.Err
+	var dns *net.DNSError
+	var timeout interface{ Timeout() bool }
+	switch {
 	case errors.As(err, &certificate):
 		return newFailure(atoll.ReasonServerNotVerified, "the server's certificate cannot be verified: %v; see spec.git.caBundle", certificate.Err)
 	case errors.As(err, &status):

@@ -206,20 +206,26 @@ func checkObject(fields map[string]any) string {
 	if !ok {
 		return "it has no metadata"
 	}
+	if problem := checkNames(meta); problem != "" {
+		return problem
+	}
+	return checkTextMaps(meta)
+}
+
+// checkNames checks the name and the namespace.
+func checkNames(meta map[string]any) string {
 	name, ok := meta["name"].(string)
 	if !ok || name == "" {
 		return "it has no metadata.name"
 	}
-	if namespace, has := meta["namespace"]; has && namespace != nil {
-		text, ok := namespace.(string)
-		if !ok || text != "" && len(validation.IsDNS1123Label(text)) > 0 {
-			return "metadata.namespace is no name of a namespace"
-		}
-	}
 	if strings.ContainsAny(name, "/%") || name == "." || name == ".." {
 		return "metadata.name may not contain / or %"
 	}
-	return checkTextMaps(meta)
+	namespace, ok := meta["namespace"].(string)
+	if meta["namespace"] != nil && !ok || namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0 {
+		return "metadata.namespace is no name of a namespace"
+	}
+	return ""
 }
 
 // checkTextMaps checks the labels and annotations.

@@ -150,7 +150,7 @@ func TestSelectedFiles(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, reading it ends, and every object has what applying it needs.
+// The reading of any file ends, and every object has the fields that an apply needs.
 func FuzzReadFile(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: A, metadata: {name: b}}]\n---\n"))
 	f.Add([]byte("a: &a [*a]\n"))

@@ -26,8 +26,8 @@ func newGitServer(t *testing.T) *gitServer {
 	dir := t.TempDir()
 	g := &gitServer{work: filepath.Join(dir, "work")}
 	root := filepath.Join(dir, "root")
-	g.git(t, dir, "init", "--quiet", "--bare", "--initial-branch=main", filepath.Join(root, "shop.git"))
-	g.git(t, dir, "clone", "--quiet", filepath.Join(root, "shop.git"), g.work)
+	g.runGit(t, dir, "init", "--quiet", "--bare", "--initial-branch=main", filepath.Join(root, "shop.git"))
+	g.runGit(t, dir, "clone", "--quiet", filepath.Join(root, "shop.git"), g.work)
 	path, err := exec.Command("git", "--exec-path").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func newGitServer(t *testing.T) *gitServer {
 	return g
 }
 
-func (g *gitServer) git(t *testing.T, dir string, args ...string) {
+func (g *gitServer) runGit(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
@@ -68,9 +68,9 @@ func (g *gitServer) commit(t *testing.T, message string, files map[string]string
 			t.Fatal(err)
 		}
 	}
-	g.git(t, g.work, "add", "-A")
-	g.git(t, g.work, "commit", "--quiet", "-m", message)
-	g.git(t, g.work, "push", "--quiet", "origin", "HEAD:main")
+	g.runGit(t, g.work, "add", "-A")
+	g.runGit(t, g.work, "commit", "--quiet", "-m", message)
+	g.runGit(t, g.work, "push", "--quiet", "origin", "HEAD:main")
 }
 
 func webText(image string) string {
@@ -92,8 +92,8 @@ metadata: {name: old}
 data: {colour: blue}
 `
 
-// A directory of a repository runs in members. A commit changes, adds and removes. What runs stays when the server is
-// gone, and when the Source is deleted.
+// A directory of a repository runs in members. A commit changes, adds and removes. Nothing is removed
+// when the server is gone, or when the Source is deleted.
 func TestSourceBringsCommitsToMembers(t *testing.T) {
 	ns := createNamespace(t, "sources")
 	g := newGitServer(t)
