@@ -99,10 +99,8 @@ func (o *createOptions) run(cmd *cobra.Command, url string) error {
 	if err != nil {
 		return err
 	}
-	for _, m := range made {
-		if err := createObject(ctx, c, m, true); err != nil {
-			return err
-		}
+	if err := createObjects(ctx, c, made, true); err != nil {
+		return err
 	}
 	structured, err := o.printPreview(out, c.Namespace, made)
 	if err != nil || structured && !o.yes || o.dryRun {
@@ -111,13 +109,8 @@ func (o *createOptions) run(cmd *cobra.Command, url string) error {
 	if ok, err := o.isConfirmed(cmd); err != nil || !ok {
 		return err
 	}
-	for _, m := range made {
-		if err := createObject(ctx, c, m, false); err != nil {
-			return err
-		}
-	}
-	if structured {
-		return nil
+	if err := createObjects(ctx, c, made, false); err != nil || structured {
+		return err
 	}
 	_, err = fmt.Fprintf(out, "made; follow it with: atoll source get %s -n %s\n", o.name, c.Namespace)
 	return err
@@ -294,15 +287,16 @@ func convertTyped(o runtime.Object, apiVersion, kind string) *unstructured.Unstr
 	return u
 }
 
-// createObject creates an object, or only has the hub check it.
-func createObject(ctx context.Context, c *client.Connection, m madeObject, dryRun bool) error {
+// createObjects creates objects, or only has the hub check them.
+func createObjects(ctx context.Context, c *client.Connection, made []madeObject, dryRun bool) error {
 	options := metav1.CreateOptions{FieldManager: atoll.CLIFieldManager}
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	_, err := c.Dynamic.Resource(m.resource).Namespace(c.Namespace).Create(ctx, m.object, options)
-	if err != nil {
-		return fmt.Errorf("make %s %s: %w", m.object.GetKind(), m.object.GetName(), c.ExplainError(err))
+	for _, m := range made {
+		if _, err := c.Dynamic.Resource(m.resource).Namespace(c.Namespace).Create(ctx, m.object, options); err != nil {
+			return fmt.Errorf("make %s %s: %w", m.object.GetKind(), m.object.GetName(), c.ExplainError(err))
+		}
 	}
 	return nil
 }
