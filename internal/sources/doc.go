@@ -72,7 +72,7 @@ func NewConfig(st *state.HubTables, events Events, cfg *rest.Config, allowed []s
 
 const (
 	// healthyWorkers and failingWorkers are how many children run at the same time.
-	healthyWorkers, failingWorkers = 4, 2
+	healthyWorkers, failingWorkers = 3, 1
 	// firstRetry is the wait after a check that failed; it doubles up to the interval.
 	firstRetry = 30 * time.Second
 	// changeDebounce joins the changes of many Sources to one check.

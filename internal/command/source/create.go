@@ -162,7 +162,7 @@ func (o *createOptions) newObjects(ctx context.Context, c *client.Connection, ur
 // account has the role already.
 func (o *createOptions) newAccount(ctx context.Context, c *client.Connection) (out []madeObject, err error) {
 	ns, err := client.Get[corev1.Namespace](ctx, c, client.Namespaces, "", c.Namespace)
-	if err != nil && !apierrors.IsForbidden(errors.Unwrap(err)) && !apierrors.IsForbidden(err) {
+	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
 	keepOnHub := map[string]string{atoll.AnnotationClusters: ""} // no cluster

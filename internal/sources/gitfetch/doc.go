@@ -33,8 +33,8 @@ const (
 	// maxTreeDepth is how deep directories may be.
 	maxTreeDepth = 64
 	// childMemory is the soft limit of the child's memory, and childData the hard one.
-	childMemory = 256 << 20
-	childData   = 1 << 30
+	childMemory = 192 << 20
+	childData   = 512 << 20
 )
 
 // Request is what a child is asked for.

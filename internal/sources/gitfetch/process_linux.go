@@ -1,6 +1,8 @@
 package gitfetch
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"syscall"
 )
@@ -10,8 +12,12 @@ func isolateChild(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// limitProcess bounds the memory, the files and the core of this process.
+// limitProcess bounds the memory, the files and the core of this process. Where the machine has no memory left,
+// this process ends first.
 func limitProcess() error {
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0); err != nil {
+		return fmt.Errorf("let this process end before the hub: %w", err)
+	}
 	const rlimitData = 2
 	for resource, limit := range map[int]uint64{rlimitData: childData, syscall.RLIMIT_FSIZE: 2 * maxPackBytes, syscall.RLIMIT_CORE: 0, syscall.RLIMIT_NOFILE: 256} {
 		if err := syscall.Setrlimit(resource, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {

@@ -131,6 +131,29 @@ func TestSourceBringsCommitsToMembers(t *testing.T) {
 	testwait.UntilNil(t, "all stays", allChecks(existsIn("apps/v1", "Deployment", ns, "web", "member1", "member2"), existsIn("v1", "ConfigMap", ns, "new", "member1", "member2")))
 
 	g.Config.Handler = http.NotFoundHandler()
+	runCLI(t, "source", "sync", "shop", "-n", ns)
+	repositoryShows := func(reason string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if got := conditionText(ctx, "atoll.dev/v1alpha1", "Repository", ns, "shop", "Reachable"); !strings.Contains(got, reason) {
+				return fmt.Errorf("the Repository is %s", got)
+			}
+			return nil
+		}
+	}
+	testwait.UntilNil(t, "the server is reported", repositoryShows("False RepositoryMissing"))
 	mustKubectl(t, "", "delete source shop -n "+ns)
-	testwait.UntilNil(t, "all stays without the Source", allChecks(existsIn("apps/v1", "Deployment", ns, "web", "member1", "member2"), existsIn("v1", "ConfigMap", ns, "new", "member1", "member2")))
+	// An edit that arrives shows that the members have caught up with the deletion.
+	mustKubectl(t, "", "patch configmap new -n "+ns+" --type merge -p {\"data\":{\"colour\":\"red\"}}")
+	for _, member := range []string{"member1", "member2"} {
+		testwait.UntilNil(t, "an edit arrives without the Source", func(ctx context.Context) error {
+			o, err := get(ctx, member, "v1", "ConfigMap", ns, "new")
+			if err != nil || o == nil || fmt.Sprint(o.Object["data"]) != "map[colour:red]" {
+				return fmt.Errorf("%v (%v)", o, err)
+			}
+			return nil
+		})
+	}
+	if err := existsIn("apps/v1", "Deployment", ns, "web", "member1", "member2")(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
