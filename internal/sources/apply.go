@@ -102,7 +102,7 @@ func (a *application) run(ctx context.Context, c gitfetch.Content) error {
 		a.failed, a.reason = len(a.wanted.keys), atoll.ReasonServiceAccountMissing
 		a.errors = []v1alpha1.SourceError{{Message: fmt.Sprintf("the ServiceAccount %s, by whose rights the Source writes, does not exist in the namespace %s", accountOf(a.source), a.source.Namespace)}}
 		a.keepOldHashes(a.decision.Apply)
-		a.failedRemovals = a.decision.Remove
+		a.failedRemovals = append(a.failedRemovals, a.decision.Remove...)
 		return nil
 	}
 	var failed []int
@@ -117,7 +117,7 @@ func (a *application) run(ctx context.Context, c gitfetch.Content) error {
 	}
 	a.keepOldHashes(failed)
 	if a.failed > 0 {
-		a.failedRemovals = a.decision.Remove
+		a.failedRemovals = append(a.failedRemovals, a.decision.Remove...)
 		return nil
 	}
 	for _, o := range a.decision.Remove {
@@ -264,7 +264,7 @@ func (a *application) addError(at render.Problem, o v1alpha1.SourceObject, err e
 		a.reason = reason
 	}
 	if len(a.errors) < render.MaxProblems {
-		a.errors = append(a.errors, v1alpha1.SourceError{File: at.File, Line: int32(at.Line), Message: o.Kind + " " + o.Name + ": " + phrase.TruncateText(text, 500)})
+		a.errors = append(a.errors, newSourceError(at, o.Kind+" "+o.Name+": "+text))
 	}
 }
 

@@ -65,13 +65,18 @@ func (r *Reconciler) refuseContent(ctx context.Context, s *v1alpha1.Source, c gi
 		now.Status.ObservedGeneration, now.Status.SyncRequest = s.Generation, s.Spec.SyncRequest
 		now.Status.Errors = nil
 		for _, p := range problems {
-			now.Status.Errors = append(now.Status.Errors, v1alpha1.SourceError{File: p.File, Line: int32(p.Line), Message: p.Message})
+			now.Status.Errors = append(now.Status.Errors, newSourceError(p, p.Message))
 		}
 		setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionFalse, reason, message+"; what runs stays")
 		if now.Status.Digest == "" {
 			setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionFalse, atoll.ReasonNotRendered, "nothing is applied yet")
 		}
 	})
+}
+
+// newSourceError returns an error of the status. The author of a commit writes the name of the file.
+func newSourceError(at render.Problem, message string) v1alpha1.SourceError {
+	return v1alpha1.SourceError{File: phrase.TruncateText(phrase.EscapeLine(at.File), 512), Line: int32(at.Line), Message: phrase.TruncateText(phrase.EscapeLine(message), 512)}
 }
 
 func formatProblem(p render.Problem) string {
@@ -208,10 +213,10 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 		return true, r.refuseContent(ctx, s, c, atoll.ReasonContentTooLarge, nil)
 	}
 	changes.SortForApply(w.keys, d.Apply)
-	if err := r.keepWithoutDescent(ctx, s, c, request, &d); err != nil {
+	a := &application{source: s, wanted: w, decision: d, reconciler: r}
+	if err := a.keepWithoutDescent(ctx, c, request); err != nil {
 		return false, err
 	}
-	a := &application{source: s, wanted: w, decision: d, reconciler: r}
 	if err := a.run(r.withAccountOf(ctx, s), c); err != nil {
 		return false, err
 	}
@@ -221,7 +226,7 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 		now.Status.Objects = v1alpha1.SourceObjects{Total: int32(len(c.Objects)), Applied: int32(max(0, len(c.Objects)-a.failed)), Kept: int32(len(a.decision.Keep))}
 		setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionTrue, atoll.ReasonRendered, "the content of the commit is read")
 		if a.failed == 0 && len(a.failedRemovals) == 0 {
-			now.Status.Commit, now.Status.ShortCommit, now.Status.Message, now.Status.Author = c.Commit, shortCommit(c.Commit), c.Message, c.Author
+			now.Status.Commit, now.Status.ShortCommit, now.Status.Message, now.Status.Author = c.Commit, shortCommit(c.Commit), phrase.EscapeLine(c.Message), phrase.EscapeLine(c.Author)
 			now.Status.Digest, now.Status.Settings = c.Digest, settings
 			setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionTrue, atoll.ReasonApplied, formatApplied(len(c.Objects), len(a.decision.Keep)))
 			return
@@ -240,21 +245,28 @@ func formatApplied(applied, kept int) string {
 }
 
 // keepWithoutDescent keeps every object when the commit does not descend from the applied one, because a history
-// that was rewritten removes nothing.
-func (r *Reconciler) keepWithoutDescent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, request gitfetch.Request, d *changes.Decision) error {
-	if len(d.Remove) == 0 || s.Status.Commit == c.Commit {
+// that was rewritten removes nothing. Removals wait while the two cannot be compared.
+func (a *application) keepWithoutDescent(ctx context.Context, c gitfetch.Content, request gitfetch.Request) error {
+	applied := a.source.Status.Commit
+	if len(a.decision.Remove) == 0 || applied == c.Commit {
 		return nil
 	}
-	request.Wants, request.Descends = nil, &gitfetch.Descent{Old: s.Status.Commit, New: c.Commit}
-	answer, err := r.Fetcher.Fetch(ctx, request)
+	if applied == "" {
+		a.decision.KeepAll(atoll.ReasonHistoryRewritten)
+		return nil
+	}
+	request.Wants, request.Descends = nil, &gitfetch.Descent{Old: applied, New: c.Commit}
+	answer, err := a.reconciler.Fetcher.Fetch(ctx, request)
 	var failure *gitfetch.Failure
 	switch {
 	case errors.As(err, &failure):
-		return fmt.Errorf("compare the commit with the applied one: %w", failure)
+		a.failedRemovals, a.decision.Remove = a.decision.Remove, nil
+		a.reason = failure.Reason
+		a.errors = append(a.errors, v1alpha1.SourceError{Message: fmt.Sprintf("the commit cannot be compared with %s, the applied one: %s", shortCommit(applied), failure.Message)})
 	case err != nil:
 		return err
-	case s.Status.Commit == "" || !answer.Descends:
-		d.KeepAll(atoll.ReasonHistoryRewritten)
+	case !answer.Descends:
+		a.decision.KeepAll(atoll.ReasonHistoryRewritten)
 	}
 	return nil
 }

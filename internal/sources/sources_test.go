@@ -45,13 +45,15 @@ type hub struct {
 	// refuse is the error of an apply of an object of that name.
 	refuse map[string]error
 	// commit is what the repository has; fails is the failure of all fetches.
-	commit   gitfetch.Content
-	fails    *gitfetch.Failure
-	descends bool
-	requests []gitfetch.Request
-	bundles  map[string][]policymatch.BundleID
-	writes   []string
-	events   []string
+	commit gitfetch.Content
+	fails  *gitfetch.Failure
+	// descentFails is the failure of comparisons of commits.
+	descentFails *gitfetch.Failure
+	descends     bool
+	requests     []gitfetch.Request
+	bundles      map[string][]policymatch.BundleID
+	writes       []string
+	events       []string
 }
 
 func newHub(t *testing.T, spec string) *hub {
@@ -120,6 +122,8 @@ func (h *hub) Fetch(_ context.Context, r gitfetch.Request) (*gitfetch.Answer, er
 	switch {
 	case h.fails != nil:
 		return nil, h.fails
+	case r.Descends != nil && h.descentFails != nil:
+		return nil, h.descentFails
 	case r.Descends != nil:
 		return &gitfetch.Answer{Descends: h.descends}, nil
 	}
@@ -363,6 +367,13 @@ func TestRewrittenHistoryAndSettingsRemoveNothing(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	h.descends = true
+	h.descentFails = &gitfetch.Failure{Reason: atoll.ReasonFetchTimedOut, Message: "too slow"}
+	h.setCommit("x1b", "a=2")
+	h.expectCheck("a history that cannot be compared", "", "Applied=False/FetchTimedOut")
+	if s := h.readSource(); !strings.Contains(s.Status.Errors[0].Message, "x1, the applied one: too slow") || len(s.Status.Inventory) != 3 {
+		t.Errorf("%+v", s.Status)
+	}
+	h.descentFails = nil
 	h.editSource(func(s *v1alpha1.SourceSpec) { s.Paths = []string{"sub"}; s.Exclude = []string{"x"} })
 	h.setCommit("x2", "a=2")
 	h.expectCheck("other paths", "", good)

@@ -12,8 +12,8 @@ func isolateChild(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// limitProcess bounds the memory, the files and the core of this process. Where the machine has no memory left,
-// this process ends first.
+// limitProcess bounds the memory, the files and the core of this process. This process ends first when the machine
+// has no memory left.
 func limitProcess() error {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0); err != nil {
 		return fmt.Errorf("let this process end before the hub: %w", err)
