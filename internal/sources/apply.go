@@ -86,6 +86,8 @@ type application struct {
 	source     *v1alpha1.Source
 	wanted     wanted
 	decision   changes.Decision
+	// old is the inventory by key; nil until it is needed.
+	old map[changes.Key]v1alpha1.SourceObject
 
 	failed         int
 	reason         atoll.Reason
@@ -156,13 +158,13 @@ func (a *application) keepOldHashes(indexes []int) {
 
 // oldEntry returns the entry of the inventory for an object; zero when there is none.
 func (a *application) oldEntry(i int) v1alpha1.SourceObject {
-	key := changes.KeyOf(a.wanted.keys[i])
-	for _, o := range a.source.Status.Inventory {
-		if changes.KeyOf(o) == key {
-			return o
+	if a.old == nil {
+		a.old = make(map[changes.Key]v1alpha1.SourceObject, len(a.source.Status.Inventory))
+		for _, o := range a.source.Status.Inventory {
+			a.old[changes.KeyOf(o)] = o
 		}
 	}
-	return v1alpha1.SourceObject{}
+	return a.old[changes.KeyOf(a.wanted.keys[i])]
 }
 
 // applyObject applies one object by server-side apply.
