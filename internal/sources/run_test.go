@@ -26,8 +26,8 @@ func TestRunChecksInTime(t *testing.T) {
 		expect := func(when string, checks int) {
 			t.Helper()
 			synctest.Wait()
-			if len(h.requests) != checks {
-				t.Errorf("%s: %d checks, want %d", when, len(h.requests), checks)
+			if got := h.countRequests(); got != checks {
+				t.Errorf("%s: %d checks, want %d", when, got, checks)
 			}
 		}
 		expect("at once", 1)
@@ -43,7 +43,7 @@ func TestRunChecksInTime(t *testing.T) {
 		}
 		time.Sleep(2 * maxChangeDebounce)
 		synctest.Wait()
-		if n := len(h.requests); n < 3 || n > 4 {
+		if n := h.countRequests(); n < 3 || n > 4 {
 			t.Errorf("ten changes at once cost %d checks", n-2)
 		}
 		stop()

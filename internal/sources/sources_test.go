@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +51,7 @@ type hub struct {
 	// descentFails is the failure of comparisons of commits.
 	descentFails *gitfetch.Failure
 	descends     bool
+	mu           sync.Mutex // of requests
 	requests     []gitfetch.Request
 	bundles      map[string][]policymatch.BundleID
 	writes       []string
@@ -118,7 +120,9 @@ func (h *hub) newTemplates() *dynamicfake.FakeDynamicClient {
 }
 
 func (h *hub) Fetch(_ context.Context, r gitfetch.Request) (*gitfetch.Answer, error) {
+	h.mu.Lock()
 	h.requests = append(h.requests, r)
+	h.mu.Unlock()
 	switch {
 	case h.fails != nil:
 		return nil, h.fails
@@ -140,6 +144,13 @@ func (h *hub) Fetch(_ context.Context, r gitfetch.Request) (*gitfetch.Answer, er
 		a.Contents = append(a.Contents, c)
 	}
 	return a, nil
+}
+
+// countRequests counts the fetches, while a Reconciler may run.
+func (h *hub) countRequests() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.requests)
 }
 
 func (h *hub) BundlesHolding(key atoll.ItemKey) []policymatch.BundleID { return h.bundles[key.Name] }
