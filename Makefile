@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build nodes helm images testrun test test-all test-short flakes mutants lint generate demo attack corpus bench bench-quick soak clean
+.PHONY: help console build nodes helm images testrun test test-all test-short flakes mutants lint generate demo attack corpus bench bench-quick soak clean
 
 BIN := $(CURDIR)/bin
 
@@ -94,6 +94,11 @@ generate: ## write CRDs, deepcopy, protocol code and the plain manifests of the 
 	go tool controller-gen crd:crdVersions=v1 paths=./api/agent/... output:crd:artifacts:config=deploy/charts/atoll-agent/files
 	go generate ./internal/...
 	cd tools && go run ./charts/generate ../deploy
+
+# The built files are committed, so that `make build` needs no Node.
+console: ## build the web console of web/ into internal/console/assets; needs Node 20 and npm
+	cd web && npm ci --no-audit --no-fund && npm run types && npm run check && npm test && npm run build -- $(BIN)/console
+	cd tools && $(GO) run ./console/pack $(BIN)/console ../internal/console/assets
 
 demo: build ## a hub, three real clusters and a shop, told on the terminal; ONCE=1 cleans up and ends
 	$(BIN)/atoll-lab demo $(if $(ONCE),--once)

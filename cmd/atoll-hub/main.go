@@ -102,6 +102,7 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 	f.StringSliceVar(&o.SourceAllowedCIDRs, "source-allowed-cidrs", nil, "networks such as 10.0.0.5/32 that the hub dials for Repositories although it refuses them: loopback, link-local, multicast and unspecified addresses, those of the hub's own machine, and those of clouds' metadata services")
 	f.StringVar(&o.Tracing.Endpoint, "tracing-endpoint", "", "OTLP collector for traces of changes, by gRPC: HOST:PORT without TLS, or a URL such as https://HOST:PORT (default: no traces)")
 	f.IntVar(&o.Tracing.SamplingRatePerMillion, "tracing-sampling-rate-per-million", tracing.DefaultSamplingRate, "how many of a million changes are traced. A request with a traceparent decides by itself. Give all hubs of one etcd the same")
+	f.BoolVar(&o.Console, "console", true, "serve the web console at /console/ of the API's address")
 	f.BoolVar(&a.Profiling, "profiling", false, "serve /debug/pprof to users with the RBAC right")
 	f.Bool("version", false, "print the version and end")
 	f.BoolVar(&verbose, "verbose", false, "log details")

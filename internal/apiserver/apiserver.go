@@ -90,6 +90,10 @@ type Options struct {
 	// authorization, for HTTP endpoints of the hub itself.
 	Handlers func(http.Handler) http.Handler
 
+	// Front returns what wraps the whole chain of the API, from authentication on. hubKey is that of the
+	// key set. Default: the chain stays as it is.
+	Front func(hubKey []byte) (func(api http.Handler) http.Handler, error)
+
 	// Authorize wraps the API's authorizer; default: it stays as it is. All of the API uses the
 	// result, reviews of access included.
 	Authorize func(authorizer.Authorizer) authorizer.Authorizer

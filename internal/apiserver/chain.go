@@ -13,6 +13,7 @@ import (
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericfilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/client-go/kubernetes"
@@ -24,7 +25,9 @@ import (
 
 	"atoll.dev/atoll/internal/apiserver/allocators"
 	"atoll.dev/atoll/internal/apiserver/inprocess"
+	"atoll.dev/atoll/internal/apiserver/respond"
 	"atoll.dev/atoll/internal/apiserver/storesize"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // drainTimeout bounds how long requests that have begun may take on shutdown.
@@ -91,7 +94,13 @@ func (s *Server) buildServer(ctx context.Context, listener net.Listener) (func(c
 	if err != nil {
 		return nil, err
 	}
-	s.adjustConfig(config, guard)
+	wrapChain := func(api http.Handler) http.Handler { return api }
+	if s.options.Front != nil {
+		if wrapChain, err = s.options.Front(s.keys.HubKey); err != nil {
+			return nil, err
+		}
+	}
+	s.adjustConfig(config, guard, wrapChain)
 	storesize.PublishStoreSize(s.store.client)
 	kube := config.KubeAPIs.ControlPlane.Generic
 	if err := s.openDirectStores(config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter, kube.RESTOptionsGetter, s.newDirectWriteAuditor(kube.AuditBackend, kube.AuditPolicyRuleEvaluator)); err != nil {
@@ -115,7 +124,7 @@ func (s *Server) buildServer(ctx context.Context, listener net.Listener) (func(c
 }
 
 // adjustConfig makes upstream's configuration the hub's.
-func (s *Server) adjustConfig(config *kubeapiserver.Config, guard *spaceGuard) {
+func (s *Server) adjustConfig(config *kubeapiserver.Config, guard *spaceGuard, wrapChain func(http.Handler) http.Handler) {
 	kube := config.KubeAPIs.ControlPlane.Generic
 	extensions := &config.ApiExtensions.GenericConfig.Config
 	front := &config.Aggregator.GenericConfig.Config
@@ -131,7 +140,11 @@ func (s *Server) adjustConfig(config *kubeapiserver.Config, guard *spaceGuard) {
 		if s.options.Handlers != nil {
 			handler = s.options.Handlers(handler)
 		}
-		return genericapiserver.DefaultBuildHandlerChain(s.warnFormerUsers(s.rewriteQueries(s.refuseContainerRequests(handler))), c)
+		return wrapChain(genericapiserver.DefaultBuildHandlerChain(s.warnFormerUsers(s.rewriteQueries(s.refuseContainerRequests(handler))), c))
+	}
+	isLong := front.LongRunningFunc
+	front.LongRunningFunc = func(r *http.Request, info *request.RequestInfo) bool {
+		return isLong(r, info) || r.URL.Path == atoll.TreePath && respond.WantsStream(r)
 	}
 	config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter = guardedOptions{atollStorageOptions{config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter}, guard}
 }

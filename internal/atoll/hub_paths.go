@@ -24,4 +24,8 @@ const (
 	// the namespace; those of ExplainPath identify one object. With the parameter revision, the answer
 	// is the state before that change.
 	UndoPath = "/atoll/v1alpha1/undo"
+	// TreePath answers GET with the templates, clusters and health of an application, as JSON only. The parameters
+	// namespace and name identify its Bundle; cluster narrows the answer to one cluster, and limit bounds
+	// the clusters. With watch=true, the answer is a stream: the tree, then its changes, one a line.
+	TreePath = "/atoll/v1alpha1/tree"
 )

@@ -17,6 +17,7 @@ import (
 	"atoll.dev/atoll/internal/command/ca"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/confirm"
+	"atoll.dev/atoll/internal/command/console"
 	"atoll.dev/atoll/internal/command/crd"
 	"atoll.dev/atoll/internal/command/credential"
 	"atoll.dev/atoll/internal/command/diff"
@@ -92,7 +93,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 		&cobra.Group{ID: act, Title: "Answer when Atoll asks:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
-		look:     {get.NewCommand(flags), logs.NewCommand(flags), exec.NewCommand(flags), top.NewCommand(flags), explain.NewCommand(flags), diff.NewCommand(flags), drift.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand()},
+		look:     {get.NewCommand(flags), logs.NewCommand(flags), exec.NewCommand(flags), top.NewCommand(flags), explain.NewCommand(flags), diff.NewCommand(flags), drift.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand(), console.NewCommand(flags)},
 		apply:    {source.NewCommand(flags)},
 		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddProfileFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags), kubeconfig.NewCommand(flags), crd.NewCommand(flags), credential.NewCommand(flags), ca.NewCommand(flags)},
 		move:     {rebalance.NewCommand(flags), undo.NewCommand(flags)},

@@ -12,11 +12,13 @@ import (
 	"atoll.dev/atoll/internal/admission"
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/respond"
+	treeserver "atoll.dev/atoll/internal/apptree/server"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/fleetview/server"
 	"atoll.dev/atoll/internal/fleetview/tables"
 	"atoll.dev/atoll/internal/memberproxy"
 	previewserver "atoll.dev/atoll/internal/preview/server"
+	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/trust/castatus"
 	"atoll.dev/atoll/internal/trust/standing"
 	"atoll.dev/atoll/internal/undo"
@@ -29,6 +31,7 @@ type apiHooks struct {
 	preview     *previewserver.Server
 	memberProxy *memberproxy.ProxyHandler
 	fleetView   *server.Fleet
+	trees       *treeserver.Server
 	undo        *undo.Keeper
 	// subscribeOnce: the fleet hears of rows.
 	subscribeOnce sync.Once
@@ -52,6 +55,7 @@ func newAPIHooks(log *slog.Logger, limits memberproxy.RequestLimits) *apiHooks {
 	l.preview.Plugin = l.plugin
 	l.memberProxy = memberproxy.New(memberproxy.Options{Clusters: l, Dial: l.dialAgent, May: l.mayProxy, Refuse: respond.WriteError, Limits: limits, Metrics: legacyregistry.Registerer(), Log: log.With("component", "reach")})
 	l.fleetView = server.New(server.Options{Own: apiserver.IsHubUser, Reach: l.memberProxy, Tables: l.fleetTables})
+	l.trees = treeserver.New(treeserver.Options{Tables: l.hubTables, MayGet: l.plugin.MayGet})
 	l.preview.ReserveMemory = l.fleetView.ReserveMemory
 	l.undo = undo.New(undo.Options{Own: apiserver.IsHubUser, MayGet: l.plugin.MayGet, ReserveMemory: l.fleetView.ReserveMemory, Metrics: legacyregistry.Registerer(), Log: log.With("component", "undo")})
 	return l
@@ -74,6 +78,15 @@ func (l *apiHooks) fleetTables() (server.Tables, bool) {
 	}
 	t := tables.Tables{State: p.state, Binder: p.binder}
 	return server.Tables{Members: t, Placements: t, Templates: t}, true
+}
+
+// hubTables returns the tables; false until they are read.
+func (l *apiHooks) hubTables() (*state.HubTables, bool) {
+	p, ok := l.components.Get()
+	if !ok {
+		return nil, false
+	}
+	return p.state, true
 }
 
 // caReporter returns the reporter of the hub's certificates; false until the tables are read.
@@ -109,7 +122,7 @@ func (l *apiHooks) wrapWithHubEndpoints(next http.Handler) http.Handler {
 	ca := castatus.CAEndpoints{Reporter: l.caReporter, Authorizer: func() authorizer.Authorizer { return l.authorizer }}
 	endpoints := map[string]http.HandlerFunc{
 		atoll.ExplainPath: l.preview.ServeExplain, atoll.PlanPath: l.preview.ServePlan, atoll.RenderPath: l.preview.ServeRender, atoll.RebalancePath: l.preview.ServeRebalance, atoll.DriftPath: l.preview.ServeDrift,
-		standing.Path: ca.ServeCARequest, standing.CertificatesPath: ca.ServeAgentCertificates, atoll.UndoPath: l.undo.ServeUndo,
+		standing.Path: ca.ServeCARequest, standing.CertificatesPath: ca.ServeAgentCertificates, atoll.UndoPath: l.undo.ServeUndo, atoll.TreePath: l.trees.ServeTree,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/readyz" {

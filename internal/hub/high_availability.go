@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -13,11 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/internal/leader"
 	"atoll.dev/atoll/internal/peer"
 	"atoll.dev/atoll/internal/peer/streams"
-	"atoll.dev/atoll/internal/state"
 )
 
 // haOptions is what parts need to serve beside other hubs. The zero value is that of
@@ -39,7 +36,7 @@ func (h *hub) runWithPeers(ctx context.Context) error {
 	}
 	var p *components // presence looks only once parts run
 	t := haOptions{tenure: e.OwnTenure(), tablesReady: &atomic.Bool{}, startRecorded: &atomic.Bool{}}
-	t.presence = leader.NewStoreContact(func(ctx context.Context) (int64, bool, error) { return compareHubStateWithStore(ctx, p.state) }, h.log.With("component", "leader"))
+	t.presence = leader.NewStoreContact(func(ctx context.Context) (int64, bool, error) { return p.state.CompareHubState(ctx) }, h.log.With("component", "leader"))
 	if t.peers, err = h.newPeers(t.presence); err != nil {
 		return err
 	}
@@ -120,24 +117,6 @@ func (h *hub) runLeader(ctx context.Context, p *components, ready <-chan struct{
 		h.logReady("the hub is ready and leads")
 		return leading.runReconcilers(ctx)
 	})
-}
-
-// compareHubStateWithStore is what the store says now, and whether the table shows its starts so.
-func compareHubStateWithStore(ctx context.Context, st *state.HubTables) (revision int64, known bool, err error) {
-	var list enginev1.HubStateList
-	if err := st.Client.List(ctx, &list); err != nil {
-		return 0, false, fmt.Errorf("look at the hub's state: %w", err)
-	}
-	if revision, err = strconv.ParseInt(list.ResourceVersion, 10, 64); err != nil {
-		return 0, false, fmt.Errorf("look at the hub's state: %w", err)
-	}
-	has := st.Hub.Get()
-	for i := range list.Items {
-		if list.Items[i].Name == state.HubStateName {
-			return revision, has != nil && has.ResourceVersion == list.Items[i].ResourceVersion, nil
-		}
-	}
-	return revision, false, nil
 }
 
 // newPeers finds the gateways of other hubs.

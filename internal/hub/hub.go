@@ -30,6 +30,7 @@ import (
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/backup"
 	"atoll.dev/atoll/internal/apiserver/bootstrap"
+	"atoll.dev/atoll/internal/console"
 	"atoll.dev/atoll/internal/delivery"
 	"atoll.dev/atoll/internal/delivery/listener"
 	"atoll.dev/atoll/internal/hub/files"
@@ -79,6 +80,8 @@ type Options struct {
 	// ProxyLimits of what people have under way at clusters through this hub. They have no
 	// default here, so that a 0 that was asked for is refused.
 	ProxyLimits memberproxy.RequestLimits
+	// Console serves the web console at /console/ of the API's address.
+	Console bool
 	// Tracing says where traces of changes go. Its Version, Log and Traceparent are the hub's to
 	// set.
 	Tracing tracing.Options
@@ -150,6 +153,9 @@ func RunHub(ctx context.Context, o Options) error {
 	h.options.API.Authorize, h.options.API.Storage = h.hooks.wrapAuthorizer, h.hooks.fleetView.InstallStorage
 	h.options.API.Groups = []*genericapiserver.APIGroupInfo{h.hooks.fleetView.MetricsAPIGroup()}
 	h.options.API.NoControllers = h.sharesEtcd()
+	if o.Console {
+		h.options.API.Front = console.NewFront(h.log.With("component", "console"))
+	}
 	h.options.API.Metrics = legacyregistry.Registerer()
 	crlog.SetLogger(logr.FromSlogHandler(h.log.With("component", "cache").Handler()))
 	if err := h.registerMetrics(legacyregistry.Registerer()); err != nil {

@@ -1,6 +1,9 @@
 package state
 
 import (
+	"context"
+	"fmt"
+	"strconv"
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,3 +72,22 @@ func (h *HubStateTable) put(obj client.Object) {
 
 // removeObject keeps what was known: the chain does not become shorter when its object is deleted.
 func (h *HubStateTable) removeObject(client.Object) {}
+
+// CompareHubState reads the HubState from the store. It returns the store's revision, and whether the table has
+// the hub's starts as the store has them.
+func (t *HubTables) CompareHubState(ctx context.Context) (revision int64, known bool, err error) {
+	var list enginev1.HubStateList
+	if err := t.Client.List(ctx, &list); err != nil {
+		return 0, false, fmt.Errorf("look at the hub's state: %w", err)
+	}
+	if revision, err = strconv.ParseInt(list.ResourceVersion, 10, 64); err != nil {
+		return 0, false, fmt.Errorf("look at the hub's state: %w", err)
+	}
+	has := t.Hub.Get()
+	for i := range list.Items {
+		if list.Items[i].Name == HubStateName {
+			return revision, has != nil && has.ResourceVersion == list.Items[i].ResourceVersion, nil
+		}
+	}
+	return revision, false, nil
+}

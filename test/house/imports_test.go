@@ -248,8 +248,21 @@ var layers = []layer{
 		why: "it stands between one gateway and the other hubs, and decides nothing of content",
 	},
 	{
+		name: "application tree", packages: []string{"internal/apptree"}, below: []string{"api", "vocabulary", "cores"},
+		why: "the tree of an application is made of rows in the words of the rollout, by whichever endpoint asks",
+	},
+	{
+		name: "application tree server", packages: []string{"internal/apptree/server"},
+		below: []string{"api", "vocabulary", "values", "cores", "state", "apiserver", "application tree"},
+		why:   "it reads the hub's tables and writes nothing; only the hub imports it",
+	},
+	{
+		name: "console", packages: []string{"internal/console"}, below: []string{"vocabulary", "pace", "connection fairness"},
+		why: "it is a client of the hub's API: what it shows, kubectl with the same rights can show",
+	},
+	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"sources", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
+		below: []string{"application tree server", "console", "sources", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{

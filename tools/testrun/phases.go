@@ -77,7 +77,7 @@ func allPhases() []phase {
 		phasePerModule(phase{name: "labs", level: levelAll, kinds: []string{"labs"}, flags: withUncachedTestFlags("-p", "2", "-timeout", "25m"), env: plain}),
 		phasePerModule(phase{name: "alone", level: levelAll, kinds: []string{"alone"}, flags: withUncachedTestFlags("-p", "1", "-timeout", "40m"), env: plain}),
 		[]phase{
-			{name: "charts and images", level: levelAll, dir: "tools", packages: []string{"./charts/...", "./images/...", "./inventory/..."}, flags: withUncachedTestFlags("-timeout", "15m"), env: plain},
+			{name: "charts and images", level: levelAll, dir: "tools", packages: []string{"./charts/...", "./images/...", "./inventory/...", "./console/..."}, flags: withUncachedTestFlags("-timeout", "15m"), env: plain},
 			{name: "monitoring", level: levelAll, dir: "test/monitoring", packages: []string{"./..."}, flags: withUncachedTestFlags(), env: plain},
 		},
 	)

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,6 +77,12 @@ func StillStarting(why string) error {
 	err := apierrors.NewServiceUnavailable("the hub is starting up: " + why + "; try again in a few seconds")
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 	return refusal.WithReason(atoll.ReasonHubStarting, err)
+}
+
+// WantsStream reports whether a request has the parameter watch=true.
+func WantsStream(r *http.Request) bool {
+	watch, err := strconv.ParseBool(r.URL.Query().Get("watch"))
+	return err == nil && watch
 }
 
 // CheckParameters refuses a query with a parameter that the endpoint does not have. The

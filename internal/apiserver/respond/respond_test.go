@@ -86,3 +86,11 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestRequestsForStreams(t *testing.T) {
+	for query, want := range map[string]bool{"": false, "watch=true": true, "watch=1": true, "watch=false": false, "watch=x": false, "follow=true": false} {
+		if got := WantsStream(httptest.NewRequest(http.MethodGet, "/tree?"+query, nil)); got != want {
+			t.Errorf("%q: %t", query, got)
+		}
+	}
+}

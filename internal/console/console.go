@@ -1,0 +1,124 @@
+// Package console serves the web console of the hub: its files, sign-in, and the hub's API as the
+// signed-in person.
+//
+// Contract: a handler stands before the API's chain and passes everything outside of /console on,
+// unchanged. It keeps no session: a cookie holds the person's own token, sealed under the hub key.
+// All methods are safe for concurrent use.
+package console
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+const (
+	// rootPath is the console's part of the hub's paths.
+	rootPath = "/console/"
+	// sessionPath signs in and out, and reports the signed-in person.
+	sessionPath = rootPath + "session"
+	// apiPath is the hub's API as the signed-in person.
+	apiPath = rootPath + "api"
+	// reasonsPath has the table of reasons with their sentences and actors.
+	reasonsPath = rootPath + "reasons.json"
+	// pageHeader is on every request of the console's own script. No other site's page can set it.
+	pageHeader = "X-Atoll-Console"
+)
+
+// console is the handler of all below /console.
+type console struct {
+	api     http.Handler
+	seal    *sealer
+	limiter *signInLimiter
+	assets  map[string]asset
+	log     *slog.Logger
+	now     func() time.Time
+}
+
+// NewFront returns a function that makes the console of a hub with the key: a handler that serves the console,
+// and all else by the API's chain. All hubs of one etcd have one key, so each opens the others' cookies. The
+// log takes sign-ins, without credentials.
+func NewFront(log *slog.Logger) func(hubKey []byte) (func(api http.Handler) http.Handler, error) {
+	return func(hubKey []byte) (func(http.Handler) http.Handler, error) {
+		c, err := newConsole(hubKey, log)
+		if err != nil {
+			return nil, err
+		}
+		return c.wrapAPI, nil
+	}
+}
+
+func newConsole(hubKey []byte, log *slog.Logger) (*console, error) {
+	seal, err := newSealer(hubKey)
+	if err != nil {
+		return nil, err
+	}
+	files, err := readAssets()
+	if err != nil {
+		return nil, err
+	}
+	if files[reasonsPath], err = newAsset(encodeReasons(), "application/json", false); err != nil {
+		return nil, err
+	}
+	return &console{seal: seal, limiter: newSignInLimiter(), assets: files, log: log, now: time.Now}, nil
+}
+
+// wrapAPI returns a handler that serves the console, and all else by the API. It is called once.
+func (c *console) wrapAPI(api http.Handler) http.Handler {
+	c.api = api
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path+"/" == rootPath:
+			http.Redirect(w, r, rootPath, http.StatusPermanentRedirect)
+		case strings.HasPrefix(r.URL.Path, rootPath):
+			c.ServeHTTP(w, r)
+		default:
+			api.ServeHTTP(w, r)
+		}
+	})
+}
+
+// ServeHTTP serves a path below /console.
+func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	setSecurityHeaders(w.Header())
+	switch p := r.URL.Path; {
+	case p == sessionPath:
+		c.serveSession(w, r)
+	case strings.HasPrefix(p, apiPath+"/"):
+		c.relayToAPI(w, r)
+	default:
+		c.serveAsset(w, r)
+	}
+}
+
+// setSecurityHeaders sets what every answer of the console has, an answer of the API included.
+func setSecurityHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "+
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+}
+
+// reasonText is one row of the table of reasons.
+type reasonText struct {
+	Reason   atoll.Reason `json:"reason"`
+	Subject  string       `json:"subject"`
+	Actor    atoll.Actor  `json:"actor"`
+	Sentence string       `json:"sentence"`
+}
+
+func encodeReasons() []byte {
+	out := make([]reasonText, 0, len(atoll.Reasons))
+	for _, r := range atoll.Reasons {
+		out = append(out, reasonText{Reason: r.Reason, Subject: r.Subject, Actor: r.Actor, Sentence: r.Sentence})
+	}
+	text, _ := json.Marshal(out) // texts alone always encode
+	return text
+}

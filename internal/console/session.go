@@ -1,0 +1,237 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/internal/delivery/fairness"
+)
+
+const (
+	// sessionTime is how long a person stays signed in. The token may end before.
+	sessionTime = 12 * time.Hour
+	// maxSignInBody bounds the body of a sign-in, before it is parsed.
+	maxSignInBody = 16 << 10
+	// signInTime bounds the time in which the body of a sign-in arrives, and that of the token's check.
+	signInTime = 10 * time.Second
+	// maxReviewBody bounds the API's answer about a token.
+	maxReviewBody = 256 << 10
+	reviewPath    = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+)
+
+// signIn is the body of a sign-in.
+type signIn struct {
+	Token string `json:"token"`
+}
+
+// person is the answer about the signed-in person.
+type person struct {
+	User   string    `json:"user"`
+	Groups []string  `json:"groups,omitempty"`
+	Until  time.Time `json:"until"`
+}
+
+// serveSession reports the signed-in person, signs in, or signs out.
+func (c *console) serveSession(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	if !isOwnPage(r) || r.Method != http.MethodGet && !isOwnOrigin(r) {
+		writeRefusal(w, http.StatusForbidden, metav1.StatusReasonForbidden, "only the console's own page signs in and out; a proxy before the hub must keep the header Host")
+		return
+	}
+	switch r.Method {
+	case http.MethodGet:
+		c.reportPerson(w, r)
+	case http.MethodPost:
+		c.signIn(w, r)
+	case http.MethodDelete:
+		clearCookie(w, r)
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		writeRefusal(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "a session is read, made by POST, or ended by DELETE")
+	}
+}
+
+// reportPerson answers with the person of the session, whose token the API checks again.
+func (c *console) reportPerson(w http.ResponseWriter, r *http.Request) {
+	s, ok := c.sessionOf(r)
+	if !ok {
+		refuseWithoutSession(w)
+		return
+	}
+	p, code := c.reviewToken(r, s)
+	if code == http.StatusUnauthorized {
+		clearCookie(w, r)
+	}
+	writePerson(w, p, code)
+}
+
+// signIn checks a token by the API, and puts it into a cookie.
+func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
+	network := networkOf(r)
+	if wait, ok := c.limiter.takeTurn(network, c.now()); !ok {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+		writeRefusal(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many sign-ins from this network; try again in "+wait.Round(time.Second).String())
+		return
+	}
+	// A writer that has no deadlines, as in tests, reads without.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(signInTime))
+	token, problem := readToken(r)
+	if problem != "" {
+		writeRefusal(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, problem)
+		return
+	}
+	s := session{token: token, until: c.now().Add(sessionTime)}
+	p, code := c.reviewToken(r, s)
+	if code == http.StatusOK { // a refused one is the caller's alone, and in the audit log
+		c.log.Info("signed in to the console", "user", p.User, "network", network)
+		setCookie(w, r, c.seal.sealSession(s), int(sessionTime.Seconds()))
+	}
+	writePerson(w, p, code)
+}
+
+func writePerson(w http.ResponseWriter, p person, code int) {
+	switch code {
+	case http.StatusOK:
+		writeJSON(w, code, p)
+	case http.StatusUnauthorized:
+		writeRefusal(w, code, metav1.StatusReasonUnauthorized, "the hub does not accept this token: it may be expired, revoked, or of another hub")
+	default:
+		writeRefusal(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the hub cannot check tokens now; try again in a few seconds")
+	}
+}
+
+// readToken reads the token of a sign-in, or returns what is wrong with the request.
+func readToken(r *http.Request) (token, problem string) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return "", "the body of a sign-in is application/json"
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxSignInBody+1))
+	if err != nil || len(body) > maxSignInBody {
+		return "", "the body of a sign-in has at most 16 KiB"
+	}
+	var in signIn
+	if err := json.Unmarshal(body, &in); err != nil {
+		return "", `the body of a sign-in is {"token": "..."}`
+	}
+	if !isToken(in.Token) {
+		return "", "a token has from 1 to 2800 printable ASCII characters, without spaces"
+	}
+	return in.Token, ""
+}
+
+// reviewToken has the API authenticate the token, in this process, and returns the person and the status.
+func (c *console) reviewToken(r *http.Request, s session) (person, int) {
+	body, _ := json.Marshal(authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}})
+	ctx, cancel := context.WithTimeout(r.Context(), signInTime)
+	defer cancel()
+	inner := r.Clone(ctx)
+	inner.Method, inner.URL, inner.RequestURI = http.MethodPost, &url.URL{Path: reviewPath}, reviewPath
+	inner.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}, "User-Agent": {"atoll-console"}}
+	inner.Body, inner.ContentLength, inner.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	actAs(inner, s)
+	answer := &boundedAnswer{header: http.Header{}, code: http.StatusOK}
+	c.api.ServeHTTP(answer, inner)
+	if answer.code == http.StatusUnauthorized {
+		return person{}, answer.code
+	}
+	var review authenticationv1.SelfSubjectReview
+	if answer.code != http.StatusCreated || answer.err != nil || json.Unmarshal(answer.body.Bytes(), &review) != nil || review.Status.UserInfo.Username == "" {
+		return person{}, http.StatusServiceUnavailable
+	}
+	u := review.Status.UserInfo
+	return person{User: u.Username, Groups: u.Groups, Until: s.until.UTC()}, http.StatusOK
+}
+
+// boundedAnswer keeps an answer of the API of at most maxReviewBody.
+type boundedAnswer struct {
+	header http.Header
+	body   bytes.Buffer
+	code   int
+	err    error
+}
+
+func (a *boundedAnswer) Header() http.Header  { return a.header }
+func (a *boundedAnswer) WriteHeader(code int) { a.code = code }
+func (a *boundedAnswer) Write(b []byte) (int, error) {
+	if a.body.Len()+len(b) > maxReviewBody {
+		a.err = errors.New("the answer is too long")
+		return 0, a.err
+	}
+	return a.body.Write(b)
+}
+
+// sessionOf returns the session of a request. The first one counts of several cookies of the name.
+func (c *console) sessionOf(r *http.Request) (session, bool) {
+	cookie, err := r.Cookie(cookieName(r))
+	if err != nil {
+		return session{}, false
+	}
+	s, err := c.seal.openSession(cookie.Value, c.now())
+	return s, err == nil
+}
+
+// cookieName has the port of the hub, because a browser sends the cookies of a host to all of its ports. The
+// prefix makes browsers refuse the cookie without Secure, of another path, or of a parent domain.
+func cookieName(r *http.Request) string {
+	const name = "__Host-atoll-console"
+	_, port, err := net.SplitHostPort(r.Host)
+	if n, wrong := strconv.ParseUint(port, 10, 16); err == nil && wrong == nil {
+		return name + "-" + strconv.FormatUint(n, 10)
+	}
+	return name
+}
+
+func setCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
+	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: value, Path: "/", MaxAge: maxAge, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+}
+
+func clearCookie(w http.ResponseWriter, r *http.Request) { setCookie(w, r, "", -1) }
+
+func networkOf(r *http.Request) string {
+	return fairness.NetworkOf(remoteAddress(r.RemoteAddr))
+}
+
+// remoteAddress is the address of a request as net.Addr.
+type remoteAddress string
+
+func (remoteAddress) Network() string  { return "tcp" }
+func (a remoteAddress) String() string { return string(a) }
+
+func refuseWithoutSession(w http.ResponseWriter) {
+	writeRefusal(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "sign in: there is no session, or it is over")
+}
+
+// writeRefusal writes a Status, as the API does. Nothing of the request is in it.
+func writeRefusal(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+	w.Header().Set("Cache-Control", "no-store")
+	writeJSON(w, code, metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
+	})
+}
+
+func writeJSON(w http.ResponseWriter, code int, value any) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		slog.Error("encode an answer of the console", "err", err)
+		http.Error(w, "the answer cannot be encoded", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n')) // the client may have closed the connection
+}

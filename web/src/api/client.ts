@@ -1,0 +1,114 @@
+// Requests to the hub. All of them go to the console's own address, with the cookie that the script cannot read.
+
+import type { Status } from "./kubernetes";
+
+/** A refusal of the hub, or a request that did not reach it (code 0). */
+export class RequestError extends Error {
+  constructor(readonly code: number, readonly reason: string, message: string, readonly retryAfter = 0) {
+    super(message);
+  }
+}
+
+/** The signed-in person. */
+export interface Person {
+  user: string;
+  groups?: string[];
+  until: string;
+}
+
+const root = "/console";
+let onSignedOut: () => void = () => {};
+
+/** Sets what happens when the hub reports that the session is over. */
+export function setSignedOutHandler(handler: () => void): void {
+  onSignedOut = handler;
+}
+
+async function send(path: string, init: RequestInit = {}): Promise<Response> {
+  const headers = new Headers(init.headers);
+  headers.set("X-Atoll-Console", "1");
+  headers.set("Accept", "application/json");
+  let response: Response;
+  try {
+    response = await fetch(root + path, { ...init, headers, credentials: "same-origin", redirect: "error" });
+  } catch (e) {
+    if (init.signal?.aborted) throw e;
+    throw new RequestError(0, "Unreachable", "");
+  }
+  if (response.ok) return response;
+  const error = await readError(response);
+  if (error.code === 401 && path !== "/session") onSignedOut();
+  throw error;
+}
+
+async function readError(response: Response): Promise<RequestError> {
+  try {
+    return errorOf((await response.json()) as Status, response.status);
+  } catch {
+    return new RequestError(response.status, "", response.statusText);
+  }
+}
+
+/** Returns the error of a Status. */
+export function errorOf(s: Status, code = s.code ?? 500): RequestError {
+  return new RequestError(code, s.reason ?? "", s.message ?? "", s.details?.retryAfterSeconds ?? 0);
+}
+
+/** Gets a path of the hub's API as JSON. */
+export async function getJSON<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return (await (await send("/api" + path, { signal })).json()) as T;
+}
+
+/** Gets the table of reasons, which is the same for everybody. */
+export async function getReasons<T>(): Promise<T> {
+  return (await (await send("/reasons.json")).json()) as T;
+}
+
+/** What happens with a stream: it is open, and lines come. */
+export interface StreamHandler {
+  onOpen(): void;
+  onLine(value: unknown): void;
+}
+
+/** Reads a stream of JSON lines until it ends. A line that is longer than the bound ends it, too. */
+export async function readLines(path: string, signal: AbortSignal, handler: StreamHandler): Promise<void> {
+  const response = await send("/api" + path, { signal });
+  handler.onOpen();
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  const maxLine = 32 << 20;
+  let parts: string[] = [];
+  let length = 0;
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      let rest = value;
+      for (let at = rest.indexOf("\n"); at >= 0; at = rest.indexOf("\n")) {
+        parts.push(rest.slice(0, at));
+        const line = parts.join("");
+        if (line.trim() !== "") handler.onLine(JSON.parse(line));
+        parts = [];
+        length = 0;
+        rest = rest.slice(at + 1);
+      }
+      parts.push(rest);
+      length += rest.length;
+      if (length > maxLine) throw new RequestError(0, "TooLong", "");
+    }
+  } finally {
+    reader.cancel().catch(() => undefined);
+  }
+}
+
+export async function getPerson(): Promise<Person> {
+  return (await (await send("/session")).json()) as Person;
+}
+
+export async function signIn(token: string): Promise<Person> {
+  const init = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token }) };
+  return (await (await send("/session", init)).json()) as Person;
+}
+
+export async function signOut(): Promise<void> {
+  await send("/session", { method: "DELETE" });
+}

@@ -1,0 +1,332 @@
+// Generated from api/crds by `npm run types`. Do not edit.
+
+import type { ObjectMeta } from "./kubernetes";
+
+export interface Cluster {
+  apiVersion?: string;
+  kind?: string;
+  metadata: ObjectMeta;
+  spec: {
+    accepted?: boolean;
+    capacity?: {
+      objects?: number;
+      replicas?: number;
+      resources?: Record<string, number | string>;
+    };
+    connection?: {
+      interval?: string;
+      type?: "Stream" | "CheckIn";
+    };
+    mode?: "Pull" | "Push";
+    provider?: string;
+    region?: string;
+    removal?: {
+      confirm?: string;
+      force?: boolean;
+      mode: "Orphan" | "Clean";
+    };
+    reportedRoom?: "Use" | "Ignore";
+    taints?: Array<{
+      effect: "NoSchedule" | "PreferNoSchedule" | "NoExecute";
+      key: string;
+      timeAdded?: string;
+      value?: string;
+    }>;
+    zone?: string;
+  };
+  status?: {
+    agentVersion?: string;
+    apisHash?: string;
+    conditions?: Array<{
+      lastTransitionTime: string;
+      message: string;
+      observedGeneration?: number;
+      reason: string;
+      status: "True" | "False" | "Unknown";
+      type: string;
+    }>;
+    kubernetesVersion?: string;
+    nodes?: {
+      ready: number;
+      summary?: string;
+      total: number;
+    };
+    properties?: Array<{
+      name: string;
+      value: string;
+    }>;
+    removal?: {
+      agentWaitsFor?: string;
+      agentWaitsSince?: string;
+      bundles: number;
+      confirmed?: string;
+      gone: number;
+      plan?: string;
+    };
+    resources?: {
+      allocatable?: Record<string, number | string>;
+      freeCapacity?: {
+        nodeClasses?: Array<{
+          free?: Record<string, number | string>;
+          nodes: number;
+          taints?: Array<{
+            effect: "NoSchedule" | "PreferNoSchedule" | "NoExecute";
+            key: string;
+            timeAdded?: string;
+            value?: string;
+          }>;
+        }>;
+      };
+      requested?: Record<string, number | string>;
+      room?: {
+        classes?: Array<string>;
+      };
+    };
+  };
+}
+
+export interface Bundle {
+  apiVersion?: string;
+  kind?: string;
+  metadata: ObjectMeta;
+  spec: {
+    conflictResolution: string;
+    group?: string;
+    moveOrder?: string;
+    pause?: {
+      by?: string;
+      message?: string;
+      reason?: string;
+      since?: string;
+    };
+    placement?: {
+      apis?: Array<{
+        apiVersion: string;
+        kind?: string;
+      }>;
+      celSelector?: string;
+      clusterAffinities?: Array<{
+        affinityName: string;
+        celSelector?: string;
+        clusterNames?: Array<string>;
+        clusterSets?: Array<string>;
+        exclude?: Array<string>;
+        fieldSelector?: {
+          matchExpressions: Array<{
+            key: string;
+            operator: "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt";
+            values?: Array<string>;
+          }>;
+        };
+        labelSelector?: {
+          matchExpressions?: Array<{
+            key: string;
+            operator: string;
+            values?: Array<string>;
+          }>;
+          matchLabels?: Record<string, string>;
+        };
+      }>;
+      clusterAffinity?: {
+        clusterNames?: Array<string>;
+        exclude?: Array<string>;
+        fieldSelector?: {
+          matchExpressions: Array<{
+            key: string;
+            operator: "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt";
+            values?: Array<string>;
+          }>;
+        };
+        labelSelector?: {
+          matchExpressions?: Array<{
+            key: string;
+            operator: string;
+            values?: Array<string>;
+          }>;
+          matchLabels?: Record<string, string>;
+        };
+      };
+      clusterSets?: Array<string>;
+      clusterTolerations?: Array<{
+        effect?: string;
+        key?: string;
+        operator?: string;
+        tolerationSeconds?: number;
+        value?: string;
+      }>;
+      decisionGroups?: Array<{
+        groupName: string;
+        labelSelector: {
+          matchExpressions?: Array<{
+            key: string;
+            operator: string;
+            values?: Array<string>;
+          }>;
+          matchLabels?: Record<string, string>;
+        };
+      }>;
+      failback?: {
+        holdTime?: string;
+        policy?: "Never" | "WhenHealthy";
+      };
+      maxClusters?: number;
+      replicaScheduling?: {
+        onShortage?: "PlaceWhatFits" | "PlaceNothing";
+        ordinals?: {
+          size?: number;
+        };
+        overflow?: "None" | "Allow";
+        replicaDivisionPreference?: "Weighted" | "Aggregated";
+        replicaOverrides?: "Forbid" | "Allow";
+        replicaSchedulingType?: "Duplicated" | "Divided";
+        weightPreference?: {
+          dynamicWeight?: "AvailableReplicas";
+          staticWeightList?: Array<{
+            maxReplicas?: number;
+            minReplicas?: number;
+            targetCluster: {
+              clusterNames?: Array<string>;
+              exclude?: Array<string>;
+              fieldSelector?: {
+                matchExpressions: Array<{
+                  key: string;
+                  operator: "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt";
+                  values?: Array<string>;
+                }>;
+              };
+              labelSelector?: {
+                matchExpressions?: Array<{
+                  key: string;
+                  operator: string;
+                  values?: Array<string>;
+                }>;
+                matchLabels?: Record<string, string>;
+              };
+            };
+            weight?: number;
+          }>;
+        };
+      };
+      rescheduling?: {
+        minDwell?: string;
+        moveCost?: number;
+        when?: "OnEdit" | "WhenBetter";
+      };
+      scores?: Array<{
+        bundles?: {
+          labelSelector?: {
+            matchExpressions?: Array<{
+              key: string;
+              operator: string;
+              values?: Array<string>;
+            }>;
+            matchLabels?: Record<string, string>;
+          };
+          names?: Array<string>;
+          within?: "cluster" | "region" | "zone" | "provider";
+        };
+        full?: number | string;
+        measure?: string;
+        name: "Balance" | "Steady" | "ResourceAvailable" | "Property" | "ClusterScore" | "Affinity" | "AntiAffinity";
+        property?: {
+          from: number | string;
+          name: string;
+          to: number | string;
+        };
+        resource?: string;
+        weight?: number;
+      }>;
+      spreadConstraints?: Array<{
+        maxGroups?: number;
+        maxSkew?: number;
+        minGroups?: number;
+        spreadByField?: "cluster" | "region" | "zone" | "provider";
+        spreadByLabel?: string;
+        whenUnsatisfiable?: "DoNotSchedule" | "ScheduleAnyway";
+      }>;
+    };
+    removal: {
+      budget?: number | string;
+      mode?: "Delete" | "Orphan";
+    };
+    resume?: {
+      at?: string;
+      by?: string;
+    };
+    rollout?: {
+      maxUnavailable?: number | string;
+      stages?: Array<{
+        clusters: {
+          labelSelector?: {
+            matchExpressions?: Array<{
+              key: string;
+              operator: string;
+              values?: Array<string>;
+            }>;
+            matchLabels?: Record<string, string>;
+          };
+          names?: Array<string>;
+        };
+        maxConcurrency?: number | string;
+        maxFailures?: number | string;
+        minSuccessTime?: string;
+        name: string;
+      }>;
+      type?: "All" | "Staged";
+    };
+    source: {
+      kind: string;
+      name: string;
+      uid?: string;
+    };
+    weightRule?: "Largest";
+    whenUnfit: string;
+  };
+  status?: {
+    clusters?: {
+      away?: number;
+      desired: number;
+      ready: number;
+      removing?: number;
+      summary?: string;
+      updated: number;
+    };
+    conditions?: Array<{
+      lastTransitionTime: string;
+      message: string;
+      observedGeneration?: number;
+      reason: string;
+      status: "True" | "False" | "Unknown";
+      type: string;
+    }>;
+    items?: number;
+    readyReplicas?: number;
+    replicas?: number;
+    revision?: string;
+    rollout?: {
+      actor?: string;
+      currentStage?: string;
+      message?: string;
+      pausedBy?: string;
+      pausedSince?: string;
+      reason?: string;
+      since?: string;
+      stages?: Array<{
+        changing: number;
+        clusters: number;
+        disconnected: number;
+        failed: number;
+        name: string;
+        updated: number;
+        waiting: number;
+      }>;
+    };
+    wait?: {
+      actor: string;
+      cluster?: string;
+      reason: string;
+      since: string;
+    };
+    waitsFor?: string;
+  };
+}

@@ -1,0 +1,178 @@
+// The console of the hub.
+
+import { render } from "preact";
+import { useEffect, useReducer, useState } from "preact/hooks";
+import { type Person, RequestError, getPerson, setSignedOutHandler, signOut } from "./api/client";
+import { forgetCollections } from "./api/collection";
+import { connection } from "./api/connection";
+import { type Language, currentLanguage, setLanguage, t } from "./text/text";
+import { linkTo, navigate, useRoute } from "./ui/hooks";
+import { Icon, Logo } from "./ui/icons";
+import { Empty, Link, Text } from "./ui/parts";
+import { loadReasons } from "./ui/reasons";
+import { Application } from "./views/application";
+import { ApplicationList } from "./views/applications";
+import { ClusterPage } from "./views/cluster";
+import { Fleet } from "./views/fleet";
+import { SignIn } from "./views/signin";
+import { Waiting, useWaits } from "./views/waiting";
+
+type Theme = "system" | "light" | "dark";
+
+function setTheme(theme: Theme): void {
+  if (theme === "system") delete document.documentElement.dataset["theme"];
+  else document.documentElement.dataset["theme"] = theme;
+  localStorage.setItem("atoll.theme", theme);
+}
+
+function chosenTheme(): Theme {
+  const theme = localStorage.getItem("atoll.theme");
+  return theme === "light" || theme === "dark" ? theme : "system";
+}
+
+function chosenLanguage(): Language {
+  const language = localStorage.getItem("atoll.language") ?? navigator.language;
+  return language.startsWith("zh") ? "zh" : "en";
+}
+
+function App() {
+  const [person, setPerson] = useState<Person | undefined>();
+  const [phase, setPhase] = useState<"starting" | "out" | "over" | "in" | "unreachable">("starting");
+  const [, redraw] = useReducer((n: number) => n + 1, 0);
+  useEffect(() => {
+    setSignedOutHandler(() => {
+      forgetCollections();
+      setPhase("over");
+    });
+    void loadReasons().catch(() => undefined);
+    const start = () =>
+      getPerson().then(
+        (p) => {
+          setPerson(p);
+          setPhase("in");
+        },
+        (e) => {
+          if (e instanceof RequestError && e.code === 401) return setPhase("out");
+          setPhase("unreachable");
+          setTimeout(start, 3000);
+        },
+      );
+    void start();
+  }, []);
+  if (phase === "starting") return <p class="muted pad">{t("loading")}</p>;
+  if (phase === "unreachable") return <Empty title={t("live.off")} />;
+  if (phase !== "in" || !person) {
+    const signedIn = (p: Person) => {
+      forgetCollections();
+      setPerson(p);
+      setPhase("in");
+    };
+    return <SignIn over={phase === "over"} onSignedIn={signedIn} />;
+  }
+  const leave = () => {
+    void signOut().finally(() => {
+      sessionStorage.clear();
+      forgetCollections();
+      setPerson(undefined);
+      setPhase("out");
+    });
+  };
+  return <Shell key={currentLanguage()} person={person} onLeave={leave} onLanguage={() => redraw(undefined as never)} />;
+}
+
+function Shell({ person, onLeave, onLanguage }: { person: Person; onLeave: () => void; onLanguage: () => void }) {
+  const route = useRoute();
+  const [theme, choose] = useState(chosenTheme());
+  const view = route.path[0] ?? "fleet";
+  useEffect(() => {
+    const keys = (e: KeyboardEvent) => {
+      const el = e.target as HTMLElement;
+      if (el.matches("input, textarea, select") || e.metaKey || e.ctrlKey || e.altKey) return;
+      const filter = document.getElementById("filter");
+      if (e.key === "/" && filter) {
+        e.preventDefault();
+        filter.focus();
+      }
+    };
+    addEventListener("keydown", keys);
+    return () => removeEventListener("keydown", keys);
+  }, []);
+  useEffect(() => {
+    const at = route.path[2] ?? route.path[1];
+    document.title = (at ? at.replace(/[\p{Cc}\p{Cf}]/gu, "") + " · " : "") + t("app.title");
+  }, [location.pathname]);
+  const isApplications = view === "applications";
+  const nav = [
+    ["fleet", t("nav.fleet"), view === "fleet" || view === "clusters"],
+    ["applications", t("nav.applications"), isApplications],
+    ["waiting", t("nav.waiting"), view === "waiting"],
+  ] as const;
+  const switchTheme = () => {
+    const next: Theme = theme === "system" ? "light" : theme === "light" ? "dark" : "system";
+    setTheme(next);
+    choose(next);
+  };
+  const switchLanguage = () => {
+    const next: Language = currentLanguage() === "en" ? "zh" : "en";
+    localStorage.setItem("atoll.language", next);
+    setLanguage(next);
+    onLanguage();
+  };
+  return (
+    <div class="shell">
+      <a class="skip" href="#content" onClick={(e) => (e.preventDefault(), document.getElementById("content")?.focus())}>{t("nav.skip")}</a>
+      <aside>
+        <Link to={linkTo("fleet")} class="brand"><Logo /><span>{t("app.title")}</span></Link>
+        <nav>
+          {nav.map(([path, text, on]) => (
+            <Link key={path} to={linkTo(path)} class={"nav" + (on ? " nav-on" : "")}>
+              <Icon name={path} /><span>{text}</span>
+            </Link>
+          ))}
+        </nav>
+        <div class="foot">
+          <Live />
+          <p class="person small" title={person.user}><Text>{person.user}</Text></p>
+          <div class="foot-buttons">
+            <button type="button" class="ghost small" onClick={switchTheme}>{t("nav.theme")}: {t(`nav.theme.${theme}`)}</button>
+            <button type="button" class="ghost small" onClick={switchLanguage} aria-label={t("nav.language")}>{currentLanguage() === "en" ? "中文" : "English"}</button>
+            <button type="button" class="ghost small" onClick={onLeave}>{t("nav.signOut")}</button>
+          </div>
+        </div>
+      </aside>
+      <main id="content" tabIndex={-1}>
+        <View path={route.path} person={person} />
+      </main>
+    </div>
+  );
+}
+
+function View({ path, person }: { path: string[]; person: Person }) {
+  const [view = "fleet", a, b] = path;
+  if (view === "clusters" && a) return <ClusterPage key={a} name={a} />;
+  if (view === "applications" && a && b) return <Application key={a + "/" + b} namespace={a === "-" ? "" : a} name={b} />;
+  if (view === "applications") return <ApplicationList person={person} />;
+  if (view === "waiting") return <WaitingPage person={person} />;
+  if (view === "fleet") return <Fleet />;
+  return <Empty title={t("error.notFound")} />;
+}
+
+function WaitingPage({ person }: { person: Person }) {
+  const { waits, partial } = useWaits(person);
+  return <Waiting waits={waits} partial={partial} />;
+}
+
+/** Says when the page does not hear of changes. */
+function Live() {
+  const [live, setLive] = useState(connection.live);
+  useEffect(() => {
+    const stop = connection.subscribe(() => setLive(connection.live));
+    return () => void stop();
+  }, []);
+  return <p class={"live small" + (live ? "" : " live-off")} role="status"><span class="dot" />{t(live ? "live.on" : "live.off")}</p>;
+}
+
+setTheme(chosenTheme());
+setLanguage(chosenLanguage());
+if (location.pathname === "/console/") navigate(linkTo("fleet") + location.search, true);
+render(<App />, document.getElementById("app")!);

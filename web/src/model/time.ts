@@ -1,0 +1,17 @@
+// Times, relative and absolute.
+
+/** Returns the time between two moments in its largest unit, such as "3m". */
+export function formatAge(since: string | undefined, now: number): string {
+  const at = since ? Date.parse(since) : NaN;
+  if (Number.isNaN(at)) return "";
+  const s = Math.max(0, Math.floor((now - at) / 1000));
+  if (s < 60) return `${s}s`;
+  if (s < 3600) return `${Math.floor(s / 60)}m`;
+  if (s < 48 * 3600) return `${Math.floor(s / 3600)}h`;
+  return `${Math.floor(s / 86400)}d`;
+}
+
+export function formatAbsolute(time: string | undefined): string {
+  const at = time ? Date.parse(time) : NaN;
+  return Number.isNaN(at) ? "" : new Date(at).toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
+}

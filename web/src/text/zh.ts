@@ -1,0 +1,21 @@
+// 中文文本。缺少的条目显示英文。
+
+import type { TextKey } from "./en";
+
+export const zh: Partial<Record<TextKey, string>> = {
+  "nav.fleet": "集群", "nav.applications": "应用", "nav.waiting": "待处理", "nav.signOut": "退出登录", "nav.theme": "主题", "nav.theme.system": "跟随系统", "nav.theme.light": "浅色", "nav.theme.dark": "深色", "nav.language": "语言", "nav.skip": "跳到内容",
+  "live.on": "实时", "live.off": "与中心失去联系，正在重试…",
+  "signin.title": "登录到中心", "signin.hint": "控制台以您的身份操作：只显示您在中心上有权查看的内容。", "signin.token": "Bearer 令牌或 kubeconfig", "signin.placeholder": "粘贴令牌，或含有令牌的完整 kubeconfig", "signin.button": "登录", "signin.busy": "正在检查…",
+  "signin.help": "没有令牌？为已有的 ServiceAccount 创建一个：", "signin.over": "会话已结束，请重新登录。", "signin.kubeconfig.certificate": "此 kubeconfig 使用客户端证书，网页无法使用。请用下面的命令创建令牌。", "signin.kubeconfig.command": "此 kubeconfig 由程序获取令牌。请运行该程序并粘贴令牌。", "signin.kubeconfig.none": "此 kubeconfig 的当前上下文没有令牌。", "signin.unreachable": "无法连接到中心。",
+  "filter.placeholder": "筛选：词语，或 字段:值", "filter.label": "筛选", "filter.clear": "清除筛选", "filter.shown": "{shown} / {all}", "filter.none": "没有符合筛选条件的条目。",
+  loading: "正在加载…", "error.forbidden": "您无权查看此内容。", "error.forbidden.clusters": "您无权列出集群。请向中心管理员申请 atoll:viewer 角色，或打开“应用”。", "error.notFound": "不存在，或已被删除。", copy: "复制", copied: "已复制", more: "另有 {n} 项", none: "无", since: "自 {time}", ago: "{time} 前",
+  "fleet.title": "集群", "fleet.empty": "还没有集群加入。", "fleet.empty.hint": "创建令牌，并用它加入集群：", "fleet.all": "全部", "fleet.col.name": "集群", "fleet.col.status": "状态", "fleet.col.region": "区域", "fleet.col.agent": "代理", "fleet.col.nodes": "节点", "fleet.col.memory": "内存", "fleet.requested": "已申请 {used}，共 {of}", "fleet.col.labels": "标签与污点", "fleet.join": "等待加入", "fleet.sort": "按 {column} 排序",
+  "cluster.status.Ready": "就绪", "cluster.status.NotReady": "未就绪", "cluster.status.Away": "已断开", "cluster.status.Joining": "等待加入", "cluster.status.Removing": "正在离开", "cluster.status.Unknown": "未确定",
+  "cluster.facts": "概况", "cluster.conditions": "状况", "cluster.runs": "在此运行", "cluster.runs.empty": "这里没有您可以查看的工作负载。", "cluster.events": "事件", "cluster.events.empty": "没有关于此集群的事件。", "cluster.fact.region": "区域", "cluster.fact.zone": "可用区", "cluster.fact.provider": "提供商", "cluster.fact.mode": "代理位置", "cluster.fact.mode.Pull": "成员集群内（pull）", "cluster.fact.mode.Push": "中心内（push）", "cluster.fact.joined": "创建于", "cluster.fact.labels": "标签", "cluster.fact.taints": "污点", "cluster.fact.properties": "属性", "cluster.accept": "接受此集群：",
+  "apps.title": "应用", "apps.empty": "还没有放置任何应用。", "apps.empty.hint": "为对象添加注解，它就会分发到所有集群：", "apps.namespace": "命名空间", "apps.namespace.hint": "您无权列出所有命名空间的应用。请填写您的命名空间：", "apps.namespace.open": "打开", "apps.col.name": "应用", "apps.col.status": "状态", "apps.col.clusters": "就绪集群", "apps.col.replicas": "副本", "apps.col.source": "放置依据", "apps.col.rollout": "发布",
+  "app.status.Ready": "就绪", "app.status.Progressing": "进行中", "app.status.Degraded": "降级", "app.status.Failed": "失败", "app.status.Waiting": "等待人工处理", "app.status.Away": "集群已断开", "app.status.Nowhere": "未放置", "app.status.Deleting": "正在删除", "app.status.Unknown": "未确定", "app.rollout.stage": "第 {n} 阶段，共 {all} 阶段", "app.rollout.paused": "已暂停", "app.cluster-wide": "集群级", "app.items": "{n} 个对象", "app.items.one": "1 个对象",
+  "app.tree": "资源树", "app.tree.empty": "没有集群持有它。", "app.tree.byTemplate": "按模板", "app.tree.byCluster": "按集群", "app.tree.expand": "展开", "app.tree.collapse": "折叠", "app.tree.hidden": "另有 {n} 个您无权查看的模板", "app.tree.more": "另有 {n} 个正常的集群", "app.tree.objects.none": "此集群中没有可见的对象。", "app.tree.absent": "被覆盖规则排除", "app.tree.keys": "方向键移动和展开；回车键展开。", "app.conditions": "状况", "app.revision": "修订 {n}",
+  "state.Ready": "就绪", "state.Progressing": "进行中", "state.Degraded": "降级", "state.Failed": "失败", "state.Away": "已断开", "state.Waiting": "等待", "state.Removing": "正在离开", "state.Healthy": "健康", "state.Suspended": "已暂停", "state.Missing": "缺失", "state.Unknown": "未知",
+  "waiting.title": "待处理", "waiting.hint": "需要有人处理才能继续的事项，按处理者分组。每行有原因和等待时间。", "waiting.empty": "没有需要人工处理的事项。", "waiting.cluster": "集群", "waiting.application": "应用", "waiting.partial": "其中不含集群：您无权列出集群。",
+  "actor.none": "无", "actor.the agent": "代理", "actor.the member's administrator": "成员集群管理员", "actor.the hub's administrator": "中心管理员", "actor.the application's owner": "应用负责人", "actor.a person that may confirm removals": "有权确认删除的人",
+};
