@@ -90,6 +90,12 @@ export interface Bundle {
   kind?: string;
   metadata: ObjectMeta;
   spec: {
+    approvals?: Array<{
+      at?: string;
+      by?: string;
+      revision: string;
+      stage: string;
+    }>;
     conflictResolution: string;
     group?: string;
     moveOrder?: string;
@@ -225,9 +231,28 @@ export interface Bundle {
           names?: Array<string>;
           within?: "cluster" | "region" | "zone" | "provider";
         };
+        clusterAffinity?: {
+          clusterNames?: Array<string>;
+          exclude?: Array<string>;
+          fieldSelector?: {
+            matchExpressions: Array<{
+              key: string;
+              operator: "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt";
+              values?: Array<string>;
+            }>;
+          };
+          labelSelector?: {
+            matchExpressions?: Array<{
+              key: string;
+              operator: string;
+              values?: Array<string>;
+            }>;
+            matchLabels?: Record<string, string>;
+          };
+        };
         full?: number | string;
         measure?: string;
-        name: "Balance" | "Steady" | "ResourceAvailable" | "Property" | "ClusterScore" | "Affinity" | "AntiAffinity";
+        name: "Balance" | "Steady" | "ResourceAvailable" | "Property" | "ClusterScore" | "Affinity" | "AntiAffinity" | "ClusterAffinity";
         property?: {
           from: number | string;
           name: string;
@@ -242,6 +267,7 @@ export interface Bundle {
         minGroups?: number;
         spreadByField?: "cluster" | "region" | "zone" | "provider";
         spreadByLabel?: string;
+        spreadByProperty?: string;
         whenUnsatisfiable?: "DoNotSchedule" | "ScheduleAnyway";
       }>;
     };
@@ -267,10 +293,29 @@ export interface Bundle {
           };
           names?: Array<string>;
         };
+        gatesAfter?: Array<{
+          approval?: {
+            approvers?: number;
+            validFor?: string;
+          };
+          cel?: string;
+          name: string;
+          wait?: string;
+        }>;
+        gatesBefore?: Array<{
+          approval?: {
+            approvers?: number;
+            validFor?: string;
+          };
+          cel?: string;
+          name: string;
+          wait?: string;
+        }>;
         maxConcurrency?: number | string;
         maxFailures?: number | string;
         minSuccessTime?: string;
         name: string;
+        onFailure?: "Pause" | "Continue";
       }>;
       type?: "All" | "Staged";
     };
@@ -299,6 +344,17 @@ export interface Bundle {
       status: "True" | "False" | "Unknown";
       type: string;
     }>;
+    feedback?: Array<{
+      name: string;
+      object: string;
+      otherClusters?: number;
+      problemClusters?: number;
+      values?: Array<{
+        clusters: number;
+        value: string;
+      }>;
+    }>;
+    feedbackSummary?: string;
     items?: number;
     readyReplicas?: number;
     replicas?: number;
@@ -306,6 +362,15 @@ export interface Bundle {
     rollout?: {
       actor?: string;
       currentStage?: string;
+      gates?: Array<{
+        hash: string;
+        name: string;
+        revision: string;
+        since: string;
+        stage: string;
+        state: "Waiting" | "Satisfied" | "Passed";
+        value?: string;
+      }>;
       message?: string;
       pausedBy?: string;
       pausedSince?: string;
