@@ -124,9 +124,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 		Placements: st.Placements, Decisions: st.Decisions, Clusters: st.Clusters, Hub: st.Hub, Views: st.Views, Sets: st.Sets, Client: st.Client,
 		SetInterest: p.placer.SetScoreInputs, Log: h.log.With("component", "decisions"),
 	})
-	p.sigDecisions = sigdecisions.New(sigdecisions.Config{
-		Placements: st.Placements, Decisions: st.Decisions, Settings: st.Settings, Client: st.Client, Log: h.log.With("component", "sigdecisions"),
-	})
+	p.sigDecisions = sigdecisions.New(sigdecisions.Config{Placements: st.Placements, Decisions: st.Decisions, Settings: st.Settings, Client: st.Client, Log: h.log.With("component", "sigdecisions")})
 	p.setStatus = setstatus.New(st.Sets, st.Sets, st.Client, h.log.With("component", "setstatus"))
 	p.karmada = karmada.New(karmada.Config{
 		Customizations: st.Customizations, Interpreters: st.Policies, Client: st.Client, Events: p.recorder, Log: h.log.With("component", "karmada"),
