@@ -32,10 +32,10 @@ var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// asset is one file of the console, compressed.
+// asset is one file of the console, compressed and as it is. Both are made once: no request takes memory for them.
 type asset struct {
 	compressed  []byte
-	size        int
+	plain       []byte
 	etag        string
 	contentType string
 	// immutable: the name has the hash of the content, so that a browser never asks again.
@@ -55,11 +55,11 @@ func readAssets() (map[string]asset, error) {
 			return nil, fmt.Errorf("read a file of the console: %w", err)
 		}
 		name := strings.TrimSuffix(e.Name(), ".gz")
-		size, err := measureContent(compressed)
+		plain, err := decompress(compressed)
 		if err != nil {
 			return nil, fmt.Errorf("decompress %s of the console: %w", name, err)
 		}
-		out[rootPath+name] = asset{compressed: compressed, size: size, etag: hashContent(compressed), contentType: contentTypes[path.Ext(name)], immutable: strings.Contains(name, "-")}
+		out[rootPath+name] = asset{compressed: compressed, plain: plain, etag: hashContent(compressed), contentType: contentTypes[path.Ext(name)], immutable: strings.Contains(name, "-")}
 	}
 	return out, nil
 }
@@ -74,16 +74,15 @@ func newAsset(content []byte, contentType string, immutable bool) (asset, error)
 	if err := z.Close(); err != nil {
 		return asset{}, err
 	}
-	return asset{compressed: b.Bytes(), size: len(content), etag: hashContent(b.Bytes()), contentType: contentType, immutable: immutable}, nil
+	return asset{compressed: b.Bytes(), plain: content, etag: hashContent(b.Bytes()), contentType: contentType, immutable: immutable}, nil
 }
 
-func measureContent(compressed []byte) (int, error) {
+func decompress(compressed []byte) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	n, err := io.Copy(io.Discard, z)
-	return int(n), err
+	return io.ReadAll(z)
 }
 
 func hashContent(content []byte) string {
@@ -128,7 +127,7 @@ func (a asset) writeTo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.Set("Content-Type", a.contentType)
-	h.Set("Content-Length", strconv.Itoa(a.size))
+	h.Set("Content-Length", strconv.Itoa(len(a.plain)))
 	if zipped {
 		h.Set("Content-Encoding", "gzip")
 		h.Set("Content-Length", strconv.Itoa(len(a.compressed)))
@@ -139,9 +138,7 @@ func (a asset) writeTo(w http.ResponseWriter, r *http.Request) {
 	case zipped:
 		_, _ = w.Write(a.compressed) // the client may have closed the connection
 	default:
-		if z, err := gzip.NewReader(bytes.NewReader(a.compressed)); err == nil { // it was read whole at the start
-			_, _ = io.Copy(w, z)
-		}
+		_, _ = w.Write(a.plain)
 	}
 }
 

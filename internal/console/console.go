@@ -25,6 +25,8 @@ const (
 	apiPath = rootPath + "api"
 	// reasonsPath has the table of reasons with their sentences and actors.
 	reasonsPath = rootPath + "reasons.json"
+	// answerTime bounds how long a client takes to read a file or an answer about its session.
+	answerTime = 30 * time.Second
 	// pageHeader is on every request of the console's own script. No other site's page can set it.
 	pageHeader = "X-Atoll-Console"
 )
@@ -85,11 +87,15 @@ func (c *console) wrapAPI(api http.Handler) http.Handler {
 // ServeHTTP serves a path below /console.
 func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setSecurityHeaders(w.Header())
-	switch p := r.URL.Path; {
-	case p == sessionPath:
-		c.serveSession(w, r)
-	case strings.HasPrefix(p, apiPath+"/"):
+	if strings.HasPrefix(r.URL.Path, apiPath+"/") {
 		c.relayToAPI(w, r)
+		return
+	}
+	// The chain of the API bounds its own answers. A writer that has no deadlines, as in tests, writes without.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
+	switch r.URL.Path {
+	case sessionPath:
+		c.serveSession(w, r)
 	default:
 		c.serveAsset(w, r)
 	}

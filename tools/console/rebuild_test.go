@@ -19,6 +19,9 @@ const committed = "../../internal/console/assets"
 
 // TestTheCommittedFilesAreBuiltFromTheSource checks types, runs the unit tests of the page, and builds it.
 func TestTheCommittedFilesAreBuiltFromTheSource(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it downloads packages")
+	}
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("no %s: apt-get install nodejs npm, from Node 20 on", tool)

@@ -7,6 +7,7 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,6 +43,10 @@ const (
 	// minPause separates two answers of a stream. A tree that took long to make takes a longer pause.
 	minPause  = 300 * time.Millisecond
 	pauseCost = 10
+	// maxBuilds is how many trees are made at one time. Others wait.
+	maxBuilds = 2
+	// answerTime bounds how long a client takes to read one line of a stream.
+	answerTime = 30 * time.Second
 )
 
 // Options of a Server.
@@ -61,6 +66,8 @@ type Server struct {
 	streams    map[string]map[*stream]struct{} // by Bundle UID
 	byUser     map[string]int
 	open       int
+	// builds has an entry for each tree that is being made.
+	builds chan struct{}
 }
 
 // stream is one client that follows a Bundle.
@@ -68,7 +75,7 @@ type stream struct{ wake chan struct{} }
 
 // New returns a Server.
 func New(o Options) *Server {
-	return &Server{options: o, streams: map[string]map[*stream]struct{}{}, byUser: map[string]int{}}
+	return &Server{options: o, streams: map[string]map[*stream]struct{}{}, byUser: map[string]int{}, builds: make(chan struct{}, maxBuilds)}
 }
 
 // question is one request.
@@ -160,6 +167,12 @@ func (s *Server) findBundle(ctx context.Context, q question) (state.Bundle, erro
 // buildTree returns the tree of the requested Bundle as it is now. Its UID must be the given one, unless that
 // is empty.
 func (s *Server) buildTree(ctx context.Context, q question, uid string) (apptree.Tree, error) {
+	select {
+	case s.builds <- struct{}{}:
+		defer func() { <-s.builds }()
+	case <-ctx.Done():
+		return apptree.Tree{}, ctx.Err()
+	}
 	b, err := s.findBundle(ctx, q)
 	if err != nil {
 		return apptree.Tree{}, err
@@ -345,24 +358,26 @@ func (s *Server) wakeStreams(uid string) {
 
 // lineWriter writes the lines of a stream, with what changed since the line before.
 type lineWriter struct {
-	w       http.ResponseWriter
-	flush   func() error
+	control *http.ResponseController
 	encoder *json.Encoder
-	sent    map[string]string // encoded clusters by name
-	header  string            // the encoded tree without clusters
+	sent    map[string]textHash // of the encoded clusters, by name
+	header  textHash            // of the encoded tree without clusters
 }
 
+// textHash stands for a text, of which a stream keeps many.
+type textHash [sha256.Size]byte
+
 func newLineWriter(w http.ResponseWriter) *lineWriter {
-	return &lineWriter{w: w, flush: http.NewResponseController(w).Flush, encoder: json.NewEncoder(w)}
+	return &lineWriter{control: http.NewResponseController(w), encoder: json.NewEncoder(w)}
 }
 
 // writeTree writes the tree, or what changed of it. It returns false when the client is gone.
 func (l *lineWriter) writeTree(tree apptree.Tree) bool {
-	next, e := map[string]string{}, event{Type: "CHANGED"}
+	next, e := map[string]textHash{}, event{Type: "CHANGED"}
 	var changed []apptree.Cluster
 	for _, c := range tree.Clusters {
 		text, _ := json.Marshal(c) // texts, numbers and times of four digits always encode
-		if next[c.Name] = string(text); l.sent[c.Name] != next[c.Name] {
+		if next[c.Name] = sha256.Sum256(text); l.sent[c.Name] != next[c.Name] {
 			changed = append(changed, c)
 		}
 	}
@@ -375,9 +390,10 @@ func (l *lineWriter) writeTree(tree apptree.Tree) bool {
 		e.Type = "TREE"
 	}
 	tree.Clusters = nil
-	header, _ := json.Marshal(tree)
-	unchanged := l.sent != nil && len(changed) == 0 && len(e.Gone) == 0 && l.header == string(header)
-	l.sent, l.header = next, string(header)
+	text, _ := json.Marshal(tree)
+	header := textHash(sha256.Sum256(text))
+	unchanged := l.sent != nil && len(changed) == 0 && len(e.Gone) == 0 && l.header == header
+	l.sent, l.header = next, header
 	if unchanged {
 		return true
 	}
@@ -385,7 +401,19 @@ func (l *lineWriter) writeTree(tree apptree.Tree) bool {
 		tree.Clusters = []apptree.Cluster{}
 	}
 	e.Tree = &tree
-	return l.encoder.Encode(e) == nil && l.flush() == nil
+	return l.writeLine(e) == nil
+}
+
+// writeLine writes one line. A client that does not read it in time loses the stream. A writer that has no
+// deadlines, as in tests, writes without.
+func (l *lineWriter) writeLine(e event) error {
+	_ = l.control.SetWriteDeadline(time.Now().Add(answerTime))
+	if err := l.encoder.Encode(e); err != nil {
+		return err
+	}
+	err := l.control.Flush()
+	_ = l.control.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream at its deadline, also one that is idle
+	return err
 }
 
 // writeError ends the stream with the reason.
@@ -395,6 +423,5 @@ func (l *lineWriter) writeError(err error) {
 		known = apierrors.NewInternalError(err)
 	}
 	status := known.Status()
-	_ = l.encoder.Encode(event{Type: "ERROR", Status: &status}) // the client may be gone
-	_ = l.flush()
+	_ = l.writeLine(event{Type: "ERROR", Status: &status}) // the client may be gone
 }
