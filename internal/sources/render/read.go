@@ -3,13 +3,16 @@ package render
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
+	goyaml "sigs.k8s.io/yaml/goyaml.v2"
 )
 
 // Reader collects the objects of files. The zero value is ready.
@@ -44,6 +47,7 @@ func (r *Reader) ReadFile(name string, text []byte) {
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
+	text = bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
 	for _, d := range splitDocuments(text) {
 		if r.IsFull() {
 			return
@@ -58,7 +62,7 @@ type document struct {
 	before int
 }
 
-// splitDocuments splits YAML at lines that begin with ---.
+// splitDocuments splits YAML at lines that begin with ---. The rest of such a line is of the document that it begins.
 func splitDocuments(text []byte) (out []document) {
 	var one document
 	number := 0
@@ -66,8 +70,8 @@ func splitDocuments(text []byte) (out []document) {
 		number++
 		if rest, separator := bytes.CutPrefix(line, []byte("---")); separator && (len(rest) == 0 || bytes.ContainsAny(rest[:1], " \t\n")) {
 			out = append(out, one)
-			one = document{before: number}
-			continue
+			one = document{before: number - 1}
+			line = bytes.TrimLeft(rest, " \t")
 		}
 		one.text = append(one.text, line...)
 	}
@@ -102,6 +106,10 @@ func (r *Reader) readDocument(name string, d document) {
 		r.ReportProblem(name, line, "%s", oneLine(message))
 		return
 	}
+	if !isOneDocument(d.text) {
+		r.ReportProblem(name, d.firstLine(), "text follows the end of the document; begin a further document with a line ---")
+		return
+	}
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return
 	}
@@ -116,6 +124,19 @@ func (r *Reader) readDocument(name string, d document) {
 		return
 	}
 	r.addObject(name, d.firstLine(), fields, len(raw), 0)
+}
+
+// isOneDocument reports whether text has one document alone. A reader of the first document says nothing of more, and
+// an object that is not seen would look like one that a commit dropped.
+func isOneDocument(text []byte) bool {
+	d := goyaml.NewDecoder(bytes.NewReader(text))
+	var skipped any
+	if err := d.Decode(&skipped); errors.Is(err, io.EOF) {
+		return true
+	} else if err != nil {
+		return false
+	}
+	return errors.Is(d.Decode(&skipped), io.EOF)
 }
 
 // unmarshalNumbers decodes JSON with whole numbers as int64, as the API has them.

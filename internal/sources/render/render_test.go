@@ -49,6 +49,32 @@ func TestObjectsComeWithTheirLines(t *testing.T) {
 	}
 }
 
+// A file is read as a whole, or is a problem: an object that is not seen would look like one that a commit dropped.
+func TestNoObjectOfAFileIsOverlooked(t *testing.T) {
+	const (
+		a, b = "{apiVersion: v1, kind: A, metadata: {name: a}}", "{apiVersion: v1, kind: B, metadata: {name: b}}"
+		more = "1! text follows the end of the document; begin a further document with a line ---"
+	)
+	for name, c := range map[string]struct{ text, want string }{
+		"behind the end of a document":      {a + "\n...\n" + b + "\n", more},
+		"behind the end, with a separator":  {a + "\n...\n---\n" + b + "\n", "1 A/a, 4 B/b"},
+		"the end alone":                     {a + "\n...\n# more\n", "1 A/a"},
+		"behind an empty document":          {"# no\n...\n" + b + "\n", "1! yaml: : did not find expected node content"},
+		"in the line of the separator":      {"--- " + a + "\n---\t" + b + "\n", "1 A/a, 2 B/b"},
+		"a comment in the line":             {"--- # a\n" + a + "\n", "2 A/a"},
+		"a text in the line":                {"--- |\n " + a + "\n", "1! it is no Kubernetes object, which is a map of fields"},
+		"lines that end with CR alone":      {a + "\r---\r" + b + "\r", "1 A/a, 3 B/b"},
+		"other breaks of lines":             {a + "\u2028---\u2028" + b, more},
+		"the break of lines of a mainframe": {a + "\u0085---\u0085" + b, more},
+		"two objects of JSON":               {`{"apiVersion":"v1","kind":"A","metadata":{"name":"a"}}` + "\n" + `{"apiVersion":"v1","kind":"B","metadata":{"name":"b"}}`, more},
+		"two objects of JSON in one line":   {`{"apiVersion":"v1","kind":"A","metadata":{"name":"a"}}{"apiVersion":"v1","kind":"B","metadata":{"name":"b"}}`, more},
+	} {
+		if got := strings.Join(readText(c.text), ", "); got != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
+		}
+	}
+}
+
 // The text of a field, which may be a Secret, is in no message.
 func TestProblemsHaveNoValues(t *testing.T) {
 	for _, text := range []string{
