@@ -59,32 +59,60 @@ func ParseNetworks(texts []string) (out []netip.Prefix, err error) {
 	return out, nil
 }
 
-// CheckAddress returns an error for an address that is not to be dialled.
+// carriesIPv4 are networks whose addresses have an IPv4 address in them, from a byte on.
+var carriesIPv4 = []struct {
+	network netip.Prefix
+	at      int
+}{
+	{netip.MustParsePrefix("::/96"), 12},           // IPv4-compatible
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12}, // IPv4-translated
+	{netip.MustParsePrefix("64:ff9b::/96"), 12},    // NAT64
+	{netip.MustParsePrefix("64:ff9b:1::/48"), 12},  // NAT64 of a site, in its usual form
+	{netip.MustParsePrefix("2002::/16"), 2},        // 6to4
+}
+
+// CheckAddress returns an error for an address that is not to be dialled. A zone is of no account, and the IPv4 address
+// in an IPv6 one counts as the address itself.
 func (g Guard) CheckAddress(a netip.Addr) error {
-	a = a.Unmap()
-	if slices.ContainsFunc(g.Allowed, func(p netip.Prefix) bool { return p.Contains(a.WithZone("")) }) {
+	a = a.WithZone("").Unmap()
+	if slices.ContainsFunc(g.Allowed, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return nil
 	}
-	kind := ""
-	switch {
-	case a.IsLoopback():
-		kind = "loopback"
-	case a.IsLinkLocalUnicast():
-		kind = "link-local"
-	case a.IsUnspecified():
-		kind = "unspecified"
-	case a.IsMulticast():
-		kind = "multicast"
-	case a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		kind = "broadcast"
-	case slices.Contains(metadataAddresses, a):
-		kind = "cloud metadata"
-	case slices.Contains(g.HubAddresses, a.WithZone("")):
-		kind = "hub's own"
-	default:
+	kind := g.kindOf(a)
+	for _, c := range carriesIPv4 {
+		if kind == "" && c.network.Contains(a) {
+			raw := a.As16()
+			inner := netip.AddrFrom4([4]byte(raw[c.at : c.at+4]))
+			if !slices.ContainsFunc(g.Allowed, func(p netip.Prefix) bool { return p.Contains(inner) }) {
+				kind = g.kindOf(inner)
+			}
+		}
+	}
+	if kind == "" {
 		return nil
 	}
 	return &RefusedAddressError{a, kind}
+}
+
+// kindOf returns the kind of an address that is refused; empty for one that is dialled.
+func (g Guard) kindOf(a netip.Addr) string {
+	switch {
+	case a.IsLoopback():
+		return "loopback"
+	case a.IsLinkLocalUnicast():
+		return "link-local"
+	case a.IsUnspecified() || a.Is4() && a.As4()[0] == 0:
+		return "unspecified"
+	case a.IsMulticast():
+		return "multicast"
+	case a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return "broadcast"
+	case slices.Contains(metadataAddresses, a):
+		return "cloud metadata"
+	case slices.Contains(g.HubAddresses, a):
+		return "hub's own"
+	}
+	return ""
 }
 
 // DialAddress dials a name or an address. Each address is checked after the name is resolved.

@@ -27,6 +27,26 @@ func TestAddressesOfTheHubsMachine(t *testing.T) {
 	}
 }
 
+// A zone, and a form of IPv6 that carries an IPv4 address, hide no address that is refused.
+func TestHiddenAddressesAreRefused(t *testing.T) {
+	guard := Guard{HubAddresses: []netip.Addr{netip.MustParseAddr("10.1.2.3")}, Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32"), netip.MustParsePrefix("fe80::/10")}}
+	for address, kind := range map[string]string{
+		"::%lo": "unspecified", "::1%lo": "loopback", "fd00:ec2::254%eth0": "cloud metadata", "fd20:ce::254%1": "cloud metadata", "ff02::1%eth0": "multicast",
+		"64:ff9b::a9fe:a9fe": "link-local", "64:ff9b::7f00:1": "loopback", "64:ff9b::6464:64c8": "cloud metadata", "64:ff9b:1::a9fe:a9fe": "link-local",
+		"::7f00:1": "loopback", "::a01:203": "hub's own", "::ffff:0:7f00:1": "loopback", "2002:7f00:1::": "loopback", "2002:a9fe:a9fe::1": "link-local", "0.1.2.3": "unspecified",
+		"64:ff9b::808:808": "", "2002:808:808::1": "", "::8.8.8.8": "", "64:ff9b::7f00:2": "", "fe80::1%eth0": "", "2001:db8::1%eth0": "",
+	} {
+		got := ""
+		var refused *RefusedAddressError
+		if errors.As(guard.CheckAddress(netip.MustParseAddr(address)), &refused) {
+			got = refused.Kind
+		}
+		if got != kind {
+			t.Errorf("%s is %q, want %q", address, got, kind)
+		}
+	}
+}
+
 // The hub's own proxy is dialled without the guard, and only for servers that it is for.
 func TestTheHubsOwnProxy(t *testing.T) {
 	proxy := &url.URL{Scheme: "http", Host: "127.0.0.1:3128"}

@@ -52,6 +52,8 @@ func checkRepositoryURL(text string, hasCredentials bool, at *field.Path) (errs 
 		return refuse("must begin with https:// or http://; the hub reads no files and runs no helpers")
 	case u.Hostname() == "":
 		return refuse("names no host")
+	case strings.Contains(u.Host, "%"):
+		return refuse("may not have a zone or an escape in its host")
 	case u.User != nil:
 		return refuse("may not have credentials; name a Secret in secretRef")
 	case u.RawQuery+u.Fragment != "":

@@ -39,6 +39,8 @@ func TestRepositoriesThatAreRefused(t *testing.T) {
 		"ssh":                   {"{git: {url: 'ssh://git@h/a'}}", "", nil, "must begin with https://"},
 		"credentials in it":     {"{git: {url: 'https://ann:hush@h/a'}}", "", nil, "may not have credentials"},
 		"no host":               {"{git: {url: 'https:///a'}}", "", nil, "names no host"},
+		"a zone":                {"{git: {url: 'https://[fe80::1%25lo]:80/a'}}", "", nil, "zone or an escape"},
+		"an escaped zone":       {"{git: {url: 'https://[::%2525lo]:80/a'}}", "", nil, "zone or an escape"},
 		"a query":               {"{git: {url: 'https://h/a?b=c'}}", "", nil, "query"},
 		"a line break":          {`{git: {url: "https://h/a\nb"}}`, "", nil, "is no URL"},
 		"a Secret over http":    {"{git: {url: 'http://h/a', secretRef: {name: token}}}", "", []string{"ann get secrets shop/token"}, "https:// alone"},

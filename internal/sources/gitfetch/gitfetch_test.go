@@ -358,7 +358,7 @@ func TestAddressesAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	for _, url := range []string{"file:///etc", "ext::sh -c true", "ssh://host/a", "https://ann:hush@host/a", "/tmp"} {
+	for _, url := range []string{"file:///etc", "ext::sh -c true", "ssh://host/a", "https://ann:hush@host/a", "/tmp", "http://[::%2525lo]:1/a.git", "http://[fe80::1%25lo]:1/a.git"} {
 		_, err := runFetch(t, Request{URL: url})
 		if got := reasonOf(t, err); got != atoll.ReasonInvalidField || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", url, err)

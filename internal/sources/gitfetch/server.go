@@ -43,7 +43,7 @@ var errTooLarge = errors.New("the server sends more than a fetch may read")
 // openServer prepares the connection. Nothing is dialled yet.
 func openServer(r Request) (*gitServer, error) {
 	u, err := url.Parse(r.URL)
-	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
+	if err != nil || u.Host == "" || strings.Contains(u.Host, "%") || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, newFailure(atoll.ReasonInvalidField, "the URL is not https://HOST/PATH or http://HOST/PATH without credentials")
 	}
 	through, err := newTransport(u, r)
