@@ -18,8 +18,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// validateRepository refuses a Repository that the hub cannot read, and credentials that the writer may not read:
-// the writer chooses the host to which the hub sends them.
+// validateRepository refuses a Repository that the hub cannot read, content that the writer may not let Sources apply,
+// and credentials that the writer may not read: the writer chooses the host to which the hub sends them.
 func (p *AdmissionPlugin) validateRepository(ctx context.Context, a admission.Attributes) error {
 	now, before, err := typedObjects[v1alpha1.Repository](a)
 	if err != nil {
@@ -29,14 +29,48 @@ func (p *AdmissionPlugin) validateRepository(ctx context.Context, a admission.At
 	if errs := checkRepositoryURL(git.URL, git.SecretRef != nil, field.NewPath("spec", "git")); len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
-	if before != nil && apiequality.Semantic.DeepEqual(before.Spec.Git, now.Spec.Git) || git.SecretRef == nil {
+	if before != nil && apiequality.Semantic.DeepEqual(before.Spec.Git, now.Spec.Git) {
 		return nil
+	}
+	if err := p.validateContentOfSources(ctx, a, now); err != nil || git.SecretRef == nil {
+		return err
 	}
 	need := requiredRead{resource: schema.GroupResource{Resource: "secrets"}, namespace: now.Namespace, name: git.SecretRef.Name}
 	if p.isAllowed(ctx, a.GetUserInfo(), "get", need) {
 		return nil
 	}
 	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.git.secretRef: the right to get the Secret %q is needed, which %q lacks", git.SecretRef.Name, a.GetUserInfo().GetName()))
+}
+
+// validateContentOfSources refuses a writer that may not act as the accounts by which Sources apply what the
+// Repository has: the writer chooses the content.
+func (p *AdmissionPlugin) validateContentOfSources(ctx context.Context, a admission.Attributes, repo *v1alpha1.Repository) error {
+	hub, _ := p.currentHub()
+	accounts := []string{""} // all accounts, until the Sources are known
+	if hub.Sources != nil {
+		accounts = nil
+		for _, s := range hub.Sources.InNamespace(repo.Namespace) {
+			if s.Spec.Repository == repo.Name {
+				accounts = append(accounts, accountOfSource(s))
+			}
+		}
+		if len(accounts) == 0 {
+			accounts = []string{v1alpha1.DefaultSourceAccount}
+		}
+	}
+	slices.Sort(accounts)
+	for _, account := range slices.Compact(accounts) {
+		need := requiredRead{resource: schema.GroupResource{Resource: "serviceaccounts"}, namespace: repo.Namespace, name: account}
+		if p.isAllowed(ctx, a.GetUserInfo(), "impersonate", need) {
+			continue
+		}
+		by := fmt.Sprintf("ServiceAccount %q: the verb impersonate on it", account)
+		if account == "" {
+			by = "ServiceAccounts that are not known yet, because the hub has just been started: the verb impersonate on all of the namespace"
+		}
+		return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.git: Sources apply the content by the rights of %s is needed, which %q lacks", by, a.GetUserInfo().GetName()))
+	}
+	return nil
 }
 
 // checkRepositoryURL returns why a URL is none that the hub reads.

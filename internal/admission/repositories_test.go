@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"atoll.dev/atoll/api/v1alpha1"
 )
 
 // sourceRequest returns a write of an object of Atoll's in the namespace shop by ann.
@@ -49,12 +51,52 @@ func TestRepositoriesThatAreRefused(t *testing.T) {
 		"an edit that keeps it": {"{suspend: true, git: {url: 'https://h/a', secretRef: {name: token}}}", withSecret, nil, ""},
 		"its host is changed":   {"{git: {url: 'https://evil/a', secretRef: {name: token}}}", withSecret, nil, `the right to get the Secret "token" is needed`},
 	} {
-		err := newGrantingPlugin(Hub{}, c.rights...).validateRepository(t.Context(), sourceRequest(t, "Repository", "repositories", c.now, c.before))
+		err := newGrantingPlugin(Hub{Sources: fakeSources{}}, append(c.rights, "ann impersonate serviceaccounts shop/atoll-sources")...).validateRepository(t.Context(), sourceRequest(t, "Repository", "repositories", c.now, c.before))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: refused with %v, want %q", name, err, c.want)
 		}
 		if err != nil && strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: a credential is in the refusal: %v", name, err)
+		}
+	}
+}
+
+// fakeSources are Sources by namespace.
+type fakeSources map[string][]*v1alpha1.Source
+
+func (f fakeSources) InNamespace(namespace string) []*v1alpha1.Source { return f[namespace] }
+
+// The content of a Repository is applied by the rights of accounts, so its writer needs the right to act as them.
+func TestContentNeedsTheRightsOfTheSourcesThatApplyIt(t *testing.T) {
+	source := func(repository, account string) *v1alpha1.Source {
+		s := &v1alpha1.Source{}
+		s.Spec.Repository, s.Spec.ServiceAccountName = repository, account
+		return s
+	}
+	hub := Hub{Sources: fakeSources{"shop": {source("web", "deployer"), source("web", "deployer"), source("web", "admin"), source("another", "other")}}}
+	const (
+		now, suspended = "{git: {url: 'https://h/a'}}", "{git: {url: 'https://h/a'}, suspend: true}"
+		former         = "{git: {url: 'https://h/b'}}"
+	)
+	right := func(account string) string { return "ann impersonate serviceaccounts shop/" + account }
+	for name, c := range map[string]struct {
+		hub         Hub
+		now, before string
+		rights      []string
+		want        string
+	}{
+		"a new one that Sources name":         {hub, now, "", []string{right("deployer")}, `ServiceAccount "admin"`},
+		"another URL":                         {hub, now, former, []string{right("admin")}, `ServiceAccount "deployer"`},
+		"all rights":                          {hub, now, former, []string{right("admin"), right("deployer")}, ""},
+		"the content stays":                   {hub, suspended, now, nil, ""},
+		"no Source names it, without a right": {Hub{Sources: fakeSources{}}, now, "", []string{right("deployer")}, `ServiceAccount "atoll-sources"`},
+		"no Source names it":                  {Hub{Sources: fakeSources{}}, now, "", []string{right("atoll-sources")}, ""},
+		"Sources are not known yet":           {Hub{}, now, "", []string{right("atoll-sources")}, "impersonate on all of the namespace"},
+		"not known, with the right to all":    {Hub{}, now, "", []string{right("")}, ""},
+	} {
+		err := newGrantingPlugin(c.hub, c.rights...).validateRepository(t.Context(), sourceRequest(t, "Repository", "repositories", c.now, c.before))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: refused with %v, want %q", name, err, c.want)
 		}
 	}
 }
