@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -131,7 +132,7 @@ func readFiles(commit storedCommit, w Want, c *Content) error {
 	if err != nil {
 		return fmt.Errorf("read the directory of the commit: %w", err)
 	}
-	l := &lister{store: commit.store, want: w, left: maxTreeEntries}
+	l := &lister{store: commit.store, root: root, want: w, left: maxTreeEntries}
 	if err := l.listTree(root, "", 0); err != nil {
 		return err
 	}
@@ -183,6 +184,7 @@ func readFile(store storer.EncodedObjectStorer, one file, r *render.Reader) erro
 // lister lists the files of a tree that a Source selects.
 type lister struct {
 	store    storer.EncodedObjectStorer
+	root     *object.Tree
 	want     Want
 	left     int
 	files    []file
@@ -210,6 +212,10 @@ func (l *lister) addEntry(e object.TreeEntry, name string, depth int) error {
 	switch {
 	case slices.Contains([]string{"", ".", ".."}, e.Name) || strings.ContainsRune(e.Name, '/'):
 		return newFailure(atoll.ReasonFetchFailed, "the commit has a file with a name that no file can have")
+	case e.Mode == filemode.Submodule && l.mayContain(name):
+		l.reportSkipped(name, "the directory is a submodule, which is not read; exclude it or commit its files")
+	case e.Mode == filemode.Symlink && !render.IsContentFile(name) && l.mayContain(name) && !l.leadsToFile(e, name):
+		l.reportSkipped(name, "the directory is a symbolic link, which is not followed; exclude it or commit the files")
 	case e.Mode == filemode.Dir && l.mayContain(name):
 		below, err := object.GetTree(l.store, e.Hash)
 		if err != nil {
@@ -218,7 +224,7 @@ func (l *lister) addEntry(e object.TreeEntry, name string, depth int) error {
 		return l.listTree(below, name, depth+1)
 	case !render.IsContentFile(name) || !render.IsSelected(name, l.want.Paths, l.want.Exclude):
 	case e.Mode == filemode.Symlink:
-		l.problems = append(l.problems, render.Problem{File: name, Message: "the file is a symbolic link, which is not followed; exclude it or commit the file"})
+		l.reportSkipped(name, "the file is a symbolic link, which is not followed; exclude it or commit the file")
 	case e.Mode.IsFile():
 		l.files = append(l.files, file{name, e.Hash})
 	}
@@ -226,6 +232,35 @@ func (l *lister) addEntry(e object.TreeEntry, name string, depth int) error {
 		return newFailure(atoll.ReasonContentTooLarge, "the Source has more than %d files; divide it into several", render.MaxFiles)
 	}
 	return nil
+}
+
+// reportSkipped reports an entry that may hold objects and is not read. Without it, what the entry held would look
+// like what a commit dropped.
+func (l *lister) reportSkipped(name, why string) {
+	l.problems = append(l.problems, render.Problem{File: name, Message: why})
+}
+
+// leadsToFile reports whether a symbolic link leads to a file of the commit, which is then no file of content.
+func (l *lister) leadsToFile(e object.TreeEntry, name string) bool {
+	blob, err := object.GetBlob(l.store, e.Hash)
+	if err != nil || blob.Size > maxLinkBytes {
+		return false
+	}
+	from, err := blob.Reader()
+	if err != nil {
+		return false
+	}
+	defer from.Close()
+	target, err := io.ReadAll(io.LimitReader(from, maxLinkBytes))
+	if err != nil || path.IsAbs(string(target)) {
+		return false
+	}
+	at := path.Join(path.Dir(name), string(target))
+	if at == ".." || strings.HasPrefix(at, "../") {
+		return false
+	}
+	found, err := l.root.FindEntry(at)
+	return err == nil && found.Mode.IsFile() && found.Mode != filemode.Symlink
 }
 
 // mayContain reports whether a directory can contain files of the Source.

@@ -3,8 +3,8 @@
 // Contract: Fetch returns within its context, whatever the server sends: the child has bounds of time, memory, files
 // and bytes, and its end ends nothing else. The request with its credentials goes to the child by standard
 // input, and never by arguments or environment. Credentials are sent to the host of the URL alone. No error has
-// a credential or the text of a server's answer. Symlinks and submodules are not followed. Nothing is kept between two
-// fetches. Fetch is safe for concurrent use.
+// a credential or the text of a server's answer. Symlinks and submodules are not followed; where they may hold content,
+// they are problems. Nothing is kept between two fetches. Fetch is safe for concurrent use.
 package gitfetch
 
 import (
@@ -32,6 +32,8 @@ const (
 	maxTreeEntries = 200_000
 	// maxTreeDepth is how deep directories may be.
 	maxTreeDepth = 64
+	// maxLinkBytes is the longest target of a symbolic link.
+	maxLinkBytes = 4096
 	// childMemory is the soft limit of the child's memory, and childData the hard one.
 	childMemory = 192 << 20
 	childData   = 512 << 20

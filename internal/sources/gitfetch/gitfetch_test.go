@@ -53,7 +53,7 @@ func (r *repository) runGit(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=Aiko", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=Aiko", "GIT_COMMITTER_EMAIL=a@example.com")
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=Aiko", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=Aiko", "GIT_COMMITTER_EMAIL=a@example.com")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -378,9 +378,10 @@ func TestHostileContents(t *testing.T) {
 		t.Errorf("a link to a file: %s", got)
 	}
 	r.runGit(t, r.work, "rm", "--quiet", "link.yaml")
-	if got := describe(commit(map[string]string{"dir": "-> ../../.."})); got != "a.yaml:1" {
+	if got := describe(commit(map[string]string{"dir": "-> ../../.."})); got != "problem dir" {
 		t.Errorf("a link to a directory: %s", got)
 	}
+	r.runGit(t, r.work, "rm", "--quiet", "dir")
 	if got := describe(commit(map[string]string{"huge.yaml": strings.Repeat("# huge\n", 200_000)})); got != "problem huge.yaml" {
 		t.Errorf("a huge file: %s", got)
 	}
@@ -394,6 +395,50 @@ func TestHostileContents(t *testing.T) {
 	}
 	if got := describe(mustFetch(t, Request{URL: url, Wants: wantMain(func(w *Want) { w.Paths = []string{"a.yaml"} })})[0]); got != "a.yaml:1" {
 		t.Errorf("a file beside many: %s", got)
+	}
+}
+
+// What a directory holds is not dropped in silence when a link or a submodule takes its place.
+func TestSkippedDirectoriesAreProblems(t *testing.T) {
+	r := newRepository(t)
+	url := r.serve(t)
+	r.commit(t, map[string]string{"real/a.yaml": configMap, "LICENSE": "x", "apps/README.md": "x", "apps/COPYING": "-> ../LICENSE"})
+	read := func(change func(*Want)) string {
+		t.Helper()
+		return describe(mustFetch(t, Request{URL: url, Wants: wantMain(change)})[0])
+	}
+	all := func(*Want) {}
+	if got := read(all); got != "real/a.yaml:1" {
+		t.Errorf("a link to a file of no content: %s", got)
+	}
+	commits := r.runGit(t, r.work, "rev-parse", "HEAD")
+	for name, add := range map[string]func(){
+		"a link to a directory":    func() { r.commit(t, map[string]string{"apps/linked": "-> ../real"}) },
+		"a link to nothing":        func() { r.commit(t, map[string]string{"apps/linked": "-> gone"}) },
+		"a link to a link":         func() { r.commit(t, map[string]string{"apps/linked": "-> COPYING"}) },
+		"a link out of the commit": func() { r.commit(t, map[string]string{"apps/linked": "-> /etc"}) },
+		"a link above the commit":  func() { r.commit(t, map[string]string{"apps/linked": "-> ../../x"}) },
+		"a submodule": func() {
+			r.runGit(t, r.work, "update-index", "--add", "--cacheinfo", "160000,"+commits+",apps/linked")
+			r.runGit(t, r.work, "commit", "--quiet", "-m", "a submodule")
+			r.runGit(t, r.work, "push", "--quiet", "--force", "origin", "HEAD:main")
+		},
+	} {
+		r.runGit(t, r.work, "reset", "--quiet", "--hard", commits)
+		add()
+		if got := read(all); got != "problem apps/linked" {
+			t.Errorf("%s: %s", name, got)
+		}
+		for how, change := range map[string]func(*Want){
+			"excluded": func(w *Want) { w.Exclude = []string{"apps/linked"} }, "in other paths": func(w *Want) { w.Paths = []string{"real"} },
+		} {
+			if got := read(change); got != "real/a.yaml:1" {
+				t.Errorf("%s, %s: %s", name, how, got)
+			}
+		}
+		if got := read(func(w *Want) { w.Paths = []string{"apps/linked/sub"} }); got != "problem apps/linked" {
+			t.Errorf("%s, above the path: %s", name, got)
+		}
 	}
 }
 
