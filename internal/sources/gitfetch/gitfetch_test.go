@@ -292,7 +292,7 @@ func TestServersThatMisbehave(t *testing.T) {
 				t.Log(err)
 			}
 		}},
-		"refs without end": {atoll.ReasonContentTooLarge, func(w http.ResponseWriter, _ *http.Request) {
+		"refs without end": {atoll.ReasonRepositoryUnreachable, func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, "001e# service=git-upload-pack\n0000")
 			for i := range 400_000 {
 				line := fmt.Sprintf("%040x refs/heads/%06d", i+1, i)
@@ -468,8 +468,8 @@ func TestChildrenThatFail(t *testing.T) {
 		program string
 		want    atoll.Reason
 	}{
-		"it writes without end": {"cat /dev/zero", atoll.ReasonContentTooLarge},
-		"it dies":               {"kill -9 $$", atoll.ReasonContentTooLarge},
+		"it writes without end": {"cat /dev/zero", atoll.ReasonFetchFailed},
+		"it dies":               {"kill -9 $$", atoll.ReasonFetchFailed},
 		"it says nothing":       {"true", atoll.ReasonFetchFailed},
 		"it says other things":  {"echo hello", atoll.ReasonFetchFailed},
 	} {

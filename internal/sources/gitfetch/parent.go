@@ -28,7 +28,8 @@ type Fetcher struct {
 // passedEnvironment are the variables that a child gets.
 var passedEnvironment = []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "TMPDIR"}
 
-// Fetch runs one request in a child. The error is a *Failure, unless ctx ended.
+// Fetch runs one request in a child. The error is a *Failure, unless ctx ended. It is never of one content: what a
+// content exceeds is in the answer.
 func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Answer, error) {
 	r.AllowedNetworks = f.AllowedNetworks
 	in, err := json.Marshal(r)
@@ -36,7 +37,7 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Answer, error) {
 		return nil, fmt.Errorf("encode the request of a fetch: %w", err)
 	}
 	if len(in) > maxRequestBytes {
-		return nil, newFailure(atoll.ReasonContentTooLarge, "the Sources of the Repository state more than %d bytes", maxRequestBytes)
+		return nil, newFailure(atoll.ReasonFetchFailed, "the Sources of the Repository state more than %d bytes", maxRequestBytes)
 	}
 	dir, err := os.MkdirTemp("", "atoll-fetch-")
 	if err != nil {
@@ -79,11 +80,11 @@ func (f *Fetcher) runChild(ctx context.Context, in []byte, dir string) ([]byte, 
 	case limited.Err() != nil:
 		return nil, newFailure(atoll.ReasonFetchTimedOut, "the repository could not be read within %s", Timeout)
 	case out.full:
-		return nil, newFailure(atoll.ReasonContentTooLarge, "the content has more than %d bytes", maxAnswerBytes)
+		return nil, newFailure(atoll.ReasonFetchFailed, "the process that reads the repository answers with more than %d bytes", maxAnswerBytes)
 	case err != nil:
 		var ended *exec.ExitError
 		if errors.As(err, &ended) {
-			return nil, newFailure(atoll.ReasonContentTooLarge, "the process that reads the repository ended (%s): the repository needs more memory or disk than a fetch has", ended.ProcessState)
+			return nil, newFailure(atoll.ReasonFetchFailed, "the process that reads the repository ended (%s): something ended it, or the repository needs more memory or disk than a fetch has", ended.ProcessState)
 		}
 		return nil, newFailure(atoll.ReasonFetchFailed, "start the process that reads the repository: %v", err)
 	}

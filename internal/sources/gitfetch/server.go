@@ -37,8 +37,11 @@ type gitServer struct {
 // errMoved ends a redirect to another origin.
 var errMoved = errors.New("the server redirects to another host")
 
-// errTooLarge ends an answer that is larger than it may be.
-var errTooLarge = errors.New("the server sends more than a fetch may read")
+// errTooLarge ends a pack, and errTextTooLarge a list of refs, that is larger than it may be.
+var (
+	errTooLarge     = errors.New("the server sends more than a fetch may read")
+	errTextTooLarge = errors.New("the server sends a longer list of refs than a fetch may read")
+)
 
 // openServer prepares the connection. Nothing is dialled yet.
 func openServer(r Request) (*gitServer, error) {
@@ -113,16 +116,16 @@ func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	most := int64(maxTextBytes)
+	body := &boundedBody{ReadCloser: resp.Body, left: maxTextBytes, full: errTextTooLarge}
 	switch {
 	case resp.StatusCode >= http.StatusMultipleChoices:
 		resp.Body.Close()
 		resp.Body = http.NoBody
 		return resp, nil
 	case r.Method == http.MethodPost:
-		most = maxPackBytes
+		body.left, body.full = maxPackBytes, errTooLarge
 	}
-	resp.Body = &boundedBody{ReadCloser: resp.Body, left: most}
+	resp.Body = body
 	return resp, nil
 }
 
@@ -130,13 +133,14 @@ func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 type boundedBody struct {
 	io.ReadCloser
 	left int64
+	full error
 }
 
 // Read reads, and fails beyond the bound.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		return 0, errTooLarge
+		return 0, b.full
 	}
 	return n, err
 }
@@ -224,6 +228,8 @@ func failureOf(err error) *Failure {
 		return newFailure(atoll.ReasonAddressRefused, "%v; the hub's operator allows it by --source-allowed-cidrs", refused)
 	case errors.Is(err, errMoved):
 		return newFailure(atoll.ReasonRedirectRefused, "%v; state the URL that it leads to", errMoved)
+	case errors.Is(err, errTextTooLarge):
+		return newFailure(atoll.ReasonRepositoryUnreachable, "the server sends more than %d bytes as its list of refs", maxTextBytes)
 	case errors.Is(err, errTooLarge):
 		return newFailure(atoll.ReasonContentTooLarge, "the server sends more than %d bytes of one commit", maxPackBytes)
 	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrAuthorizationFailed):
