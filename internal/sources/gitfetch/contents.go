@@ -90,7 +90,12 @@ func (f *fetched) readContent(ctx context.Context, w Want) Content {
 		c.Digest, c.Unchanged = w.SeenDigest, true
 		return c
 	}
+	before := *f.server.packLeft
 	commit, err := f.openCommit(ctx, hash)
+	if errors.Is(err, errTooLarge) && before < maxPackBytes {
+		// Other commits took their part of the bytes, so this one is left to a child that begins with it.
+		return Content{ID: w.ID, Postponed: true}
+	}
 	if err != nil {
 		c.Failure = failureOf(err)
 		return c

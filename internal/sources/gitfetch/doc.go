@@ -19,7 +19,7 @@ import (
 const (
 	// Timeout of a child.
 	Timeout = 2 * time.Minute
-	// maxPackBytes is the most that a server may send for one commit.
+	// maxPackBytes is the most that a server may send to one child for commits, which is the disk that a child takes.
 	maxPackBytes = 256 << 20
 	// maxTextBytes is the most that a server may send as a list of refs.
 	maxTextBytes = 16 << 20

@@ -462,6 +462,66 @@ func TestContentsArePostponed(t *testing.T) {
 	}
 }
 
+// The bytes of all commits of a child have one bound. A commit that others leave no bytes for is read by the next child.
+func TestPacksShareOneBound(t *testing.T) {
+	r := newRepository(t)
+	var wants []Want
+	for _, name := range []string{"one", "two", "three"} {
+		r.commit(t, map[string]string{"a.yaml": configMap + "data: {v: " + name + "}\n"})
+		r.runGit(t, r.work, "push", "--quiet", "origin", "HEAD:refs/heads/"+name)
+		wants = append(wants, Want{ID: name, Ref: "refs/heads/" + name})
+	}
+	s, err := openServer(Request{URL: r.serve(t), AllowedNetworks: loopback})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(left int64) string {
+		t.Helper()
+		*s.packLeft = left
+		contents, err := s.readContents(t.Context(), wants, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, c := range contents {
+			out = append(out, describe(c)+map[bool]string{true: "postponed"}[c.Postponed])
+		}
+		return strings.Join(out, "; ")
+	}
+	if got := read(maxPackBytes); got != "a.yaml:1; a.yaml:1; a.yaml:1" {
+		t.Fatal(got)
+	}
+	one := (maxPackBytes - *s.packLeft) / 3
+	if got := read(one * 3 / 2); got != "a.yaml:1; postponed; postponed" {
+		t.Errorf("bytes for one of three commits: %s", got)
+	}
+}
+
+// A process that was killed leaves its directory to the next one. That of a process that runs stays.
+func TestLeftDirectoriesAreRemoved(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	left, used, other := filepath.Join(os.TempDir(), dirPrefix+"1"), filepath.Join(os.TempDir(), dirPrefix+"2"), filepath.Join(os.TempDir(), "other")
+	for _, dir := range []string{left, used, other} {
+		if err := os.MkdirAll(filepath.Join(dir, "pack"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release, locked := lockDirectory(used)
+	if !locked {
+		t.Fatal("a directory cannot be locked")
+	}
+	defer release()
+	f := &Fetcher{Executable: []string{"/bin/sh", "-c", "cat > /dev/null; echo '{}'"}}
+	if _, err := f.Fetch(t.Context(), Request{}); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]bool{left: false, used: true, other: true} {
+		if _, err := os.Stat(dir); (err == nil) != want {
+			t.Errorf("%s: %v", filepath.Base(dir), err)
+		}
+	}
+}
+
 // A child that writes without end, or dies, is a failure of its fetch.
 func TestChildrenThatFail(t *testing.T) {
 	for name, c := range map[string]struct {

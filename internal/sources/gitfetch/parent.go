@@ -9,7 +9,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -23,7 +25,11 @@ type Fetcher struct {
 	Executable []string
 	// AllowedNetworks are dialled although they are refused otherwise.
 	AllowedNetworks []string
+	sweep           sync.Once
 }
+
+// dirPrefix begins the names of the directories of fetches.
+const dirPrefix = "atoll-fetch-"
 
 // passedEnvironment are the variables that a child gets.
 var passedEnvironment = []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "TMPDIR"}
@@ -39,11 +45,15 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Answer, error) {
 	if len(in) > maxRequestBytes {
 		return nil, newFailure(atoll.ReasonFetchFailed, "the Sources of the Repository state more than %d bytes", maxRequestBytes)
 	}
-	dir, err := os.MkdirTemp("", "atoll-fetch-")
+	f.sweep.Do(removeLeftDirectories)
+	dir, err := os.MkdirTemp("", dirPrefix)
 	if err != nil {
 		return nil, newFailure(atoll.ReasonFetchFailed, "make a directory for the fetch: %v", err)
 	}
 	defer os.RemoveAll(dir)
+	if release, locked := lockDirectory(dir); locked {
+		defer release()
+	}
 	out, err := f.runChild(ctx, in, dir)
 	if err != nil {
 		return nil, err
@@ -56,6 +66,20 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Answer, error) {
 		return nil, a.Failure
 	}
 	return &a, nil
+}
+
+// removeLeftDirectories removes the directories of fetches whose process ended before it could.
+func removeLeftDirectories() {
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range left {
+		if release, locked := lockDirectory(dir); locked {
+			os.RemoveAll(dir)
+			release()
+		}
+	}
 }
 
 // runChild runs a child in a directory, and returns what it wrote.

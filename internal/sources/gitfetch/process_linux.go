@@ -12,6 +12,19 @@ func isolateChild(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
+// lockDirectory locks a directory while its process runs; false when another process has it.
+func lockDirectory(dir string) (release func(), locked bool) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, false
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return nil, false
+	}
+	return func() { f.Close() }, true
+}
+
 // limitProcess bounds the memory, the files and the core of this process. This process ends first when the machine
 // has no memory left.
 func limitProcess() error {

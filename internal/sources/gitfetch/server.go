@@ -32,6 +32,8 @@ type gitServer struct {
 	client transport.Transport
 	at     *transport.Endpoint
 	auth   transport.AuthMethod
+	// packLeft is what the server may still send as packs, of all commits together.
+	packLeft *int64
 }
 
 // errMoved ends a redirect to another origin.
@@ -57,9 +59,10 @@ func openServer(r Request) (*gitServer, error) {
 	if err != nil {
 		return nil, newFailure(atoll.ReasonInvalidField, "the URL is not one of a git repository")
 	}
-	s := &gitServer{at: at}
+	s := &gitServer{at: at, packLeft: new(int64)}
+	*s.packLeft = maxPackBytes
 	s.client = githttp.NewClientWithOptions(&http.Client{
-		Transport: boundedTransport{through},
+		Transport: boundedTransport{through, s.packLeft},
 		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
 			if to.URL.Scheme != u.Scheme || to.URL.Host != u.Host {
 				return errMoved
@@ -108,7 +111,10 @@ func listHubAddresses() (out []netip.Addr) {
 }
 
 // boundedTransport bounds the bodies of answers.
-type boundedTransport struct{ next http.RoundTripper }
+type boundedTransport struct {
+	next     http.RoundTripper
+	packLeft *int64
+}
 
 // RoundTrip bounds the body by what is asked for. The text of an error is not read.
 func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -116,30 +122,31 @@ func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	body := &boundedBody{ReadCloser: resp.Body, left: maxTextBytes, full: errTextTooLarge}
+	text := int64(maxTextBytes)
+	body := &boundedBody{ReadCloser: resp.Body, left: &text, full: errTextTooLarge}
 	switch {
 	case resp.StatusCode >= http.StatusMultipleChoices:
 		resp.Body.Close()
 		resp.Body = http.NoBody
 		return resp, nil
 	case r.Method == http.MethodPost:
-		body.left, body.full = maxPackBytes, errTooLarge
+		body.left, body.full = t.packLeft, errTooLarge
 	}
 	resp.Body = body
 	return resp, nil
 }
 
-// boundedBody fails when more is read than it may have.
+// boundedBody is read by one goroutine. It fails when more is read than it may have.
 type boundedBody struct {
 	io.ReadCloser
-	left int64
+	left *int64
 	full error
 }
 
 // Read reads, and fails beyond the bound.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
+	if *b.left -= int64(n); *b.left < 0 {
 		return 0, b.full
 	}
 	return n, err
