@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -97,7 +98,10 @@ func (f *Fetcher) runChild(ctx context.Context, in []byte, dir string) ([]byte, 
 	cmd.Stdout = out
 	cmd.WaitDelay = Timeout / 24
 	isolateChild(cmd)
+	// The child ends with the thread that starts it, so the thread stays until the child has ended.
+	runtime.LockOSThread()
 	err = cmd.Run()
+	runtime.UnlockOSThread()
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
