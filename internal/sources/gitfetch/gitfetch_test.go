@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -178,6 +179,16 @@ func TestContentsOfACommit(t *testing.T) {
 		if c := mustFetch(t, Request{URL: url, Wants: seen[i : i+1]})[0]; describe(c) != want || c.Commit != second {
 			t.Errorf("seen %d: %s", i, describe(c))
 		}
+	}
+}
+
+// Numbers come from a child as the file has them.
+func TestLargeNumbersStay(t *testing.T) {
+	r := newRepository(t)
+	r.commit(t, map[string]string{"a.yaml": configMap + "most: 9223372036854775807\nnested: {least: [-9007199254740993, 1.5]}\n"})
+	got := mustFetch(t, Request{URL: r.serve(t), Wants: wantMain()})[0].Objects[0].Fields
+	if want := map[string]any{"least": []any{int64(-9007199254740993), 1.5}}; got["most"] != int64(9223372036854775807) || !reflect.DeepEqual(got["nested"], want) {
+		t.Errorf("%#v", got)
 	}
 }
 

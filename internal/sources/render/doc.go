@@ -7,6 +7,8 @@
 package render
 
 import (
+	"bytes"
+	"encoding/json"
 	"path"
 	"slices"
 	"strings"
@@ -32,6 +34,22 @@ type Object struct {
 	Fields map[string]any `json:"fields"`
 	File   string         `json:"file"`
 	Line   int            `json:"line"`
+}
+
+// UnmarshalJSON reads an object that another process rendered, with whole numbers as int64.
+func (o *Object) UnmarshalJSON(raw []byte) error {
+	type plain Object // without this method
+	var read plain
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&read); err != nil {
+		return err
+	}
+	*o = Object(read)
+	for key, v := range o.Fields {
+		o.Fields[key] = convertNumbers(v)
+	}
+	return nil
 }
 
 // Problem is why content is incomplete.
