@@ -3,12 +3,16 @@ package gitfetch
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -274,6 +278,28 @@ func TestRedirectToAnotherHostIsRefused(t *testing.T) {
 	_, err := runFetch(t, Request{URL: server.URL + "/a.git", Username: "ann", Password: "hush", Wants: wantMain()})
 	if got := reasonOf(t, err); got != atoll.ReasonRedirectRefused || asked {
 		t.Errorf("%v, asked %v", err, asked)
+	}
+}
+
+// No failure has what the server wrote into its certificate, or the proxy of the hub's operator.
+func TestFailuresHaveNoTextOfOthers(t *testing.T) {
+	named := &x509.Certificate{Subject: pkix.Name{CommonName: "hush"}, DNSNames: []string{"hush"}}
+	for name, c := range map[string]struct {
+		err    error
+		want   atoll.Reason
+		detail string
+	}{
+		"an unknown CA":  {&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{Cert: named}}, atoll.ReasonServerNotVerified, "a CA that the hub does not know"},
+		"another host":   {&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: named, Host: "h"}}, atoll.ReasonServerNotVerified, "another host"},
+		"it has expired": {&tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Cert: named, Reason: x509.Expired, Detail: "hush"}}, atoll.ReasonServerNotVerified, "not valid now"},
+		"another fault":  {&tls.CertificateVerificationError{Err: errors.New("hush")}, atoll.ReasonServerNotVerified, "no valid form"},
+		"a name":         {&net.OpError{Op: "dial", Err: &net.DNSError{Name: "hush"}}, atoll.ReasonRepositoryUnreachable, "cannot be resolved"},
+		"a proxy":        {errors.New("hush"), atoll.ReasonRepositoryUnreachable, "does not answer as a git server does"},
+	} {
+		f := failureOf(fmt.Errorf("fetch: %w", c.err))
+		if f.Reason != c.want || !strings.Contains(f.Message, c.detail) || strings.Contains(f.Message, "hush") {
+			t.Errorf("%s: %s: %s", name, f.Reason, f.Message)
+		}
 	}
 }
 

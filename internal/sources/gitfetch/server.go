@@ -84,7 +84,8 @@ func newTransport(server *url.URL, r Request) (*http.Transport, error) {
 	}
 	dial, proxy, err := addressguard.Guard{Allowed: allowed, HubAddresses: listHubAddresses(), OwnProxy: http.ProxyFromEnvironment}.ChooseProxy(server)
 	if err != nil {
-		return nil, newFailure(atoll.ReasonFetchFailed, "%v", err)
+		// The error has the proxy's URL, which may have a password.
+		return nil, newFailure(atoll.ReasonFetchFailed, "the proxy in the hub's environment is not a URL; its operator must correct it")
 	}
 	security := &tls.Config{MinVersion: tls.VersionTLS12}
 	if r.CABundle != "" {
@@ -257,15 +258,31 @@ func connectionFailure(err error) *Failure {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &certificate):
-		return newFailure(atoll.ReasonServerNotVerified, "the server's certificate cannot be verified: %v; see spec.git.caBundle", certificate.Err)
+		return newFailure(atoll.ReasonServerNotVerified, "the server's certificate cannot be verified: %s; see spec.git.caBundle", describeCertificate(certificate.Err))
 	case errors.As(err, &status):
 		return newFailure(atoll.ReasonRepositoryUnreachable, "the server answers with status %d", status.StatusCode())
 	case errors.As(err, &dns):
-		return newFailure(atoll.ReasonRepositoryUnreachable, "the name %s cannot be resolved", dns.Name)
+		return newFailure(atoll.ReasonRepositoryUnreachable, "the name of the host, or of the hub's proxy, cannot be resolved")
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return newFailure(atoll.ReasonFetchTimedOut, "the server does not answer in time")
 	}
 	return newFailure(atoll.ReasonRepositoryUnreachable, "%s", describeError(err))
+}
+
+// describeCertificate returns why a certificate is refused, without the names that the server wrote into it.
+func describeCertificate(err error) string {
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(err, &authority):
+		return "it is of a CA that the hub does not know"
+	case errors.As(err, &host):
+		return "it is of another host"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "it is not valid now"
+	}
+	return "it is of no valid form"
 }
 
 // describeError returns the kind of an error. A text that the server wrote may be in the error, and is left out.
