@@ -4,6 +4,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Repository is where content is, and how the hub gets it. The hub checks a Repository once per interval,
@@ -230,7 +231,7 @@ type SourceStatus struct {
 	// ObservedGeneration of the spec.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Commit that the objects on the hub come from.
+	// Commit that was applied in whole last.
 	// +optional
 	Commit string `json:"commit,omitempty"`
 	// ShortCommit is the first 12 digits of the commit.
@@ -258,9 +259,13 @@ type SourceStatus struct {
 	// Digest of the content and the settings that the objects on the hub come from.
 	// +optional
 	Digest string `json:"digest,omitempty"`
-	// Settings is a digest of what of the spec decides which objects there are.
+	// Settings is a digest of what of the spec decided which objects there are when a commit was applied last,
+	// in whole or in part.
 	// +optional
 	Settings string `json:"settings,omitempty"`
+	// AttemptedCommit is the commit that was applied last, in whole or in part.
+	// +optional
+	AttemptedCommit string `json:"attemptedCommit,omitempty"`
 	// SyncRequest that was honoured last.
 	// +optional
 	SyncRequest *metav1.Time `json:"syncRequest,omitempty"`
@@ -327,10 +332,10 @@ type SourceObject struct {
 	// Hash of what was applied; empty until the object is applied.
 	// +optional
 	Hash string `json:"hash,omitempty"`
-	// Adopted is true for an object that existed before the Source applied it. It stays when a commit drops
-	// it.
+	// UID of the object that the Source created; empty for an object that existed before, or that others made
+	// again. A commit that drops the object removes this one, and no other.
 	// +optional
-	Adopted bool `json:"adopted,omitempty"`
+	UID types.UID `json:"uid,omitempty"`
 	// Kept is why the object stays although the content no longer has it; empty for objects of the content.
 	// +optional
 	Kept string `json:"kept,omitempty"`

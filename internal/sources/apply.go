@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -11,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -84,6 +84,7 @@ func managerOf(s *v1alpha1.Source) string {
 type application struct {
 	reconciler *Reconciler
 	source     *v1alpha1.Source
+	check      repositoryCheck
 	wanted     wanted
 	decision   changes.Decision
 	// old is the inventory by key; nil until it is needed.
@@ -122,7 +123,28 @@ func (a *application) run(ctx context.Context, c gitfetch.Content) error {
 		a.failedRemovals = append(a.failedRemovals, a.decision.Remove...)
 		return nil
 	}
-	for _, o := range a.decision.Remove {
+	err := a.removeObjects(ctx)
+	a.recordRemovals(c)
+	return err
+}
+
+// removeObjects removes what the commit dropped, while the Source and its Repository are those that the check began
+// with.
+func (a *application) removeObjects(ctx context.Context) error {
+	for i, o := range a.decision.Remove {
+		why, message, err := a.findInterruption(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			why, message = atoll.ReasonNotApplied, err.Error()
+		}
+		if why != "" {
+			a.failedRemovals = append(a.failedRemovals, a.decision.Remove[i:]...)
+			a.reason = cmp.Or(a.reason, why)
+			a.errors = append(a.errors, newSourceError(render.Problem{}, message))
+			return nil
+		}
 		if err := a.removeObject(ctx, o); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -131,8 +153,24 @@ func (a *application) run(ctx context.Context, c gitfetch.Content) error {
 			a.addError(render.Problem{}, o, err)
 		}
 	}
-	a.recordRemovals(c)
 	return nil
+}
+
+// findInterruption reads the Source and its Repository again. It returns why nothing may be removed; empty when it may.
+func (a *application) findInterruption(ctx context.Context) (why atoll.Reason, message string, err error) {
+	source, repo := &v1alpha1.Source{}, &v1alpha1.Repository{}
+	if err := a.reconciler.Client.Get(ctx, client.ObjectKeyFromObject(a.source), source); apierrors.IsNotFound(err) {
+		source = nil
+	} else if err != nil {
+		return "", "", fmt.Errorf("read a Source again: %w", err)
+	}
+	if err := a.reconciler.Client.Get(ctx, client.ObjectKeyFromObject(a.check.repo), repo); apierrors.IsNotFound(err) {
+		repo = nil
+	} else if err != nil {
+		return "", "", fmt.Errorf("read a Repository again: %w", err)
+	}
+	why, message = changes.FindInterruption(a.source, source, a.check.repo, repo)
+	return why, message, nil
 }
 
 // isAccountMissing reports whether the ServiceAccount of the Source does not exist.
@@ -152,7 +190,7 @@ func (a *application) isAccountMissing(ctx context.Context) (bool, error) {
 func (a *application) keepOldHashes(indexes []int) {
 	for _, i := range indexes {
 		old := a.oldEntry(i)
-		a.wanted.keys[i].Hash, a.wanted.keys[i].Adopted = old.Hash, old.Adopted
+		a.wanted.keys[i].Hash, a.wanted.keys[i].UID = old.Hash, old.UID
 	}
 }
 
@@ -172,17 +210,20 @@ func (a *application) applyObject(ctx context.Context, i int) error {
 	if a.wanted.resources[i].Empty() {
 		return &meta.NoKindMatchError{GroupKind: a.wanted.objects[i].GroupVersionKind().GroupKind()}
 	}
-	entry, old := &a.wanted.keys[i], a.oldEntry(i)
+	entry := &a.wanted.keys[i]
 	objects := a.objectsOf(a.wanted.resources[i], entry.Namespace)
-	if entry.Adopted = old.Adopted; old.Name == "" || old.Hash == "" && !old.Adopted {
-		existing, err := objects.Get(ctx, entry.Name, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-		entry.Adopted = err == nil && !a.hasApplied(existing)
+	var before metav1.Object
+	if existing, err := objects.Get(ctx, entry.Name, metav1.GetOptions{}); err == nil {
+		before = existing
+	} else if !apierrors.IsNotFound(err) {
+		return err
 	}
-	_, err := objects.Apply(ctx, entry.Name, a.wanted.objects[i], metav1.ApplyOptions{FieldManager: managerOf(a.source), Force: a.source.Spec.Force})
-	return err
+	after, err := objects.Apply(ctx, entry.Name, a.wanted.objects[i], metav1.ApplyOptions{FieldManager: managerOf(a.source), Force: a.source.Spec.Force})
+	if err != nil {
+		return err
+	}
+	entry.UID = changes.CreatedUID(a.oldEntry(i).UID, before, after, managerOf(a.source))
+	return nil
 }
 
 func (a *application) objectsOf(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
@@ -192,12 +233,7 @@ func (a *application) objectsOf(resource schema.GroupVersionResource, namespace 
 	return a.reconciler.Templates.Resource(resource).Namespace(namespace)
 }
 
-// hasApplied reports whether the Source applied an object before.
-func (a *application) hasApplied(o *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(o.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool { return m.Manager == managerOf(a.source) })
-}
-
-// removeObject deletes an object that the Source still has alone among Sources.
+// removeObject deletes an object that the Source created and still has alone among Sources.
 func (a *application) removeObject(ctx context.Context, o v1alpha1.SourceObject) error {
 	gvk := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
 	m, err := a.reconciler.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
@@ -214,8 +250,9 @@ func (a *application) removeObject(ctx context.Context, o v1alpha1.SourceObject)
 		return nil
 	case err != nil:
 		return err
-	case existing.GetLabels()[v1alpha1.LabelSource] != a.source.Name || !a.hasApplied(existing):
-		o.Kept = string(atoll.ReasonOwnedElsewhere)
+	}
+	if why := changes.FindOwner(o, existing, a.source.Name, managerOf(a.source)); why != "" {
+		o.Kept = string(why)
 		a.decision.Keep = append(a.decision.Keep, o)
 		return nil
 	}
@@ -288,7 +325,7 @@ func (a *application) describeFailure() string {
 func (a *application) newInventory() (out []v1alpha1.SourceObject) {
 	for i, o := range a.wanted.keys {
 		if slices.Contains(a.decision.Unchanged, i) {
-			o.Adopted = a.oldEntry(i).Adopted
+			o.UID = a.oldEntry(i).UID
 		}
 		if o.Hash != "" {
 			out = append(out, o)

@@ -82,6 +82,12 @@ func (r *Reconciler) sourcesOf(key types.NamespacedName) []*v1alpha1.Source {
 	})
 }
 
+// repositoryCheck is a Repository as a check began with it, and the request of its fetches.
+type repositoryCheck struct {
+	repo    *v1alpha1.Repository
+	request gitfetch.Request
+}
+
 // readOutcome is what a check leaves.
 type readOutcome struct {
 	refs []v1alpha1.RepositoryRef
@@ -100,6 +106,7 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 	if err := r.setUnread(ctx, suspended, gitfetch.Failure{Reason: atoll.ReasonSuspended, Message: "the Source is suspended"}); err != nil {
 		return out, err
 	}
+	check := repositoryCheck{repo, request}
 	left := slices.DeleteFunc(slices.Clone(sources), isSuspended)
 	commits := map[string]string{}
 	for first := true; first || len(left) > 0; first = false {
@@ -109,7 +116,7 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 			return out, err
 		}
 		asked := left
-		if left, err = r.takeContents(ctx, asked, answer.Contents, request, func(s *v1alpha1.Source, commit string, applied bool) {
+		if left, err = r.takeContents(ctx, asked, answer.Contents, check, func(s *v1alpha1.Source, commit string, applied bool) {
 			out.retry = out.retry || !applied
 			if commit != "" {
 				commits[refOf(s)] = commit
@@ -127,7 +134,7 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 
 // takeContents applies the contents of an answer, and calls taken for each. It returns the Sources whose content
 // the answer had no room for.
-func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source, contents []gitfetch.Content, request gitfetch.Request, taken func(s *v1alpha1.Source, commit string, applied bool)) (postponed []*v1alpha1.Source, err error) {
+func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source, contents []gitfetch.Content, check repositoryCheck, taken func(s *v1alpha1.Source, commit string, applied bool)) (postponed []*v1alpha1.Source, err error) {
 	if len(contents) != len(asked) {
 		return nil, fmt.Errorf("the fetch answers with %d contents for %d Sources", len(contents), len(asked))
 	}
@@ -139,7 +146,7 @@ func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source,
 			postponed = append(postponed, asked[i])
 			continue
 		}
-		applied, err := r.takeContent(ctx, asked[i], c, request)
+		applied, err := r.takeContent(ctx, asked[i], c, check)
 		if err != nil {
 			return nil, err
 		}
@@ -252,13 +259,13 @@ func (r *Reconciler) setReachable(ctx context.Context, repo *v1alpha1.Repository
 func (r *Reconciler) setUnread(ctx context.Context, sources []*v1alpha1.Source, why gitfetch.Failure) error {
 	var errs []error
 	for _, s := range sources {
-		errs = append(errs, r.updateSource(ctx, client.ObjectKeyFromObject(s), func(s *v1alpha1.Source) {
-			if isContentBad(s) && why.Reason != atoll.ReasonSuspended {
-				return // the state of the content is still what must change
+		errs = append(errs, r.updateSource(ctx, s, func(now *v1alpha1.Source) {
+			if now.Generation != s.Generation || isContentBad(now) && why.Reason != atoll.ReasonSuspended {
+				return // the check of the present spec reports, or the state of the content is still what must change
 			}
-			setSourceCondition(s, v1alpha1.SourceRendered, metav1.ConditionFalse, why.Reason, why.Message+"; what runs stays")
-			if s.Status.Digest == "" {
-				setSourceCondition(s, v1alpha1.SourceApplied, metav1.ConditionFalse, atoll.ReasonNotRendered, "nothing is applied yet")
+			setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionFalse, why.Reason, why.Message+"; what runs stays")
+			if now.Status.Digest == "" {
+				setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionFalse, atoll.ReasonNotRendered, "nothing is applied yet")
 			}
 		}))
 	}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -26,15 +25,14 @@ import (
 )
 
 // takeContent applies what a check read for a Source. It returns false while something of it is not applied.
-func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, request gitfetch.Request) (applied bool, err error) {
-	key := client.ObjectKeyFromObject(s)
+func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, check repositoryCheck) (applied bool, err error) {
 	switch {
 	case c.Failure != nil:
 		return true, r.setUnread(ctx, []*v1alpha1.Source{s}, *c.Failure)
 	case c.Unchanged:
-		return true, r.updateSource(ctx, key, func(s *v1alpha1.Source) {
-			if !isContentBad(s) {
-				setSourceCondition(s, v1alpha1.SourceRendered, metav1.ConditionTrue, atoll.ReasonRendered, "the content of the commit is read")
+		return true, r.updateSource(ctx, s, func(now *v1alpha1.Source) {
+			if now.Generation == s.Generation && !isContentBad(now) {
+				setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionTrue, atoll.ReasonRendered, "the content of the commit is read")
 			}
 		})
 	case len(c.Problems) > 0:
@@ -49,7 +47,7 @@ func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitf
 	case len(w.keys) > render.MaxObjects:
 		return true, r.refuseContent(ctx, s, c, atoll.ReasonContentTooLarge, nil)
 	}
-	return r.applyContent(ctx, s, c, w, request)
+	return r.applyContent(ctx, s, c, w, check)
 }
 
 // refuseContent reports content of which nothing is applied or removed.
@@ -61,7 +59,10 @@ func (r *Reconciler) refuseContent(ctx context.Context, s *v1alpha1.Source, c gi
 	case len(problems) > 0:
 		message = fmt.Sprintf("commit %s: %s; nothing of it is applied or removed", shortCommit(c.Commit), formatProblem(problems[0]))
 	}
-	return r.updateSource(ctx, client.ObjectKeyFromObject(s), func(now *v1alpha1.Source) {
+	return r.updateSource(ctx, s, func(now *v1alpha1.Source) {
+		if now.Generation != s.Generation {
+			return // the check of the present spec reports
+		}
 		now.Status.ObservedGeneration, now.Status.SyncRequest = s.Generation, s.Spec.SyncRequest
 		now.Status.Errors = nil
 		for _, p := range problems {
@@ -203,8 +204,8 @@ func digestSettings(s *v1alpha1.Source, request gitfetch.Request) string {
 }
 
 // applyContent applies the objects of a commit, and removes those that it dropped.
-func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, w wanted, request gitfetch.Request) (bool, error) {
-	settings := digestSettings(s, request)
+func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, w wanted, check repositoryCheck) (bool, error) {
+	settings := digestSettings(s, check.request)
 	d := changes.Decide(changes.Input{
 		Wanted: w.keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
 		SameSettings: s.Status.Settings == settings, ApplyAll: !s.Status.SyncRequest.Equal(s.Spec.SyncRequest),
@@ -213,21 +214,27 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 		return true, r.refuseContent(ctx, s, c, atoll.ReasonContentTooLarge, nil)
 	}
 	changes.SortForApply(w.keys, d.Apply)
-	a := &application{source: s, wanted: w, decision: d, reconciler: r}
-	if err := a.keepWithoutDescent(ctx, c, request); err != nil {
+	a := &application{source: s, check: check, wanted: w, decision: d, reconciler: r}
+	if err := a.keepWithoutDescent(ctx, c, check.request); err != nil {
 		return false, err
+	}
+	if why, _, err := a.findInterruption(ctx); err != nil || why != "" {
+		return false, err // nothing is applied yet; what changed is checked at once
 	}
 	if err := a.run(r.withAccountOf(ctx, s), c); err != nil {
 		return false, err
 	}
-	err := r.updateSource(ctx, client.ObjectKeyFromObject(s), func(now *v1alpha1.Source) {
-		now.Status.ObservedGeneration, now.Status.SyncRequest = s.Generation, s.Spec.SyncRequest
-		now.Status.Inventory, now.Status.Errors = a.newInventory(), a.errors
+	err := r.updateSource(ctx, s, func(now *v1alpha1.Source) {
+		now.Status.Inventory, now.Status.Settings, now.Status.AttemptedCommit = a.newInventory(), settings, c.Commit
+		if now.Generation != s.Generation {
+			return // the check of the present spec reports
+		}
+		now.Status.ObservedGeneration, now.Status.SyncRequest, now.Status.Errors = s.Generation, s.Spec.SyncRequest, a.errors
 		now.Status.Objects = v1alpha1.SourceObjects{Total: int32(len(c.Objects)), Applied: int32(max(0, len(c.Objects)-a.failed)), Kept: int32(len(a.decision.Keep))}
 		setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionTrue, atoll.ReasonRendered, "the content of the commit is read")
 		if a.failed == 0 && len(a.failedRemovals) == 0 {
 			now.Status.Commit, now.Status.ShortCommit, now.Status.Message, now.Status.Author = c.Commit, shortCommit(c.Commit), phrase.EscapeLine(c.Message), phrase.EscapeLine(c.Author)
-			now.Status.Digest, now.Status.Settings = c.Digest, settings
+			now.Status.Digest = c.Digest
 			setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionTrue, atoll.ReasonApplied, formatApplied(len(c.Objects), len(a.decision.Keep)))
 			return
 		}
@@ -244,29 +251,34 @@ func formatApplied(applied, kept int) string {
 	return text
 }
 
-// keepWithoutDescent keeps every object when the commit does not descend from the applied one, because a history
-// that was rewritten removes nothing. Removals wait while the two cannot be compared.
+// keepWithoutDescent keeps every object when the commit does not descend from those of the inventory, because a history
+// that was rewritten removes nothing. Removals wait while commits cannot be compared.
 func (a *application) keepWithoutDescent(ctx context.Context, c gitfetch.Content, request gitfetch.Request) error {
-	applied := a.source.Status.Commit
-	if len(a.decision.Remove) == 0 || applied == c.Commit {
+	if len(a.decision.Remove) == 0 {
 		return nil
 	}
-	if applied == "" {
+	h := changes.History{Applied: a.source.Status.Commit, Attempted: a.source.Status.AttemptedCommit, Now: c.Commit}
+	if h.IsUnknown() {
 		a.decision.KeepAll(atoll.ReasonHistoryRewritten)
 		return nil
 	}
-	request.Wants, request.Descends = nil, &gitfetch.Descent{Old: applied, New: c.Commit}
-	answer, err := a.reconciler.Fetcher.Fetch(ctx, request)
-	var failure *gitfetch.Failure
-	switch {
-	case errors.As(err, &failure):
-		a.failedRemovals, a.decision.Remove = a.decision.Remove, nil
-		a.reason = failure.Reason
-		a.errors = append(a.errors, v1alpha1.SourceError{Message: fmt.Sprintf("the commit cannot be compared with %s, the applied one: %s", shortCommit(applied), failure.Message)})
-	case err != nil:
-		return err
-	case !answer.Descends:
-		a.decision.KeepAll(atoll.ReasonHistoryRewritten)
+	request.Wants = nil
+	for _, ancestor := range h.Ancestors() {
+		request.Descends = &gitfetch.Descent{Old: ancestor, New: c.Commit}
+		answer, err := a.reconciler.Fetcher.Fetch(ctx, request)
+		var failure *gitfetch.Failure
+		switch {
+		case errors.As(err, &failure) && h.MayWait():
+			a.failedRemovals, a.decision.Remove = a.decision.Remove, nil
+			a.reason = failure.Reason
+			a.errors = append(a.errors, v1alpha1.SourceError{Message: fmt.Sprintf("the commit cannot be compared with %s, an applied one: %s", shortCommit(ancestor), failure.Message)})
+			return nil
+		case err != nil && failure == nil:
+			return err
+		case failure != nil || !answer.Descends:
+			a.decision.KeepAll(atoll.ReasonHistoryRewritten)
+			return nil
+		}
 	}
 	return nil
 }

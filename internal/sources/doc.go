@@ -3,7 +3,7 @@
 // Contract: one Reconciler per hub writes, while its hub leads. One check of a Repository reads the content of all its
 // Sources. A Source writes by the rights of its ServiceAccount, under a field manager of its own. Nothing that is not
 // read removes anything: an object is removed only when a later commit drops it while the rest of the content is
-// applied. A Repository whose last check failed is checked by workers of its own, so it delays no other. Run is
+// applied. Package changes decides it, from values that are read again just before each removal. A Repository whose last check failed is checked by workers of its own, so it delays no other. Run is
 // called once, when the tables are synced.
 package sources
 
@@ -118,7 +118,11 @@ func New(cfg Config, placed Placed) *Reconciler {
 	r.readiness = reconcile.New(reconcile.Options[types.NamespacedName]{
 		Name: "sources", Debounce: statusDebounce, MaxDebounce: maxStatusDebounce, Backoff: newBackoff(),
 		Reconcile: func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-			return 0, r.updateSource(ctx, key, func(*v1alpha1.Source) {})
+			s, ok := r.Sources.Get(key)
+			if !ok {
+				return 0, nil
+			}
+			return 0, r.updateSource(ctx, s, func(*v1alpha1.Source) {})
 		},
 		Failed: r.logFailure("the status of a Source could not be written, trying again"),
 	})

@@ -98,7 +98,7 @@ func TestReadinessFollowsBundles(t *testing.T) {
 		if got := h.r.bundles.sourcesOf("b", policymatch.BundleID{Namespace: "shop", Name: "web"}); len(got) != 1 && version != "1" {
 			t.Errorf("a change of the Bundle concerns %v", got)
 		}
-		if err := h.r.updateSource(t.Context(), sourceKey, func(*v1alpha1.Source) {}); err != nil {
+		if err := h.r.updateSource(t.Context(), h.readSource(), func(*v1alpha1.Source) {}); err != nil {
 			t.Fatal(err)
 		}
 	}

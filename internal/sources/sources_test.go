@@ -51,11 +51,16 @@ type hub struct {
 	// descentFails is the failure of comparisons of commits.
 	descentFails *gitfetch.Failure
 	descends     bool
+	// descendsFrom are the only ancestors; nil: descends is of all.
+	descendsFrom map[string]bool
 	mu           sync.Mutex // of requests
 	requests     []gitfetch.Request
-	bundles      map[string][]policymatch.BundleID
-	writes       []string
-	events       []string
+	// during is called once, in the next write of an object.
+	during  func()
+	made    int
+	bundles map[string][]policymatch.BundleID
+	writes  []string
+	events  []string
 }
 
 func newHub(t *testing.T, spec string) *hub {
@@ -101,22 +106,41 @@ func (h *hub) newTemplates() *dynamicfake.FakeDynamicClient {
 			if err := json.Unmarshal(a.Patch, &o.Object); err != nil {
 				h.t.Fatal(err)
 			}
-			o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: a.PatchOptions.FieldManager}})
-			o.SetUID(types.UID(a.Name))
-			h.objects[a.Resource.Resource+"/"+a.Name] = &o
+			key := a.Resource.Resource + "/" + a.Name
+			managers := []metav1.ManagedFieldsEntry{{Manager: a.PatchOptions.FieldManager}}
+			if old, ok := h.objects[key]; ok {
+				o.SetUID(old.GetUID())
+				managers = append(managers, slices.DeleteFunc(old.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool { return m.Manager == a.PatchOptions.FieldManager })...)
+			} else {
+				h.made++
+				o.SetUID(types.UID(fmt.Sprint("uid-", h.made)))
+			}
+			o.SetManagedFields(managers)
+			h.objects[key] = &o
 			h.writes = append(h.writes, "apply "+a.Name)
+			h.callDuring()
 			return true, &o, nil
 		case clienttesting.DeleteActionImpl:
-			if a.DeleteOptions.Preconditions == nil || string(*a.DeleteOptions.Preconditions.UID) != a.Name {
-				h.t.Errorf("a delete of %s states no UID", a.Name)
+			key := a.Resource.Resource + "/" + a.Name
+			if p := a.DeleteOptions.Preconditions; p == nil || *p.UID != h.objects[key].GetUID() {
+				h.t.Errorf("a delete of %s does not state its UID", a.Name)
 			}
-			delete(h.objects, a.Resource.Resource+"/"+a.Name)
+			delete(h.objects, key)
 			h.writes = append(h.writes, "delete "+a.Name)
+			h.callDuring()
 			return true, nil, nil
 		}
 		return false, nil, nil
 	})
 	return c
+}
+
+// callDuring lets something happen while a check writes.
+func (h *hub) callDuring() {
+	if during := h.during; during != nil {
+		h.during = nil
+		during()
+	}
 }
 
 func (h *hub) Fetch(_ context.Context, r gitfetch.Request) (*gitfetch.Answer, error) {
@@ -128,6 +152,8 @@ func (h *hub) Fetch(_ context.Context, r gitfetch.Request) (*gitfetch.Answer, er
 		return nil, h.fails
 	case r.Descends != nil && h.descentFails != nil:
 		return nil, h.descentFails
+	case r.Descends != nil && h.descendsFrom != nil:
+		return &gitfetch.Answer{Descends: h.descendsFrom[r.Descends.Old]}, nil
 	case r.Descends != nil:
 		return &gitfetch.Answer{Descends: h.descends}, nil
 	}
@@ -381,7 +407,7 @@ func TestRewrittenHistoryAndSettingsRemoveNothing(t *testing.T) {
 	h.descentFails = &gitfetch.Failure{Reason: atoll.ReasonFetchTimedOut, Message: "too slow"}
 	h.setCommit("x1b", "a=2")
 	h.expectCheck("a history that cannot be compared", "", "Applied=False/FetchTimedOut")
-	if s := h.readSource(); !strings.Contains(s.Status.Errors[0].Message, "x1, the applied one: too slow") || len(s.Status.Inventory) != 3 {
+	if s := h.readSource(); !strings.Contains(s.Status.Errors[0].Message, "x1, an applied one: too slow") || len(s.Status.Inventory) != 3 {
 		t.Errorf("%+v", s.Status)
 	}
 	h.descentFails = nil

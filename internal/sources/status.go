@@ -42,14 +42,15 @@ func (r *Reconciler) lockSource(key types.NamespacedName) *sync.Mutex {
 }
 
 // updateSource changes the status of a Source, completes it by the state of its Bundles, and writes it when it
-// has changed.
-func (r *Reconciler) updateSource(ctx context.Context, key types.NamespacedName, change func(*v1alpha1.Source)) error {
+// has changed. A Source that was made again under the name is another one, and is not changed.
+func (r *Reconciler) updateSource(ctx context.Context, s *v1alpha1.Source, change func(now *v1alpha1.Source)) error {
+	key := client.ObjectKeyFromObject(s)
 	lock := r.lockSource(key)
 	lock.Lock()
 	defer lock.Unlock()
 	old, ok := r.Sources.Get(key)
 	for range 3 {
-		if !ok || old.DeletionTimestamp != nil {
+		if !ok || old.UID != s.UID || old.DeletionTimestamp != nil {
 			return nil
 		}
 		now := old.DeepCopy()

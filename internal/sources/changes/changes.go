@@ -1,16 +1,18 @@
 // Package changes decides what a commit changes on the hub.
 //
-// Contract: Decide is pure. Only an object that the content dropped is removed, and only when all of this is true:
-// the settings of the Source and the history of the branch are those of the inventory, the Source itself created
-// the object, and the object holds no others. Every other object that the content lacks is kept, with
-// the reason.
+// Contract: functions are pure. Only an object that the content dropped is removed, and only when all of this is
+// true. The settings are those of the last attempt, and the commit descends from that of the last attempt.
+// The Source created this very object, and the object holds no others. Nothing of the Source or its Repository
+// changed since the check began. Every other object that the content lacks is kept, with the reason.
 package changes
 
 import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -39,7 +41,7 @@ type Input struct {
 	Wanted []v1alpha1.SourceObject
 	// Inventory is what the Source applied before.
 	Inventory []v1alpha1.SourceObject
-	// SameSettings is true when the settings that decide which objects there are did not change.
+	// SameSettings is true when the settings that decide which objects there are are those of the last attempt.
 	SameSettings bool
 	// Prune as the Source states it.
 	Prune v1alpha1.SourcePrune
@@ -112,10 +114,82 @@ func reasonToKeep(o v1alpha1.SourceObject, in Input) atoll.Reason {
 		return atoll.ReasonPruneKeeps
 	case slices.Contains(holdsOthers, schema.GroupKind{Group: key.Group, Kind: key.Kind}):
 		return atoll.ReasonHoldsOthers
-	case o.Adopted:
+	case o.UID == "":
 		return atoll.ReasonAdopted
 	case !in.SameSettings:
 		return atoll.ReasonSettingsChanged
+	}
+	return ""
+}
+
+// History is the commits that decide whether a commit dropped what it lacks.
+type History struct {
+	// Applied in whole last, and Attempted last; empty when there is none.
+	Applied, Attempted string
+	// Now is the commit to apply.
+	Now string
+}
+
+// Ancestors returns the commits that Now must descend from. Every object of the inventory that no reason keeps is of the
+// attempted commit, or was left by a removal that waits since the applied one.
+func (h History) Ancestors() (out []string) {
+	for _, commit := range []string{h.Applied, h.Attempted} {
+		if commit != "" && commit != h.Now && !slices.Contains(out, commit) {
+			out = append(out, commit)
+		}
+	}
+	return out
+}
+
+// IsUnknown reports whether no attempt is recorded, so that nothing can be dropped.
+func (h History) IsUnknown() bool { return h.Attempted == "" }
+
+// MayWait reports whether removals can wait for a comparison of commits that failed. The next check
+// compares with two commits, so a third one would be forgotten.
+func (h History) MayWait() bool { return h.Attempted == h.Applied || h.Attempted == h.Now }
+
+// FindInterruption returns why a check may not go on, by what the Source and the Repository were when it began and
+// are now; empty when it may. A nil object is gone.
+func FindInterruption(source, sourceNow *v1alpha1.Source, repo, repoNow *v1alpha1.Repository) (atoll.Reason, string) {
+	switch {
+	case sourceNow == nil || sourceNow.UID != source.UID || sourceNow.DeletionTimestamp != nil:
+		return atoll.ReasonSettingsChanged, "the Source is deleted"
+	case repoNow == nil || repoNow.UID != repo.UID || repoNow.DeletionTimestamp != nil:
+		return atoll.ReasonRepositoryMissing, "the Repository is deleted"
+	case sourceNow.Spec.Suspend:
+		return atoll.ReasonSuspended, "the Source is suspended"
+	case repoNow.Spec.Suspend:
+		return atoll.ReasonSuspended, "the Repository is suspended"
+	case sourceNow.Generation != source.Generation:
+		return atoll.ReasonSettingsChanged, "the Source changed during the check"
+	case repoNow.Generation != repo.Generation:
+		return atoll.ReasonSettingsChanged, "the Repository changed during the check"
+	}
+	return "", ""
+}
+
+// CreatedUID returns the UID of an object that a Source created; empty for one that others made. recorded is the UID
+// in the inventory, before the object before the Source applied it, or nil, and after the object afterwards.
+func CreatedUID(recorded types.UID, before, after metav1.Object, manager string) types.UID {
+	if before != nil {
+		if before.GetUID() != recorded || after.GetUID() != recorded {
+			return ""
+		}
+		return recorded
+	}
+	for _, m := range after.GetManagedFields() {
+		if m.Manager != manager {
+			return "" // another writer was faster
+		}
+	}
+	return after.GetUID()
+}
+
+// FindOwner returns why an object that a commit dropped stays, by what the API has; empty when it is removed.
+func FindOwner(o v1alpha1.SourceObject, existing metav1.Object, source, manager string) atoll.Reason {
+	isManager := func(m metav1.ManagedFieldsEntry) bool { return m.Manager == manager }
+	if o.UID == "" || existing.GetUID() != o.UID || existing.GetLabels()[v1alpha1.LabelSource] != source || !slices.ContainsFunc(existing.GetManagedFields(), isManager) {
+		return atoll.ReasonOwnedElsewhere
 	}
 	return ""
 }

@@ -6,22 +6,26 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// parseObject returns an entry of an inventory from KIND/NAME=HASH, with flags behind spaces.
+// parseObject returns an entry of an inventory from KIND/NAME=HASH, with flags behind spaces. The Source created it,
+// unless it is adopted.
 func parseObject(text string) v1alpha1.SourceObject {
 	fields := strings.Fields(text)
 	what, hash, _ := strings.Cut(fields[0], "=")
 	kind, name, _ := strings.Cut(what, "/")
-	o := v1alpha1.SourceObject{APIVersion: "v1", Kind: kind, Namespace: "shop", Name: name, Hash: hash}
+	o := v1alpha1.SourceObject{APIVersion: "v1", Kind: kind, Namespace: "shop", Name: name, Hash: hash, UID: "u"}
 	if kind == "CustomResourceDefinition" {
 		o.APIVersion = "apiextensions.k8s.io/v1"
 	}
 	for _, f := range fields[1:] {
 		if f == "adopted" {
-			o.Adopted = true
+			o.UID = ""
 		} else {
 			o.Kept = f
 		}
@@ -113,6 +117,117 @@ func TestWhatOthersNeedIsAppliedFirst(t *testing.T) {
 	SortForApply(wanted, indexes)
 	if want := []int{3, 2, 1, 0, 4}; !slices.Equal(indexes, want) {
 		t.Errorf("%v, want %v", indexes, want)
+	}
+}
+
+func TestHistories(t *testing.T) {
+	for name, c := range map[string]struct {
+		h                History
+		ancestors        string
+		unknown, mayWait bool
+	}{
+		"a new commit":                           {History{"c1", "c1", "c2"}, "c1", false, true},
+		"the applied commit":                     {History{"c1", "c1", "c1"}, "", false, true},
+		"an attempt goes on":                     {History{"c1", "c2", "c2"}, "c1", false, true},
+		"back to the applied one after a try":    {History{"c1", "c2", "c1"}, "c2", false, false},
+		"a third one after a try":                {History{"c1", "c2", "c3"}, "c1 c2", false, false},
+		"nothing is applied in whole":            {History{"", "c1", "c2"}, "c1", false, false},
+		"no attempt is recorded, of another hub": {History{"c1", "", "c2"}, "c1", true, false},
+		"the first attempt is tried once more":   {History{"", "c1", "c1"}, "", false, true},
+	} {
+		if got := strings.Join(c.h.Ancestors(), " "); got != c.ancestors || c.h.IsUnknown() != c.unknown || c.h.MayWait() != c.mayWait {
+			t.Errorf("%s: %q, unknown %v, may wait %v", name, got, c.h.IsUnknown(), c.h.MayWait())
+		}
+	}
+}
+
+func TestInterruptions(t *testing.T) {
+	now := metav1.Now()
+	for name, c := range map[string]struct {
+		change func(s *v1alpha1.Source, r *v1alpha1.Repository)
+		want   atoll.Reason
+	}{
+		"nothing":                         {func(*v1alpha1.Source, *v1alpha1.Repository) {}, ""},
+		"statuses":                        {func(s *v1alpha1.Source, r *v1alpha1.Repository) { s.ResourceVersion, r.ResourceVersion = "2", "2" }, ""},
+		"the Source is another one":       {func(s *v1alpha1.Source, _ *v1alpha1.Repository) { s.UID = "other" }, atoll.ReasonSettingsChanged},
+		"the Source is being deleted":     {func(s *v1alpha1.Source, _ *v1alpha1.Repository) { s.DeletionTimestamp = &now }, atoll.ReasonSettingsChanged},
+		"the Source is suspended":         {func(s *v1alpha1.Source, _ *v1alpha1.Repository) { s.Spec.Suspend, s.Generation = true, 2 }, atoll.ReasonSuspended},
+		"the Source changed":              {func(s *v1alpha1.Source, _ *v1alpha1.Repository) { s.Generation = 2 }, atoll.ReasonSettingsChanged},
+		"the Repository is another one":   {func(_ *v1alpha1.Source, r *v1alpha1.Repository) { r.UID = "other" }, atoll.ReasonRepositoryMissing},
+		"the Repository is being deleted": {func(_ *v1alpha1.Source, r *v1alpha1.Repository) { r.DeletionTimestamp = &now }, atoll.ReasonRepositoryMissing},
+		"the Repository is suspended":     {func(_ *v1alpha1.Source, r *v1alpha1.Repository) { r.Spec.Suspend, r.Generation = true, 2 }, atoll.ReasonSuspended},
+		"the Repository changed":          {func(_ *v1alpha1.Source, r *v1alpha1.Repository) { r.Generation = 2 }, atoll.ReasonSettingsChanged},
+	} {
+		s := &v1alpha1.Source{ObjectMeta: metav1.ObjectMeta{UID: "s", Generation: 1, ResourceVersion: "1"}}
+		r := &v1alpha1.Repository{ObjectMeta: metav1.ObjectMeta{UID: "r", Generation: 1, ResourceVersion: "1"}}
+		sourceNow, repoNow := s.DeepCopy(), r.DeepCopy()
+		c.change(sourceNow, repoNow)
+		why, message := FindInterruption(s, sourceNow, r, repoNow)
+		if why != c.want || (message == "") != (why == "") {
+			t.Errorf("%s: %s, %s", name, why, message)
+		}
+		if why, _ := FindInterruption(s, nil, r, r); why != atoll.ReasonSettingsChanged {
+			t.Errorf("no Source: %s", why)
+		}
+		if why, _ := FindInterruption(s, s, r, nil); why != atoll.ReasonRepositoryMissing {
+			t.Errorf("no Repository: %s", why)
+		}
+	}
+}
+
+// objectOf returns what the API has of an object; UID and managers.
+func objectOf(uid types.UID, managers ...string) *metav1.ObjectMeta {
+	o := &metav1.ObjectMeta{UID: uid, Labels: map[string]string{v1alpha1.LabelSource: "web"}}
+	for _, m := range managers {
+		o.ManagedFields = append(o.ManagedFields, metav1.ManagedFieldsEntry{Manager: m})
+	}
+	return o
+}
+
+func TestObjectsThatASourceCreated(t *testing.T) {
+	for name, c := range map[string]struct {
+		recorded      types.UID
+		before, after *metav1.ObjectMeta
+		want          types.UID
+	}{
+		"it did not exist":                     {"", nil, objectOf("u", "me"), "u"},
+		"it was gone, and is made again":       {"v", nil, objectOf("u", "me"), "u"},
+		"it did not exist, and others made it": {"", nil, objectOf("u", "me", "kubectl"), ""},
+		"it existed":                           {"", objectOf("u", "kubectl"), objectOf("u", "kubectl", "me"), ""},
+		"it existed, and is by the same name":  {"", objectOf("u", "me"), objectOf("u", "me"), ""},
+		"the Source created it":                {"u", objectOf("u", "me"), objectOf("u", "me"), "u"},
+		"others made it again":                 {"v", objectOf("u", "kubectl"), objectOf("u", "kubectl", "me"), ""},
+		"others made it again in between":      {"v", objectOf("v", "me"), objectOf("u", "me"), ""},
+	} {
+		var before metav1.Object
+		if c.before != nil {
+			before = c.before
+		}
+		if got := CreatedUID(c.recorded, before, c.after, "me"); got != c.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestOwnersOfDroppedObjects(t *testing.T) {
+	created := v1alpha1.SourceObject{UID: "u"}
+	unlabelled, relabelled := objectOf("u", "me"), objectOf("u", "me")
+	unlabelled.Labels, relabelled.Labels[v1alpha1.LabelSource] = nil, "other"
+	for name, c := range map[string]struct {
+		entry    v1alpha1.SourceObject
+		existing *metav1.ObjectMeta
+		want     atoll.Reason
+	}{
+		"created":          {created, objectOf("u", "kubectl", "me"), ""},
+		"made again":       {created, objectOf("v", "me"), atoll.ReasonOwnedElsewhere},
+		"not created":      {v1alpha1.SourceObject{}, objectOf("", "me"), atoll.ReasonOwnedElsewhere},
+		"not applied":      {created, objectOf("u", "kubectl"), atoll.ReasonOwnedElsewhere},
+		"without a label":  {created, unlabelled, atoll.ReasonOwnedElsewhere},
+		"of another label": {created, relabelled, atoll.ReasonOwnedElsewhere},
+	} {
+		if got := FindOwner(c.entry, c.existing, "web", "me"); got != c.want {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }
 
