@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -91,7 +92,7 @@ type repositoryCheck struct {
 // readOutcome is what a check leaves.
 type readOutcome struct {
 	refs []v1alpha1.RepositoryRef
-	// retry is true while content of a Source is not applied.
+	// retry is true while content of a Source is not read or not applied.
 	retry bool
 }
 
@@ -108,7 +109,7 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 	}
 	check := repositoryCheck{repo, request}
 	left := slices.DeleteFunc(slices.Clone(sources), isSuspended)
-	commits := map[string]string{}
+	refs := consideredRefs{}
 	for first := true; first || len(left) > 0; first = false {
 		request.Wants = wantsOf(repo, left)
 		answer, err := r.Fetcher.Fetch(ctx, request)
@@ -116,25 +117,46 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 			return out, err
 		}
 		asked := left
-		if left, err = r.takeContents(ctx, asked, answer.Contents, check, func(s *v1alpha1.Source, commit string, applied bool) {
-			out.retry = out.retry || !applied
-			if commit != "" {
-				commits[refOf(s)] = commit
-			}
+		if left, err = r.takeContents(ctx, asked, answer.Contents, check, func(s *v1alpha1.Source, commit string, considered bool) {
+			out.retry = out.retry || !considered
+			refs.addCommit(refOf(s), commit, considered)
 		}); err != nil {
 			return out, err
 		}
+		if len(left) == len(asked) && len(left) > 0 {
+			return out, errors.New("the fetch answers with no content")
+		}
 	}
-	for ref, commit := range commits {
-		out.refs = append(out.refs, v1alpha1.RepositoryRef{Ref: ref, Commit: commit})
-	}
-	slices.SortFunc(out.refs, func(a, b v1alpha1.RepositoryRef) int { return strings.Compare(a.Ref, b.Ref) })
+	out.refs = refs.listRefs()
 	return out, nil
+}
+
+// consideredRefs are the commits that every Source of a ref has considered, by ref. The commit is empty where one Source
+// has not, or where two fetches read two commits: the next check reads the ref again.
+type consideredRefs map[string]string
+
+// addCommit adds what a Source of a ref considered.
+func (c consideredRefs) addCommit(ref, commit string, considered bool) {
+	before, had := c[ref]
+	if !considered || had && before != commit {
+		commit = ""
+	}
+	c[ref] = commit
+}
+
+// listRefs lists the refs with a commit, by name.
+func (c consideredRefs) listRefs() (out []v1alpha1.RepositoryRef) {
+	for _, ref := range slices.Sorted(maps.Keys(c)) {
+		if c[ref] != "" {
+			out = append(out, v1alpha1.RepositoryRef{Ref: ref, Commit: c[ref]})
+		}
+	}
+	return out
 }
 
 // takeContents applies the contents of an answer, and calls taken for each. It returns the Sources whose content
 // the answer had no room for.
-func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source, contents []gitfetch.Content, check repositoryCheck, taken func(s *v1alpha1.Source, commit string, applied bool)) (postponed []*v1alpha1.Source, err error) {
+func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source, contents []gitfetch.Content, check repositoryCheck, taken func(s *v1alpha1.Source, commit string, considered bool)) (postponed []*v1alpha1.Source, err error) {
 	if len(contents) != len(asked) {
 		return nil, fmt.Errorf("the fetch answers with %d contents for %d Sources", len(contents), len(asked))
 	}
@@ -146,11 +168,11 @@ func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source,
 			postponed = append(postponed, asked[i])
 			continue
 		}
-		applied, err := r.takeContent(ctx, asked[i], c, check)
+		considered, err := r.takeContent(ctx, asked[i], c, check)
 		if err != nil {
 			return nil, err
 		}
-		taken(asked[i], c.Commit, applied)
+		taken(asked[i], c.Commit, considered)
 	}
 	return postponed, nil
 }

@@ -24,11 +24,14 @@ import (
 	"atoll.dev/atoll/internal/sources/render"
 )
 
-// takeContent applies what a check read for a Source. It returns false while something of it is not applied.
-func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, check repositoryCheck) (applied bool, err error) {
+// takeContent applies what a check read for a Source. It returns false while the Source has not considered the commit,
+// or something of it is not applied.
+func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, check repositoryCheck) (considered bool, err error) {
 	switch {
+	case c.Failure != nil && c.Failure.Reason == atoll.ReasonContentTooLarge:
+		return true, r.refuseContent(ctx, s, c, *c.Failure, nil)
 	case c.Failure != nil:
-		return true, r.setUnread(ctx, []*v1alpha1.Source{s}, *c.Failure)
+		return false, r.setUnread(ctx, []*v1alpha1.Source{s}, *c.Failure)
 	case c.Unchanged:
 		return true, r.updateSource(ctx, s, func(now *v1alpha1.Source) {
 			if now.Generation == s.Generation && !isContentBad(now) {
@@ -36,29 +39,22 @@ func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitf
 			}
 		})
 	case len(c.Problems) > 0:
-		return true, r.refuseContent(ctx, s, c, atoll.ReasonContentInvalid, c.Problems)
+		return true, r.refuseContent(ctx, s, c, invalidContent(c.Problems), c.Problems)
 	case len(c.Objects) == 0:
-		return true, r.refuseContent(ctx, s, c, atoll.ReasonContentEmpty, nil)
+		return true, r.refuseContent(ctx, s, c, gitfetch.Failure{Reason: atoll.ReasonContentEmpty, Message: "it has no object in the paths of the Source, which is not a removal"}, nil)
 	}
 	w, problems := r.newWanted(s, c.Objects)
 	switch {
 	case len(problems) > 0:
-		return true, r.refuseContent(ctx, s, c, atoll.ReasonContentInvalid, problems)
+		return true, r.refuseContent(ctx, s, c, invalidContent(problems), problems)
 	case len(w.keys) > render.MaxObjects:
-		return true, r.refuseContent(ctx, s, c, atoll.ReasonContentTooLarge, nil)
+		return true, r.refuseContent(ctx, s, c, tooManyObjects, nil)
 	}
 	return r.applyContent(ctx, s, c, w, check)
 }
 
 // refuseContent reports content of which nothing is applied or removed.
-func (r *Reconciler) refuseContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, reason atoll.Reason, problems []render.Problem) error {
-	message := fmt.Sprintf("commit %s has no object in the paths of the Source, which is not a removal", shortCommit(c.Commit))
-	switch {
-	case reason == atoll.ReasonContentTooLarge:
-		message = fmt.Sprintf("commit %s has more than %d objects; divide the Source into several", shortCommit(c.Commit), render.MaxObjects)
-	case len(problems) > 0:
-		message = fmt.Sprintf("commit %s: %s; nothing of it is applied or removed", shortCommit(c.Commit), formatProblem(problems[0]))
-	}
+func (r *Reconciler) refuseContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, why gitfetch.Failure, problems []render.Problem) error {
 	return r.updateSource(ctx, s, func(now *v1alpha1.Source) {
 		if now.Generation != s.Generation {
 			return // the check of the present spec reports
@@ -68,11 +64,19 @@ func (r *Reconciler) refuseContent(ctx context.Context, s *v1alpha1.Source, c gi
 		for _, p := range problems {
 			now.Status.Errors = append(now.Status.Errors, newSourceError(p, p.Message))
 		}
-		setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionFalse, reason, message+"; what runs stays")
+		setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionFalse, why.Reason, fmt.Sprintf("commit %s: %s; what runs stays", shortCommit(c.Commit), why.Message))
 		if now.Status.Digest == "" {
 			setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionFalse, atoll.ReasonNotRendered, "nothing is applied yet")
 		}
 	})
+}
+
+// tooManyObjects is why content is refused that one Source cannot have.
+var tooManyObjects = gitfetch.Failure{Reason: atoll.ReasonContentTooLarge, Message: fmt.Sprintf("it has, with the objects that stay, more than %d objects; divide the Source into several", render.MaxObjects)}
+
+// invalidContent returns why content with problems is refused.
+func invalidContent(problems []render.Problem) gitfetch.Failure {
+	return gitfetch.Failure{Reason: atoll.ReasonContentInvalid, Message: formatProblem(problems[0]) + "; nothing of it is applied or removed"}
 }
 
 // newSourceError returns an error of the status. The author of a commit writes the name of the file.
@@ -211,7 +215,7 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 		SameSettings: s.Status.Settings == settings, ApplyAll: !s.Status.SyncRequest.Equal(s.Spec.SyncRequest),
 	})
 	if n := len(w.keys) + len(d.Keep) + len(d.Remove); n > render.MaxObjects {
-		return true, r.refuseContent(ctx, s, c, atoll.ReasonContentTooLarge, nil)
+		return true, r.refuseContent(ctx, s, c, tooManyObjects, nil)
 	}
 	changes.SortForApply(w.keys, d.Apply)
 	a := &application{source: s, check: check, wanted: w, decision: d, reconciler: r}

@@ -168,6 +168,9 @@ func TestInterruptedChecksRemoveNothing(t *testing.T) {
 			if s, ok := h.tables.Sources.Get(sourceKey); !strings.Contains(name, "Source is deleted") && (!ok || len(s.Status.Inventory) != 3 || s.Status.Commit != "c1") {
 				t.Errorf("%+v", s)
 			}
+			if repo, _ := h.tables.Repositories.Get(repoKey); len(repo.Status.Refs) == 1 && repo.Status.Refs[0].Commit == "c2" {
+				t.Error("the commit counts as considered")
+			}
 
 			h = newHub(t, branch)
 			h.setCommit("c1", "a=1", "b=1", "c=1")

@@ -366,6 +366,43 @@ func TestWhatIsNotReadRemovesNothing(t *testing.T) {
 	}
 }
 
+// A commit that could not be read is read by the next check, also when the branch has not moved.
+func TestACommitWhosePackFailedIsReadLater(t *testing.T) {
+	for _, reason := range []atoll.Reason{atoll.ReasonRepositoryUnreachable, atoll.ReasonFetchFailed, atoll.ReasonFetchTimedOut} {
+		h := newHub(t, branch)
+		h.setCommit("c1", "a=1")
+		h.expectCheck("the first commit", "apply a", good)
+		h.commit = gitfetch.Content{Commit: "c2", Failure: &gitfetch.Failure{Reason: reason, Message: "half a pack"}}
+		h.expectCheck("half a pack", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/"+string(reason))
+		if repo, _ := h.tables.Repositories.Get(repoKey); len(repo.Status.Refs) != 0 {
+			t.Errorf("the commit counts as considered: %+v", repo.Status.Refs)
+		}
+		h.setCommit("c2", "a=2", "b=1")
+		h.expectCheck("the same commit, in whole", "apply a, apply b", good)
+	}
+	h := newHub(t, branch)
+	h.commit = gitfetch.Content{Commit: "c2", Failure: &gitfetch.Failure{Reason: atoll.ReasonContentTooLarge, Message: "too many files"}}
+	h.expectCheck("content that is too large", "", "Applied=False/NotRendered Ready=False/NotRendered Rendered=False/ContentTooLarge")
+	h.runCheck()
+	if w := h.requests[len(h.requests)-1].Wants[0]; w.SeenCommit != "c2" {
+		t.Errorf("a commit that is too large is read again: %+v", w)
+	}
+}
+
+// A ref has a commit only when each of its Sources considered this very commit.
+func TestConsideredRefs(t *testing.T) {
+	refs := consideredRefs{}
+	for _, c := range []struct {
+		ref, commit string
+		considered  bool
+	}{{"one", "c1", true}, {"one", "c1", true}, {"two", "c1", true}, {"two", "c2", true}, {"two", "c2", true}, {"three", "c1", false}, {"three", "c1", true}, {"four", "c1", true}, {"four", "c1", false}, {"five", "", false}} {
+		refs.addCommit(c.ref, c.commit, c.considered)
+	}
+	if got := refs.listRefs(); !slices.Equal(got, []v1alpha1.RepositoryRef{{Ref: "one", Commit: "c1"}}) {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestSuspension(t *testing.T) {
 	h := newHub(t, branch)
 	h.setCommit("c1", "a=1")
