@@ -33,11 +33,11 @@ func (r *Reconciler) checkRepository(ctx context.Context, key types.NamespacedNa
 	sources := r.sourcesOf(key)
 	repo, ok := r.Repositories.Get(key)
 	if !ok || repo.DeletionTimestamp != nil {
-		r.countFailure(key, false)
+		r.endRows(key)
 		return r.setUnread(ctx, sources, gitfetch.Failure{Reason: atoll.ReasonRepositoryMissing, Message: fmt.Sprintf("the Repository %s does not exist in the namespace", key.Name)})
 	}
 	if repo.Spec.Suspend {
-		r.countFailure(key, false)
+		r.endRows(key)
 		suspended := gitfetch.Failure{Reason: atoll.ReasonSuspended, Message: "the Repository is suspended"}
 		return errors.Join(r.setUnread(ctx, sources, suspended), r.setReachable(ctx, repo, &suspended, nil))
 	}
@@ -51,18 +51,16 @@ func (r *Reconciler) checkRepository(ctx context.Context, key types.NamespacedNa
 	if failure != nil {
 		err = errors.Join(err, r.setUnread(ctx, unreadSources(sources, failures), *failure))
 	}
-	if pending.retry {
-		failures = max(failures, 1)
-	}
-	r.laneOf(key).EnqueueRecheck(key, nextCheck(intervalOf(repo), failures))
+	tries := r.countTry(key, failure != nil || pending.retry)
+	r.laneOf(key).EnqueueRecheck(key, nextCheck(intervalOf(repo), tries))
 	return err
 }
 
-// nextCheck returns the wait until the next check.
-func nextCheck(interval time.Duration, failures int) time.Duration {
+// nextCheck returns the wait until the next check, after a number of checks in a row that left something undone.
+func nextCheck(interval time.Duration, tries int) time.Duration {
 	wait := interval
-	if failures > 0 {
-		wait = min(interval, firstRetry<<min(failures-1, 20))
+	if tries > 0 {
+		wait = min(interval, firstRetry<<min(tries-1, 20))
 	}
 	return wait - rand.N(wait/10)
 }

@@ -92,8 +92,9 @@ type Reconciler struct {
 
 	mu       sync.Mutex
 	checking map[types.NamespacedName]bool
-	failures map[types.NamespacedName]int
-	writing  map[types.NamespacedName]*sync.Mutex
+	// failures are checks in a row that failed, and tries those that failed or left content unapplied.
+	failures, tries map[types.NamespacedName]int
+	writing         map[types.NamespacedName]*sync.Mutex
 }
 
 // New makes a Reconciler and subscribes it to the tables.
@@ -103,7 +104,7 @@ func New(cfg Config, placed Placed) *Reconciler {
 	}
 	r := &Reconciler{
 		Config: cfg, placed: placed, bundles: newBundleSubscriptions(),
-		checking: map[types.NamespacedName]bool{}, failures: map[types.NamespacedName]int{}, writing: map[types.NamespacedName]*sync.Mutex{},
+		checking: map[types.NamespacedName]bool{}, failures: map[types.NamespacedName]int{}, tries: map[types.NamespacedName]int{}, writing: map[types.NamespacedName]*sync.Mutex{},
 	}
 	lane := func(name string, workers int) *reconcile.Loop[types.NamespacedName] {
 		return reconcile.New(reconcile.Options[types.NamespacedName]{
@@ -237,12 +238,27 @@ func (r *Reconciler) endCheck(key types.NamespacedName) {
 
 // countFailure counts the checks that failed in a row; a check that succeeded ends the row.
 func (r *Reconciler) countFailure(key types.NamespacedName, failed bool) int {
+	return r.countRow(r.failures, key, failed)
+}
+
+// countTry counts the checks in a row that left something undone.
+func (r *Reconciler) countTry(key types.NamespacedName, undone bool) int {
+	return r.countRow(r.tries, key, undone)
+}
+
+// endRows forgets what was counted of a Repository that is not checked.
+func (r *Reconciler) endRows(key types.NamespacedName) {
+	r.countFailure(key, false)
+	r.countTry(key, false)
+}
+
+func (r *Reconciler) countRow(rows map[types.NamespacedName]int, key types.NamespacedName, goesOn bool) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !failed {
-		delete(r.failures, key)
+	if !goesOn {
+		delete(rows, key)
 		return 0
 	}
-	r.failures[key]++
-	return r.failures[key]
+	rows[key]++
+	return rows[key]
 }

@@ -50,3 +50,27 @@ func TestRunChecksInTime(t *testing.T) {
 		done.Wait()
 	})
 }
+
+// Content that is not applied is tried again after waits that double up to the interval.
+func TestTriesDoubleTheirWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub(t, branch)
+		h.refuse["a"] = errRefused
+		h.setCommit("c1", "a=1")
+		ctx, stop := context.WithCancel(t.Context())
+		var done sync.WaitGroup
+		done.Go(func() {
+			if err := h.r.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		// 30 s, 1 min, 2 min, 4 min, and 5 min from then on, each shorter by up to a tenth.
+		time.Sleep(30*time.Second + time.Minute + 2*time.Minute + 4*time.Minute + 5*time.Minute + time.Second)
+		synctest.Wait()
+		if n := h.countRequests(); n != 6 {
+			t.Errorf("%d checks within 12 minutes, want 6", n)
+		}
+		stop()
+		done.Wait()
+	})
+}
