@@ -108,22 +108,27 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 	check := repositoryCheck{repo, request}
 	left := slices.DeleteFunc(slices.Clone(sources), isSuspended)
 	refs := consideredRefs{}
+	var errs []error
 	for first := true; first || len(left) > 0; first = false {
 		request.Wants = wantsOf(repo, left)
 		answer, err := r.Fetcher.Fetch(ctx, request)
 		if err != nil {
-			return out, err
+			return out, errors.Join(append(errs, err)...)
 		}
 		asked := left
-		if left, err = r.takeContents(ctx, asked, answer.Contents, check, func(s *v1alpha1.Source, commit string, considered bool) {
+		left, err = r.takeContents(ctx, asked, answer.Contents, check, func(s *v1alpha1.Source, commit string, considered bool) {
 			out.retry = out.retry || !considered
 			refs.addCommit(refOf(s), commit, considered)
-		}); err != nil {
-			return out, err
+		})
+		if errs = append(errs, err); ctx.Err() != nil {
+			return out, ctx.Err()
 		}
 		if len(left) == len(asked) && len(left) > 0 {
 			return out, errors.New("the fetch answers with no content")
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return out, err
 	}
 	out.refs = refs.listRefs()
 	return out, nil
@@ -153,11 +158,12 @@ func (c consideredRefs) listRefs() (out []v1alpha1.RepositoryRef) {
 }
 
 // takeContents applies the contents of an answer, and calls taken for each. It returns the Sources whose content
-// the answer had no room for.
+// the answer had no room for. An error of one Source leaves the others theirs.
 func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source, contents []gitfetch.Content, check repositoryCheck, taken func(s *v1alpha1.Source, commit string, considered bool)) (postponed []*v1alpha1.Source, err error) {
 	if len(contents) != len(asked) {
 		return nil, fmt.Errorf("the fetch answers with %d contents for %d Sources", len(contents), len(asked))
 	}
+	var errs []error
 	for i, c := range contents {
 		if c.ID != asked[i].Name {
 			return nil, errors.New("the fetch answers with the content of another Source")
@@ -167,12 +173,15 @@ func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source,
 			continue
 		}
 		considered, err := r.takeContent(ctx, asked[i], c, check)
-		if err != nil {
-			return nil, err
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
-		taken(asked[i], c.Commit, considered)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("Source %s: %w", asked[i].Name, err))
+		}
+		taken(asked[i], c.Commit, considered && err == nil)
 	}
-	return postponed, nil
+	return postponed, errors.Join(errs...)
 }
 
 // newRequest returns a request with the credentials of a Repository.

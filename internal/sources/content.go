@@ -74,6 +74,9 @@ func (r *Reconciler) refuseContent(ctx context.Context, s *v1alpha1.Source, c gi
 // tooManyObjects is why content is refused that one Source cannot have.
 var tooManyObjects = gitfetch.Failure{Reason: atoll.ReasonContentTooLarge, Message: fmt.Sprintf("it has, with the objects that stay, more than %d objects; divide the Source into several", render.MaxObjects)}
 
+// tooLongNames is why content is refused whose names do not fit into the status of a Source.
+var tooLongNames = gitfetch.Failure{Reason: atoll.ReasonContentTooLarge, Message: fmt.Sprintf("the names of its objects have more than %d bytes; divide the Source into several", changes.MaxInventoryBytes)}
+
 // invalidContent returns why content with problems is refused.
 func invalidContent(problems []render.Problem) gitfetch.Failure {
 	return gitfetch.Failure{Reason: atoll.ReasonContentInvalid, Message: formatProblem(problems[0]) + "; nothing of it is applied or removed"}
@@ -214,8 +217,11 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 		Wanted: w.keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
 		SameSettings: s.Status.Settings == settings, ApplyAll: !s.Status.SyncRequest.Equal(s.Spec.SyncRequest),
 	})
-	if n := len(w.keys) + len(d.Keep) + len(d.Remove); n > render.MaxObjects {
+	switch most := slices.Concat(w.keys, d.Keep, d.Remove); {
+	case len(most) > render.MaxObjects:
 		return true, r.refuseContent(ctx, s, c, tooManyObjects, nil)
+	case changes.InventoryBytes(most) > changes.MaxInventoryBytes:
+		return true, r.refuseContent(ctx, s, c, tooLongNames, nil)
 	}
 	changes.SortForApply(w.keys, d.Apply)
 	a := &application{source: s, check: check, wanted: w, decision: d, reconciler: r}

@@ -1,6 +1,9 @@
 package sources
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -133,6 +138,42 @@ func TestIntervals(t *testing.T) {
 		if got := nextCheck(interval, c.failures); got > most || got < most*9/10 {
 			t.Errorf("after %d failures: %s", c.failures, got)
 		}
+	}
+}
+
+// Content whose inventory the store would not take is refused before anything of it is applied.
+func TestTooLongNamesAreRefused(t *testing.T) {
+	h := newHub(t, branch)
+	var objects []string
+	for i := range 1990 {
+		objects = append(objects, fmt.Sprintf("%s%04d=1", strings.Repeat("x", 400), i))
+	}
+	h.setCommit("c1", objects...)
+	h.expectCheck("long names", "", "Applied=False/NotRendered Ready=False/NotRendered Rendered=False/ContentTooLarge")
+}
+
+// An error of the hub at one Source leaves the other Sources of the Repository theirs.
+func TestAnErrorOfOneSourceDelaysNoOther(t *testing.T) {
+	h := newHub(t, branch)
+	first := h.readStoredSource()
+	first.Name, first.UID, first.ResourceVersion = "another", "another", ""
+	first.Spec.ServiceAccountName = "unread"
+	if err := h.r.Client.Create(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	h.tables.Sources.Put(first)
+	h.r.Client = interceptor.NewClient(h.r.Client.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		if key.Name == "unread" {
+			return errors.New("the store is busy")
+		}
+		return c.Get(ctx, key, o, opts...)
+	}})
+	h.setCommit("c1", "a=1")
+	if err := h.r.checkRepository(t.Context(), repoKey); err == nil || !strings.Contains(err.Error(), "Source another: ") {
+		t.Errorf("the check ends with %v", err)
+	}
+	if got := h.listConditions(); got != good {
+		t.Error(got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -228,6 +229,21 @@ func TestOwnersOfDroppedObjects(t *testing.T) {
 		if got := FindOwner(c.entry, c.existing, "web", "me"); got != c.want {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// The bound of an inventory is above what the API makes of it.
+func TestInventoryBytes(t *testing.T) {
+	o := v1alpha1.SourceObject{
+		APIVersion: "a.example.com/v1", Kind: "ConfigMap", Namespace: strings.Repeat("n", 63), Name: strings.Repeat("m", 253),
+		Hash: strings.Repeat("h", 16), UID: "01234567-0123-0123-0123-0123456789ab", Kept: string(atoll.ReasonHistoryRewritten),
+	}
+	raw, err := json.Marshal([]v1alpha1.SourceObject{o, o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := InventoryBytes([]v1alpha1.SourceObject{o, o}); got < len(raw) || got > len(raw)+200 {
+		t.Errorf("%d bytes count as %d", len(raw), got)
 	}
 }
 
