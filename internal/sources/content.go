@@ -107,7 +107,7 @@ type wanted struct {
 
 // newWanted completes the objects of a commit, and adds the policy that places them.
 func (r *Reconciler) newWanted(s *v1alpha1.Source, objects []render.Object) (w wanted, problems []render.Problem) {
-	seen := map[changes.Key]string{}
+	seen := map[changes.Key]render.Problem{}
 	for _, o := range objects {
 		at := render.Problem{File: o.File, Line: o.Line}
 		u := &unstructured.Unstructured{Object: o.Fields}
@@ -131,12 +131,17 @@ func (r *Reconciler) newWanted(s *v1alpha1.Source, objects []render.Object) (w w
 		w.add(u, resource, at)
 		k := changes.KeyOf(w.keys[len(w.keys)-1])
 		if before, twice := seen[k]; twice {
-			at.Message = fmt.Sprintf("%s %s is in %s, too", k.Kind, k.Name, before)
-			problems = append(problems, at)
+			problems = append(problems, render.Problem{File: o.File, Line: o.Line, Message: fmt.Sprintf("%s %s is in %s:%d, too", k.Kind, k.Name, before.File, before.Line)})
 		}
-		seen[k] = fmt.Sprintf("%s:%d", o.File, o.Line)
+		seen[k] = at
 	}
-	if policy := newPolicy(s, w.keys); policy != nil && len(problems) == 0 {
+	policy := newPolicy(s, w.keys)
+	own := changes.Key{Group: v1alpha1.GroupVersion.Group, Kind: "PropagationPolicy", Namespace: s.Namespace, Name: policyName(s)}
+	if at, has := seen[own]; has && policy != nil {
+		at.Message = "the Source itself makes PropagationPolicy " + own.Name + " of its placement; give the policy of the file another name"
+		problems = append(problems, at)
+	}
+	if policy != nil && len(problems) == 0 {
 		w.add(policy, v1alpha1.GroupVersion.WithResource("propagationpolicies"), render.Problem{})
 	}
 	return w, problems[:min(len(problems), render.MaxProblems)]

@@ -141,6 +141,34 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
+// A policy of a file with the name of the Source's own would be applied in turns with it.
+func TestAPolicyWithTheNameOfTheSourcesOwnIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec, namespace string
+		refused         bool
+	}{
+		"with a placement":        {"{repository: repo, ref: {branch: main}, placement: {}}", "shop", true},
+		"by the Source's default": {"{repository: repo, ref: {branch: main}, placement: {}}", "", true},
+		"in another namespace":    {"{repository: repo, ref: {branch: main}, placement: {}}", "other", false},
+		"without a placement":     {branch, "shop", false},
+	} {
+		h := newHub(t, c.spec)
+		h.setCommit("c1", "a=1")
+		policy := map[string]any{"apiVersion": "atoll.dev/v1alpha1", "kind": "PropagationPolicy", "metadata": map[string]any{"name": "source-web"}}
+		if c.namespace != "" {
+			policy["metadata"].(map[string]any)["namespace"] = c.namespace
+		}
+		h.commit.Objects = append(h.commit.Objects, render.Object{File: "p.yaml", Line: 3, Fields: policy})
+		h.runCheck()
+		if got := h.listConditions(); strings.Contains(got, "Rendered=False/ContentInvalid") != c.refused {
+			t.Errorf("%s: %s", name, got)
+		}
+		if e := h.readSource().Status.Errors; c.refused && (len(e) != 1 || e[0].File != "p.yaml" || e[0].Line != 3 || !strings.Contains(e[0].Message, "source-web")) {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}
+
 // Content whose inventory the store would not take is refused before anything of it is applied.
 func TestTooLongNamesAreRefused(t *testing.T) {
 	h := newHub(t, branch)
