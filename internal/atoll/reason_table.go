@@ -144,6 +144,7 @@ var Reasons = []ReasonInfo{
 	{ReasonSettingsChanged, "object of a Source", ActorUser, "The settings of the Source changed, and not the content, so the object stays."},
 	{ReasonHistoryRewritten, "object of a Source", ActorUser, "The commit does not descend from the applied one, so the object stays."},
 	{ReasonOwnedElsewhere, "object of a Source", ActorUser, "A person or another Source owns the object by now, so it stays."},
+	{ReasonKindUnserved, "object of a Source", ActorUser, "The hub does not serve the kind of the object, which may still exist, so it stays."},
 	{ReasonPending, "item", ActorAgent, "The agent has not applied the object yet."},
 	{ReasonRemoving, "item", ActorAgent, "The object is being removed from the member."},
 	{ReasonMoving, "item", ActorAgent, "The object is kept for the Bundle that takes it over."},

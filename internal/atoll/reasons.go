@@ -142,6 +142,7 @@ const (
 	ReasonSettingsChanged  Reason = "SettingsChanged"
 	ReasonHistoryRewritten Reason = "HistoryRewritten"
 	ReasonOwnedElsewhere   Reason = "OwnedElsewhere"
+	ReasonKindUnserved     Reason = "KindUnserved"
 )
 
 // Reasons of an item, in ItemStatus.Reason and in Events.

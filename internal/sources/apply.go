@@ -235,10 +235,12 @@ func (a *application) objectsOf(resource schema.GroupVersionResource, namespace 
 
 // removeObject deletes an object that the Source created and still has alone among Sources.
 func (a *application) removeObject(ctx context.Context, o v1alpha1.SourceObject) error {
-	gvk := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
-	m, err := a.reconciler.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	// In any version: the one of the inventory may be served no longer while the object still exists.
+	m, err := a.reconciler.Client.RESTMapper().RESTMapping(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind())
 	if meta.IsNoMatchError(err) {
-		return nil // the objects of a kind that is no longer served are gone
+		o.Kept = string(atoll.ReasonKindUnserved)
+		a.decision.Keep = append(a.decision.Keep, o)
+		return nil
 	}
 	if err != nil {
 		return err
@@ -275,9 +277,10 @@ func (a *application) recordRemovals(c gitfetch.Content) {
 	for _, o := range a.removed {
 		names = append(names, o.Kind+" "+o.Name)
 	}
+	message := fmt.Sprintf("commit %s (%s) dropped %s, deleted on the hub", shortCommit(c.Commit), c.Message, phrase.JoinFirst(names, 10, len(names)))
 	a.reconciler.Events.RecordEvent(corev1.ObjectReference{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Source", Namespace: a.source.Namespace, Name: a.source.Name, UID: a.source.UID,
-	}, atoll.ReasonRemovedByCommit, fmt.Sprintf("commit %s (%s) dropped %s, deleted on the hub", shortCommit(c.Commit), c.Message, phrase.JoinFirst(names, 10, len(names))))
+	}, atoll.ReasonRemovedByCommit, phrase.TruncateText(phrase.EscapeLine(message), 1024))
 }
 
 // reportFailure counts an object that is not applied. The first failure gives the reason.

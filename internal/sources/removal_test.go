@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -236,6 +237,44 @@ func TestOnlyObjectsThatTheSourceCreatedAreRemoved(t *testing.T) {
 				t.Errorf("b exists: %v", exists)
 			}
 		})
+	}
+}
+
+// An object is removed in whatever version the hub serves. One of a kind that the hub does not serve is kept, because
+// it may still exist.
+func TestRemovalsInOtherVersions(t *testing.T) {
+	for served, want := range map[string]string{"v1": "delete b", "v2": "delete b", "": ""} {
+		h := newHub(t, branch)
+		mapper := h.r.Client.RESTMapper().(*meta.DefaultRESTMapper)
+		mapper.Add(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}, meta.RESTScopeNamespace)
+		h.setCommit("c1", "a=1", "b=1")
+		h.commit.Objects[1].Fields["apiVersion"], h.commit.Objects[1].Fields["kind"] = "example.com/v1", "Thing"
+		h.expectCheck("a commit with a Thing", "apply a, apply b", good)
+
+		next := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}, {Group: "example.com", Version: "v2"}, {Group: "example.com", Version: "v1"}})
+		next.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
+		if served != "" {
+			next.Add(schema.GroupVersionKind{Group: "example.com", Version: served, Kind: "Thing"}, meta.RESTScopeNamespace)
+		}
+		*mapper = *next
+		h.setCommit("c2", "a=1")
+		h.expectCheck("without the Thing, served "+served, want, good)
+		if got := h.listInventory(); got != map[bool]string{true: "a", false: "a b=KindUnserved"}[served != ""] {
+			t.Errorf("served %q: %s", served, got)
+		}
+	}
+}
+
+// The message of a commit is hostile, and is escaped in Events.
+func TestEventsOfRemovalsAreEscaped(t *testing.T) {
+	h := newHub(t, branch)
+	h.setCommit("c1", "a=1", "b=1")
+	h.runCheck()
+	h.setCommit("c2", "a=1")
+	h.commit.Message = "drop\u202e it\x1b[2J" + strings.Repeat("x", 2000)
+	h.runCheck()
+	if len(h.events) != 1 || strings.ContainsAny(h.events[0], "\u202e\x1b") || !strings.Contains(h.events[0], "commit c2 (drop") || len(h.events[0]) > 1200 {
+		t.Errorf("%q", h.events)
 	}
 }
 
