@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -43,20 +44,38 @@ anything: what runs stays while the repository cannot be read, and when the Sour
 	create.AddCommand(newCreateGitCommand(flags))
 	cmd.AddCommand(create, newListCommand(flags), newGetCommand(flags),
 		newPatchCommand(flags, patchCommand{"sync NAME", "Check the Repository now, and apply every object again",
-			func() map[string]any {
-				return map[string]any{"syncRequest": time.Now().UTC().Format(time.RFC3339)}
+			func(read readSource) (map[string]any, error) {
+				s, err := read()
+				if err != nil {
+					return nil, err
+				}
+				before, _, _ := unstructured.NestedString(s.Object, "spec", "syncRequest")
+				return map[string]any{"syncRequest": nextSyncRequest(time.Now(), before)}, nil
 			}, "the hub checks the Repository of source/%s now; follow it with: atoll source get %s -n %s\n"}),
 		newPatchCommand(flags, patchCommand{"suspend NAME", "Stop a Source; what runs stays",
-			func() map[string]any { return map[string]any{"suspend": true} }, "source/%s is suspended; what runs stays; undo it with: atoll source resume %s -n %s\n"}),
+			func(readSource) (map[string]any, error) { return map[string]any{"suspend": true}, nil }, "source/%s is suspended; what runs stays; undo it with: atoll source resume %s -n %s\n"}),
 		newPatchCommand(flags, patchCommand{"resume NAME", "Let a suspended Source go on",
-			func() map[string]any { return map[string]any{"suspend": nil} }, "source/%s goes on; follow it with: atoll source get %s -n %s\n"}))
+			func(readSource) (map[string]any, error) { return map[string]any{"suspend": nil}, nil }, "source/%s goes on; follow it with: atoll source get %s -n %s\n"}))
 	return cmd
+}
+
+// readSource reads the Source that a command is about.
+type readSource func() (*unstructured.Unstructured, error)
+
+// nextSyncRequest returns the time of a request to synchronise, which has whole seconds and is later than the one
+// before, so that two requests of one second are two.
+func nextSyncRequest(now time.Time, before string) string {
+	now = now.UTC().Truncate(time.Second)
+	if last, err := time.Parse(time.RFC3339, before); err == nil && !now.After(last) {
+		now = last.UTC().Truncate(time.Second).Add(time.Second)
+	}
+	return now.Format(time.RFC3339)
 }
 
 // patchCommand is a command that sets a field of a Source.
 type patchCommand struct {
 	use, short string
-	fields     func() map[string]any
+	fields     func(read readSource) (map[string]any, error)
 	done       string
 }
 
@@ -68,11 +87,18 @@ func newPatchCommand(flags *client.ConnectionFlags, is patchCommand) *cobra.Comm
 			if err != nil {
 				return err
 			}
-			patch, err := json.Marshal(map[string]any{"spec": is.fields()})
+			objects := c.Dynamic.Resource(sources).Namespace(c.Namespace)
+			fields, err := is.fields(func() (*unstructured.Unstructured, error) {
+				return objects.Get(cmd.Context(), args[0], metav1.GetOptions{})
+			})
+			if err != nil {
+				return c.ExplainError(err)
+			}
+			patch, err := json.Marshal(map[string]any{"spec": fields})
 			if err != nil {
 				return err
 			}
-			_, err = c.Dynamic.Resource(sources).Namespace(c.Namespace).Patch(cmd.Context(), args[0], types.MergePatchType, patch, metav1.PatchOptions{FieldManager: atoll.CLIFieldManager})
+			_, err = objects.Patch(cmd.Context(), args[0], types.MergePatchType, patch, metav1.PatchOptions{FieldManager: atoll.CLIFieldManager})
 			if err != nil {
 				return c.ExplainError(err)
 			}

@@ -3,6 +3,7 @@ package source
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"atoll.dev/atoll/internal/command/clienttest"
 )
@@ -145,6 +146,30 @@ func TestListAndGet(t *testing.T) {
 	}
 	if _, err := clienttest.RunForOutput(t, empty, NewCommand, "get", "web"); err == nil {
 		t.Error("a Source that is missing is shown")
+	}
+}
+
+// Two requests of one second are two.
+func TestSyncRequestsAreDistinct(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 678, time.FixedZone("", 3600))
+	for before, want := range map[string]string{
+		"": "2026-01-02T02:04:05Z", "no time": "2026-01-02T02:04:05Z", "2026-01-02T02:04:04Z": "2026-01-02T02:04:05Z",
+		"2026-01-02T02:04:05Z": "2026-01-02T02:04:06Z", "2026-01-02T03:04:06+01:00": "2026-01-02T02:04:07Z",
+	} {
+		if got := nextSyncRequest(now, before); got != want {
+			t.Errorf("after %q: %s, want %s", before, got, want)
+		}
+	}
+	h := clienttest.NewFakeHub(t, map[string]string{sourcePath: readySource})
+	seen := map[any]bool{}
+	for range 3 {
+		if _, err := clienttest.RunForOutput(t, h, NewCommand, "sync", "web"); err != nil {
+			t.Fatal(err)
+		}
+		seen[readField(h, sourcePath, "spec", "syncRequest")] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("three requests are %v", seen)
 	}
 }
 
