@@ -128,7 +128,7 @@ func (g Guard) DialAddress(ctx context.Context, network, address string) (net.Co
 }
 
 // ChooseProxy returns how a server is dialled, and through which proxy; nil: through none. The guard does not check
-// the hub's own proxy.
+// the hub's own proxy, which resolves names itself. A URL with an address in place of a name is checked.
 func (g Guard) ChooseProxy(server *url.URL) (dial func(context.Context, string, string) (net.Conn, error), proxy *url.URL, err error) {
 	if g.OwnProxy == nil {
 		return g.DialAddress, nil, nil
@@ -139,6 +139,11 @@ func (g Guard) ChooseProxy(server *url.URL) (dial func(context.Context, string, 
 	}
 	if proxy == nil {
 		return g.DialAddress, nil, nil
+	}
+	if a, err := netip.ParseAddr(server.Hostname()); err == nil {
+		if err := g.CheckAddress(a); err != nil {
+			return nil, nil, err
+		}
 	}
 	return (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}).DialContext, proxy, nil
 }

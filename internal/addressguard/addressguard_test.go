@@ -66,4 +66,10 @@ func TestTheHubsOwnProxy(t *testing.T) {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
+	for host, refused := range map[string]bool{"169.254.169.254": true, "[::1]:80": true, "[::ffff:127.0.0.1]": true, "203.0.113.7": false} {
+		_, _, err := g.ChooseProxy(&url.URL{Scheme: "https", Host: host})
+		if got := (*RefusedAddressError)(nil); errors.As(err, &got) != refused {
+			t.Errorf("the address %s through the proxy: %v", host, err)
+		}
+	}
 }

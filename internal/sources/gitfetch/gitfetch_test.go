@@ -395,6 +395,13 @@ func TestAddressesAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
+	t.Run("behind a proxy", func(t *testing.T) {
+		t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+		_, err := (&Fetcher{Executable: []string{own, ChildCommand}}).Fetch(t.Context(), Request{URL: "http://169.254.169.254/a.git", Wants: wantMain()})
+		if got := reasonOf(t, err); got != atoll.ReasonAddressRefused {
+			t.Error(err)
+		}
+	})
 	for _, url := range []string{"file:///etc", "ext::sh -c true", "ssh://host/a", "https://ann:hush@host/a", "/tmp", "http://[::%2525lo]:1/a.git", "http://[fe80::1%25lo]:1/a.git"} {
 		_, err := runFetch(t, Request{URL: url})
 		if got := reasonOf(t, err); got != atoll.ReasonInvalidField || strings.Contains(err.Error(), "hush") {

@@ -82,7 +82,15 @@ func newTransport(server *url.URL, r Request) (*http.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	dial, proxy, err := addressguard.Guard{Allowed: allowed, HubAddresses: listHubAddresses(), OwnProxy: http.ProxyFromEnvironment}.ChooseProxy(server)
+	own, err := listHubAddresses()
+	if err != nil {
+		return nil, newFailure(atoll.ReasonFetchFailed, "the hub cannot list the addresses of its machine, which are refused: %v", err)
+	}
+	dial, proxy, err := addressguard.Guard{Allowed: allowed, HubAddresses: own, OwnProxy: http.ProxyFromEnvironment}.ChooseProxy(server)
+	var refused *addressguard.RefusedAddressError
+	if errors.As(err, &refused) {
+		return nil, err
+	}
 	if err != nil {
 		// The error has the proxy's URL, which may have a password.
 		return nil, newFailure(atoll.ReasonFetchFailed, "the proxy in the hub's environment is not a URL; its operator must correct it")
@@ -98,17 +106,17 @@ func newTransport(server *url.URL, r Request) (*http.Transport, error) {
 }
 
 // listHubAddresses returns the addresses of this machine.
-func listHubAddresses() (out []netip.Addr) {
+func listHubAddresses() (out []netip.Addr, err error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	for _, a := range addresses {
 		if p, err := netip.ParsePrefix(a.String()); err == nil {
 			out = append(out, p.Addr().Unmap())
 		}
 	}
-	return out
+	return out, nil
 }
 
 // boundedTransport bounds the bodies of answers.
