@@ -26,7 +26,7 @@ import (
 // checkRepository checks a Repository once, and plans its next check.
 func (r *Reconciler) checkRepository(ctx context.Context, key types.NamespacedName) error {
 	if !r.beginCheck(key) {
-		r.failing.EnqueueAfter(key, time.Second) // the other lane checks it now
+		r.laneOf(key).EnqueueAfter(key, time.Second) // the other lane checks it now, or its namespace has its part of the workers
 		return nil
 	}
 	defer r.endCheck(key)
@@ -41,7 +41,9 @@ func (r *Reconciler) checkRepository(ctx context.Context, key types.NamespacedNa
 		suspended := gitfetch.Failure{Reason: atoll.ReasonSuspended, Message: "the Repository is suspended"}
 		return errors.Join(r.setUnread(ctx, sources, suspended), r.setReachable(ctx, repo, &suspended, nil))
 	}
+	began := time.Now()
 	pending, err := r.readSources(ctx, repo, sources)
+	r.noteDuration(key, time.Since(began))
 	var failure *gitfetch.Failure
 	if err != nil && !errors.As(err, &failure) {
 		return err
@@ -109,7 +111,14 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 	left := slices.DeleteFunc(slices.Clone(sources), isSuspended)
 	refs := consideredRefs{}
 	var errs []error
-	for first := true; first || len(left) > 0; first = false {
+	for n := 0; n == 0 || len(left) > 0; n++ {
+		if n == maxFetches {
+			for _, s := range left {
+				refs.addCommit(refOf(s), "", false)
+			}
+			out.retry = true
+			break
+		}
 		request.Wants = wantsOf(repo, left)
 		answer, err := r.Fetcher.Fetch(ctx, request)
 		if err != nil {

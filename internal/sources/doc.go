@@ -3,7 +3,8 @@
 // Contract: one Reconciler per hub writes, while its hub leads. One check of a Repository reads the content of all its
 // Sources. A Source writes by the rights of its ServiceAccount, under a field manager of its own. Nothing that is not
 // read removes anything: an object is removed only when a later commit drops it while the rest of the content is
-// applied. Package changes decides it, from values that are read again just before each removal. A Repository whose last check failed is checked by workers of its own, so it delays no other. Run is
+// applied. Package changes decides it, from values that are read again just before each removal. A Repository whose last check failed or was slow is checked by workers of its own, and those of one namespace
+// have a part of the workers, so they delay no other. Run is
 // called once, when the tables are synced.
 package sources
 
@@ -73,6 +74,12 @@ func NewConfig(st *state.HubTables, events Events, cfg *rest.Config, allowed []s
 const (
 	// healthyWorkers and failingWorkers are how many children run at the same time.
 	healthyWorkers, failingWorkers = 3, 1
+	// slowCheck is the time from which on a check is one for the workers of those that fail.
+	slowCheck = 20 * time.Second
+	// namespaceChecks is how many Repositories of one namespace are checked at the same time.
+	namespaceChecks = 2
+	// maxFetches is how many children one check starts for content. What is left is of the next check.
+	maxFetches = 4
 	// firstRetry is the wait after a check that failed; it doubles up to the interval.
 	firstRetry = 30 * time.Second
 	// changeDebounce joins the changes of many Sources to one check.
@@ -85,13 +92,15 @@ const (
 type Reconciler struct {
 	Config
 	placed Placed
-	// healthy and failing check Repositories, which are in one of them at a time.
+	// healthy and failing check Repositories, which are in one of them at a time. Slow ones are in failing, too.
 	healthy, failing *reconcile.Loop[types.NamespacedName]
 	readiness        *reconcile.Loop[types.NamespacedName]
 	bundles          *bundleSubscriptions
 
 	mu       sync.Mutex
 	checking map[types.NamespacedName]bool
+	// slow are Repositories whose last check was slow.
+	slow map[types.NamespacedName]bool
 	// failures are checks in a row that failed, and tries those that failed or left content unapplied.
 	failures, tries map[types.NamespacedName]int
 	writing         map[types.NamespacedName]*sync.Mutex
@@ -104,7 +113,7 @@ func New(cfg Config, placed Placed) *Reconciler {
 	}
 	r := &Reconciler{
 		Config: cfg, placed: placed, bundles: newBundleSubscriptions(),
-		checking: map[types.NamespacedName]bool{}, failures: map[types.NamespacedName]int{}, tries: map[types.NamespacedName]int{}, writing: map[types.NamespacedName]*sync.Mutex{},
+		checking: map[types.NamespacedName]bool{}, slow: map[types.NamespacedName]bool{}, failures: map[types.NamespacedName]int{}, tries: map[types.NamespacedName]int{}, writing: map[types.NamespacedName]*sync.Mutex{},
 	}
 	lane := func(name string, workers int) *reconcile.Loop[types.NamespacedName] {
 		return reconcile.New(reconcile.Options[types.NamespacedName]{
@@ -213,17 +222,23 @@ func (r *Reconciler) sourceChanged(key types.NamespacedName) {
 func (r *Reconciler) laneOf(key types.NamespacedName) *reconcile.Loop[types.NamespacedName] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.failures[key] > 0 {
+	if r.failures[key] > 0 || r.slow[key] {
 		return r.failing
 	}
 	return r.healthy
 }
 
-// beginCheck reports whether no other worker checks the Repository now.
+// beginCheck reports whether no other worker checks the Repository now, and its namespace has a worker left.
 func (r *Reconciler) beginCheck(key types.NamespacedName) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.checking[key] {
+	inNamespace := 0
+	for other := range r.checking {
+		if other.Namespace == key.Namespace {
+			inNamespace++
+		}
+	}
+	if r.checking[key] || inNamespace >= namespaceChecks {
 		return false
 	}
 	r.checking[key] = true
@@ -234,6 +249,16 @@ func (r *Reconciler) endCheck(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.checking, key)
+}
+
+// noteDuration notes how long a check took, which decides the workers of the next one.
+func (r *Reconciler) noteDuration(key types.NamespacedName, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.slow, key)
+	if took >= slowCheck {
+		r.slow[key] = true
+	}
 }
 
 // countFailure counts the checks that failed in a row; a check that succeeded ends the row.
@@ -250,6 +275,7 @@ func (r *Reconciler) countTry(key types.NamespacedName, undone bool) int {
 func (r *Reconciler) endRows(key types.NamespacedName) {
 	r.countFailure(key, false)
 	r.countTry(key, false)
+	r.noteDuration(key, 0)
 }
 
 func (r *Reconciler) countRow(rows map[types.NamespacedName]int, key types.NamespacedName, goesOn bool) int {

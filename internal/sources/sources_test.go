@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,7 +51,10 @@ type hub struct {
 	fails  *gitfetch.Failure
 	// descentFails is the failure of comparisons of commits.
 	descentFails *gitfetch.Failure
-	descends     bool
+	// took is how long each fetch takes; postpones leaves all contents but the first to the next fetch.
+	took      time.Duration
+	postpones bool
+	descends  bool
 	// descendsFrom are the only ancestors; nil: descends is of all.
 	descendsFrom map[string]bool
 	mu           sync.Mutex // of requests
@@ -148,6 +152,7 @@ func (h *hub) Fetch(_ context.Context, r gitfetch.Request) (*gitfetch.Answer, er
 	h.mu.Lock()
 	h.requests = append(h.requests, r)
 	h.mu.Unlock()
+	time.Sleep(h.took)
 	switch {
 	case h.fails != nil:
 		return nil, h.fails
@@ -159,7 +164,11 @@ func (h *hub) Fetch(_ context.Context, r gitfetch.Request) (*gitfetch.Answer, er
 		return &gitfetch.Answer{Descends: h.descends}, nil
 	}
 	a := &gitfetch.Answer{}
-	for _, w := range r.Wants {
+	for i, w := range r.Wants {
+		if i > 0 && h.postpones {
+			a.Contents = append(a.Contents, gitfetch.Content{ID: w.ID, Postponed: true})
+			continue
+		}
 		c := h.commit
 		c.ID = w.ID
 		if c.Unchanged = w.SeenCommit == c.Commit && c.Commit != "" || w.SeenDigest != "" && w.SeenDigest == c.Digest; c.Unchanged {

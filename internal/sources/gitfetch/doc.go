@@ -19,6 +19,10 @@ import (
 const (
 	// Timeout of a child.
 	Timeout = 2 * time.Minute
+	// connectTimeout is the most for a connection, and for its handshake; answerTimeout is that for the first bytes of
+	// an answer.
+	connectTimeout = 15 * time.Second
+	answerTimeout  = 45 * time.Second
 	// maxPackBytes is the most that a server may send to one child for commits, which is the disk that a child takes.
 	maxPackBytes = 256 << 20
 	// maxTextBytes is the most that a server may send as a list of refs.

@@ -102,7 +102,15 @@ func newTransport(server *url.URL, r Request) (*http.Transport, error) {
 			return nil, newFailure(atoll.ReasonInvalidField, "caBundle has no certificate in PEM")
 		}
 	}
-	return &http.Transport{DialContext: dial, Proxy: http.ProxyURL(proxy), TLSClientConfig: security, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10}, nil
+	soon := func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+		defer cancel()
+		return dial(ctx, network, address)
+	}
+	return &http.Transport{
+		DialContext: soon, Proxy: http.ProxyURL(proxy), TLSClientConfig: security, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10,
+		TLSHandshakeTimeout: connectTimeout, ResponseHeaderTimeout: answerTimeout,
+	}, nil
 }
 
 // listHubAddresses returns the addresses of this machine.
