@@ -108,7 +108,12 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 		return out, err
 	}
 	check := repositoryCheck{repo, request}
-	left := slices.DeleteFunc(slices.Clone(sources), isSuspended)
+	return r.readContents(ctx, check, slices.DeleteFunc(slices.Clone(sources), isSuspended))
+}
+
+// readContents fetches and applies the contents of Sources, by as many fetches as they need. An error of the hub at one
+// Source leaves the others theirs.
+func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, left []*v1alpha1.Source) (out readOutcome, err error) {
 	refs := consideredRefs{}
 	var errs []error
 	for n := 0; n == 0 || len(left) > 0; n++ {
@@ -119,28 +124,21 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 			out.retry = true
 			break
 		}
-		request.Wants = wantsOf(repo, left)
-		answer, err := r.Fetcher.Fetch(ctx, request)
+		check.request.Wants = wantsOf(check.repo, left)
+		answer, err := r.Fetcher.Fetch(ctx, check.request)
 		if err != nil {
 			return out, errors.Join(append(errs, err)...)
 		}
-		asked := left
-		left, err = r.takeContents(ctx, asked, answer.Contents, check, func(s *v1alpha1.Source, commit string, considered bool) {
+		left, err = r.takeContents(ctx, left, answer.Contents, check, func(s *v1alpha1.Source, commit string, considered bool) {
 			out.retry = out.retry || !considered
 			refs.addCommit(refOf(s), commit, considered)
 		})
 		if errs = append(errs, err); ctx.Err() != nil {
 			return out, ctx.Err()
 		}
-		if len(left) == len(asked) && len(left) > 0 {
-			return out, errors.New("the fetch answers with no content")
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return out, err
 	}
 	out.refs = refs.listRefs()
-	return out, nil
+	return out, errors.Join(errs...)
 }
 
 // consideredRefs are the commits that every Source of a ref has considered, by ref. The commit is empty where one Source
@@ -189,6 +187,9 @@ func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source,
 			errs = append(errs, fmt.Errorf("Source %s: %w", asked[i].Name, err))
 		}
 		taken(asked[i], c.Commit, considered && err == nil)
+	}
+	if len(postponed) == len(asked) && len(asked) > 0 {
+		errs = append(errs, errors.New("the fetch answers with no content"))
 	}
 	return postponed, errors.Join(errs...)
 }

@@ -3,8 +3,8 @@
 // Contract: one Reconciler per hub writes, while its hub leads. One check of a Repository reads the content of all its
 // Sources. A Source writes by the rights of its ServiceAccount, under a field manager of its own. Nothing that is not
 // read removes anything: an object is removed only when a later commit drops it while the rest of the content is
-// applied. Package changes decides it, from values that are read again just before each removal. A Repository whose last check failed or was slow is checked by workers of its own, and those of one namespace
-// have a part of the workers, so they delay no other. Run is
+// applied. Package changes decides it, from values that are read again just before each removal. A Repository whose last check failed or was slow is checked by workers of its own. Those of one namespace
+// have a part of the workers. Run is
 // called once, when the tables are synced.
 package sources
 
@@ -78,7 +78,7 @@ const (
 	slowCheck = 20 * time.Second
 	// namespaceChecks is how many Repositories of one namespace are checked at the same time.
 	namespaceChecks = 2
-	// maxFetches is how many children one check starts for content. What is left is of the next check.
+	// maxFetches is how many children one check starts for content. The next check reads the rest.
 	maxFetches = 4
 	// firstRetry is the wait after a check that failed; it doubles up to the interval.
 	firstRetry = 30 * time.Second

@@ -29,7 +29,7 @@ func (h *hub) listInventory() string {
 	return strings.Join(out, " ")
 }
 
-// What an attempt applied in part is not removed by putting its settings or its commit back.
+// Putting the settings or the commit back removes nothing of an attempt that was applied in part.
 func TestPartialAttemptsRemoveNothing(t *testing.T) {
 	const partly = "Applied=False/NotApplied"
 	for name, c := range map[string]struct {

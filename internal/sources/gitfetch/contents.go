@@ -214,29 +214,44 @@ func (l *lister) listTree(t *object.Tree, dir string, depth int) error {
 
 // addEntry adds a file that the Source selects, or the files below a directory.
 func (l *lister) addEntry(e object.TreeEntry, name string, depth int) error {
-	switch {
-	case slices.Contains([]string{"", ".", ".."}, e.Name) || strings.ContainsRune(e.Name, '/'):
+	if !isEntryName(e.Name) {
 		return newFailure(atoll.ReasonFetchFailed, "the commit has a file with a name that no file can have")
-	case e.Mode == filemode.Submodule && l.mayContain(name):
+	}
+	isContent := render.IsContentFile(name) && render.IsSelected(name, l.want.Paths, l.want.Exclude)
+	switch {
+	case e.Mode == filemode.Symlink:
+		l.addLink(e, name, isContent)
+	case e.Mode.IsFile() && isContent:
+		l.files = append(l.files, file{name, e.Hash})
+	case e.Mode.IsFile() || !l.mayContain(name):
+	case e.Mode == filemode.Submodule:
 		l.reportSkipped(name, "the directory is a submodule, which is not read; exclude it or commit its files")
-	case e.Mode == filemode.Symlink && !render.IsContentFile(name) && l.mayContain(name) && !l.leadsToFile(e, name):
-		l.reportSkipped(name, "the directory is a symbolic link, which is not followed; exclude it or commit the files")
-	case e.Mode == filemode.Dir && l.mayContain(name):
+	case e.Mode == filemode.Dir:
 		below, err := object.GetTree(l.store, e.Hash)
 		if err != nil {
 			return fmt.Errorf("read a directory of the commit: %w", err)
 		}
 		return l.listTree(below, name, depth+1)
-	case !render.IsContentFile(name) || !render.IsSelected(name, l.want.Paths, l.want.Exclude):
-	case e.Mode == filemode.Symlink:
-		l.reportSkipped(name, "the file is a symbolic link, which is not followed; exclude it or commit the file")
-	case e.Mode.IsFile():
-		l.files = append(l.files, file{name, e.Hash})
 	}
 	if len(l.files) > render.MaxFiles {
 		return newFailure(atoll.ReasonContentTooLarge, "the Source has more than %d files; divide it into several", render.MaxFiles)
 	}
 	return nil
+}
+
+// isEntryName reports whether a file or a directory can have a name.
+func isEntryName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsRune(name, '/')
+}
+
+// addLink reports a symbolic link that is in the place of a file of content, or of a directory.
+func (l *lister) addLink(e object.TreeEntry, name string, isContent bool) {
+	switch {
+	case isContent:
+		l.reportSkipped(name, "the file is a symbolic link, which is not followed; exclude it or commit the file")
+	case !render.IsContentFile(name) && l.mayContain(name) && !l.leadsToFile(e, name):
+		l.reportSkipped(name, "the directory is a symbolic link, which is not followed; exclude it or commit the files")
+	}
 }
 
 // reportSkipped reports an entry that may hold objects and is not read. Without it, what the entry held would look

@@ -48,7 +48,7 @@ var (
 // openServer prepares the connection. Nothing is dialled yet.
 func openServer(r Request) (*gitServer, error) {
 	u, err := url.Parse(r.URL)
-	if err != nil || u.Host == "" || strings.Contains(u.Host, "%") || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
+	if err != nil || !isServerURL(u) {
 		return nil, newFailure(atoll.ReasonInvalidField, "the URL is not https://HOST/PATH or http://HOST/PATH without credentials")
 	}
 	through, err := newTransport(u, r)
@@ -74,6 +74,11 @@ func openServer(r Request) (*gitServer, error) {
 		s.auth = &githttp.BasicAuth{Username: r.Username, Password: r.Password}
 	}
 	return s, nil
+}
+
+// isServerURL reports whether a URL names a server, without credentials and without a zone or an escape in its host.
+func isServerURL(u *url.URL) bool {
+	return (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && !strings.Contains(u.Host, "%") && u.User == nil
 }
 
 // newTransport returns a transport that dials what the guard allows.
