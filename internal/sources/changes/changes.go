@@ -177,6 +177,8 @@ func FindInterruption(source, sourceNow *v1alpha1.Source, repo, repoNow *v1alpha
 		return atoll.ReasonSettingsChanged, "the Source changed during the check"
 	case repoNow.Generation != repo.Generation:
 		return atoll.ReasonSettingsChanged, "the Repository changed during the check"
+	case sourceNow.Status.AttemptedCommit != source.Status.AttemptedCommit || sourceNow.Status.Settings != source.Status.Settings:
+		return atoll.ReasonSettingsChanged, "another check applied a commit during the check"
 	}
 	return "", ""
 }

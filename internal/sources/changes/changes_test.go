@@ -157,6 +157,8 @@ func TestInterruptions(t *testing.T) {
 		"the Repository is another one":   {func(_ *v1alpha1.Source, r *v1alpha1.Repository) { r.UID = "other" }, atoll.ReasonRepositoryMissing},
 		"the Repository is being deleted": {func(_ *v1alpha1.Source, r *v1alpha1.Repository) { r.DeletionTimestamp = &now }, atoll.ReasonRepositoryMissing},
 		"the Repository is suspended":     {func(_ *v1alpha1.Source, r *v1alpha1.Repository) { r.Spec.Suspend, r.Generation = true, 2 }, atoll.ReasonSuspended},
+		"another commit was tried":        {func(s *v1alpha1.Source, _ *v1alpha1.Repository) { s.Status.AttemptedCommit = "c2" }, atoll.ReasonSettingsChanged},
+		"other settings were tried":       {func(s *v1alpha1.Source, _ *v1alpha1.Repository) { s.Status.Settings = "s2" }, atoll.ReasonSettingsChanged},
 		"the Repository changed":          {func(_ *v1alpha1.Source, r *v1alpha1.Repository) { r.Generation = 2 }, atoll.ReasonSettingsChanged},
 	} {
 		s := &v1alpha1.Source{ObjectMeta: metav1.ObjectMeta{UID: "s", Generation: 1, ResourceVersion: "1"}}
