@@ -125,7 +125,20 @@ func (a *application) run(ctx context.Context, c gitfetch.Content) error {
 	}
 	err := a.removeObjects(ctx)
 	a.recordRemovals(c)
+	if !a.source.Status.SyncRequest.Equal(a.source.Spec.SyncRequest) {
+		a.decision.Keep = slices.DeleteFunc(a.decision.Keep, func(o v1alpha1.SourceObject) bool { return a.isGone(ctx, o) })
+	}
 	return err
+}
+
+// isGone reports whether an object that stays does not exist any more; false while that is not known.
+func (a *application) isGone(ctx context.Context, o v1alpha1.SourceObject) bool {
+	m, err := a.reconciler.Client.RESTMapper().RESTMapping(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind())
+	if err != nil {
+		return false
+	}
+	_, err = a.objectsOf(m.Resource, o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
+	return apierrors.IsNotFound(err)
 }
 
 // removeObjects removes what the commit dropped, while the Source and its Repository are those that the check began

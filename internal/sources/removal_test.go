@@ -169,6 +169,11 @@ func TestInterruptedChecksRemoveNothing(t *testing.T) {
 			if s, ok := h.tables.Sources.Get(sourceKey); !strings.Contains(name, "Source is deleted") && (!ok || len(s.Status.Inventory) != 3 || s.Status.Commit != "c1") {
 				t.Errorf("%+v", s)
 			}
+			if s, ok := h.tables.Sources.Get(sourceKey); ok && s.Generation > 1 {
+				if c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SourceApplied); c.ObservedGeneration != 1 {
+					t.Errorf("the check of a former spec reports of the present one: %+v", c)
+				}
+			}
 			if repo, _ := h.tables.Repositories.Get(repoKey); len(repo.Status.Refs) == 1 && repo.Status.Refs[0].Commit == "c2" {
 				t.Error("the commit counts as considered")
 			}
@@ -200,7 +205,7 @@ func TestOnlyObjectsThatTheSourceCreatedAreRemoved(t *testing.T) {
 	remake := func(h *hub) {
 		o := h.objects["configmaps/b"].DeepCopy()
 		o.SetUID("made-again")
-		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}})
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}, {Manager: manager}})
 		h.objects["configmaps/b"] = o
 	}
 	for name, c := range map[string]struct {
@@ -262,6 +267,27 @@ func TestRemovalsInOtherVersions(t *testing.T) {
 		if got := h.listInventory(); got != map[bool]string{true: "a", false: "a b=KindUnserved"}[served != ""] {
 			t.Errorf("served %q: %s", served, got)
 		}
+	}
+}
+
+// A sync forgets the kept objects that a person deleted by now, and no others.
+func TestASyncForgetsKeptObjectsThatAreGone(t *testing.T) {
+	h := newHub(t, "{repository: repo, ref: {branch: main}, prune: Keep}")
+	h.setCommit("c1", "a=1", "b=1", "c=1")
+	h.runCheck()
+	h.setCommit("c2", "a=1")
+	h.runCheck()
+	delete(h.objects, "configmaps/b")
+	h.setCommit("c3", "a=2")
+	h.runCheck()
+	if got := h.listInventory(); got != "a b=PruneKeeps c=PruneKeeps" {
+		t.Errorf("after a commit: %s", got)
+	}
+	now := metav1.Now().Rfc3339Copy()
+	h.editSource(func(s *v1alpha1.SourceSpec) { s.SyncRequest = &now })
+	h.expectCheck("a sync", "apply a", good)
+	if got := h.listInventory(); got != "a c=PruneKeeps" || h.readSource().Status.Objects.Kept != 1 {
+		t.Errorf("after a sync: %s, %+v", got, h.readSource().Status.Objects)
 	}
 }
 
