@@ -27,6 +27,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&ClusterSet{}, &ClusterSetList{},
 		&ClusterSetBinding{}, &ClusterSetBindingList{},
 		&ResourceInterpreter{}, &ResourceInterpreterList{},
+		&Repository{}, &RepositoryList{}, &Source{}, &SourceList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -20,6 +20,7 @@ import (
 	"atoll.dev/atoll/internal/logging"
 	"atoll.dev/atoll/internal/memberproxy"
 	"atoll.dev/atoll/internal/profile"
+	"atoll.dev/atoll/internal/sources/gitfetch"
 	"atoll.dev/atoll/internal/tracing"
 )
 
@@ -97,7 +98,7 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 	f.StringVar(&a.AuditLogPath, "audit-log-path", "", "file for the audit log; - for standard output")
 	f.StringVar(&a.EncryptionProviderConfig, "encryption-provider-config", "", "upstream's EncryptionConfiguration (default: Secrets under a key of the hub's own)")
 	f.StringVar(&o.DefaultPlacement, "default-placement", "None", "where a new hub sends objects that no policy and no annotation places: None, All, ClusterSet/NAME or ClusterPlacement/NAME. It counts at the first start; later change spec.defaultPlacement of `kubectl edit hubsettings hub`")
-	f.StringSliceVar(&o.PushAllowedCIDRs, "push-allowed-cidrs", nil, "networks such as 127.0.0.0/8 that the hub dials for members in push mode and their proxies. Without it the hub refuses loopback, link-local, multicast and unspecified addresses, and those of clouds' metadata services")
+	addAllowedNetworks(f, &o)
 	f.StringVar(&o.Tracing.Endpoint, "tracing-endpoint", "", "OTLP collector for traces of changes, by gRPC: HOST:PORT without TLS, or a URL such as https://HOST:PORT (default: no traces)")
 	f.IntVar(&o.Tracing.SamplingRatePerMillion, "tracing-sampling-rate-per-million", tracing.DefaultSamplingRate, "how many of a million changes are traced. A request with a traceparent decides by itself. Give all hubs of one etcd the same")
 	f.BoolVar(&o.Console, "console", true, "serve the web console at /console/ of the API's address")
@@ -111,8 +112,24 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 	cmd.MarkFlagsMutuallyExclusive("etcd-servers", "etcd-quota-bytes")
 	profile.AddProfileFlag(cmd)
 	cmd.SetVersionTemplate("{{.Version}}\n")
-	cmd.AddCommand(newBackupCommand(), newRestoreCommand(), newPrintKubeconfigCommand(), newPrintKeysCommand(), newVersionCommand())
+	cmd.AddCommand(newBackupCommand(), newRestoreCommand(), newPrintKubeconfigCommand(), newPrintKeysCommand(), newVersionCommand(), newFetchCommand())
 	return cmd
+}
+
+// addAllowedNetworks adds the flags of the networks that the hub dials although it refuses them.
+func addAllowedNetworks(f *pflag.FlagSet, o *hub.Options) {
+	f.StringSliceVar(&o.PushAllowedCIDRs, "push-allowed-cidrs", nil, "networks such as 127.0.0.0/8 that the hub dials for members in push mode and their proxies. Without it the hub refuses loopback, link-local, multicast and unspecified addresses, and those of clouds' metadata services")
+	f.StringSliceVar(&o.SourceAllowedCIDRs, "source-allowed-cidrs", nil, "networks such as 10.0.0.5/32 that the hub dials for Repositories although it refuses them: loopback, link-local, multicast and unspecified addresses, those of the hub's own machine, and those of clouds' metadata services")
+}
+
+// newFetchCommand makes the command that the hub runs as a child to read one repository.
+func newFetchCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: gitfetch.ChildCommand, Short: "Read a repository for the hub", Args: cobra.NoArgs, Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return gitfetch.ServeChild(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
 }
 
 func newLogger(format string, verbose bool) (*slog.Logger, error) {

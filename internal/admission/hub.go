@@ -24,6 +24,12 @@ type Hub struct {
 	Removals    Removals
 	Drift       Drift
 	References  References
+	Sources     Sources
+}
+
+// Sources are the Sources on the hub.
+type Sources interface {
+	InNamespace(namespace string) []*v1alpha1.Source
 }
 
 // Placed are the objects that the hub places.

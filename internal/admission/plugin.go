@@ -175,6 +175,10 @@ func (p *AdmissionPlugin) validateAtollKinds(ctx context.Context, a admission.At
 		return validateInterpreter(a)
 	case karmada.CustomizationKind:
 		return validateKarmadaCustomization(a)
+	case "Repository":
+		return p.validateRepository(ctx, a)
+	case "Source":
+		return p.validateSource(ctx, a)
 	case "ClusterSet":
 		return p.validateClusterSet(ctx, a)
 	case "ClusterSetBinding":

@@ -53,6 +53,12 @@ var ConditionTypes = map[string][]ConditionType{
 	"ClusterPlacement":         {{Type: v1alpha1.PlacementSatisfied, Normal: metav1.ConditionTrue}},
 	"ClusterSet":               {{Type: v1alpha1.ClusterSetEmpty, Normal: metav1.ConditionFalse}},
 	"ClusterSetBinding":        {{Type: v1alpha1.ClusterSetBindingBound, Normal: metav1.ConditionTrue}},
+	"Repository":               {{Type: v1alpha1.RepositoryReachable, Normal: metav1.ConditionTrue}},
+	"Source": {
+		{Type: v1alpha1.SourceRendered, Normal: metav1.ConditionTrue},
+		{Type: v1alpha1.SourceApplied, Normal: metav1.ConditionTrue},
+		{Type: v1alpha1.SourceReady, Normal: metav1.ConditionTrue},
+	},
 	"HubSettings": {
 		{Type: v1alpha1.HubCertificatesExpiring, Normal: metav1.ConditionFalse},
 		{Type: v1alpha1.HubRotatingCAs, Normal: metav1.ConditionFalse},

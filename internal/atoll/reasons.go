@@ -108,6 +108,43 @@ const (
 	ReasonNoClusterMatched  Reason = "NoClusterMatched"
 )
 
+// Reasons of the conditions of a Repository.
+const (
+	ReasonFetched               Reason = "Fetched"
+	ReasonSuspended             Reason = "Suspended"
+	ReasonFetchFailed           Reason = "FetchFailed"
+	ReasonFetchTimedOut         Reason = "FetchTimedOut"
+	ReasonRepositoryUnreachable Reason = "RepositoryUnreachable"
+	ReasonRepositoryMissing     Reason = "RepositoryMissing"
+	ReasonRedirectRefused       Reason = "RedirectRefused"
+	ReasonServerNotVerified     Reason = "ServerNotVerified"
+)
+
+// Reasons of the conditions of a Source.
+const (
+	ReasonRendered              Reason = "Rendered"
+	ReasonRefMissing            Reason = "RefMissing"
+	ReasonContentEmpty          Reason = "ContentEmpty"
+	ReasonContentInvalid        Reason = "ContentInvalid"
+	ReasonContentTooLarge       Reason = "ContentTooLarge"
+	ReasonNotRendered           Reason = "NotRendered"
+	ReasonServiceAccountMissing Reason = "ServiceAccountMissing"
+	ReasonOwnedByOthers         Reason = "OwnedByOthers"
+	ReasonNotApplied            Reason = "NotApplied"
+	ReasonRemovedByCommit       Reason = "RemovedByCommit"
+)
+
+// Reasons of objects that stay on the hub although the content of their Source lacks them.
+const (
+	ReasonPruneKeeps       Reason = "PruneKeeps"
+	ReasonHoldsOthers      Reason = "HoldsOthers"
+	ReasonAdopted          Reason = "Adopted"
+	ReasonSettingsChanged  Reason = "SettingsChanged"
+	ReasonHistoryRewritten Reason = "HistoryRewritten"
+	ReasonOwnedElsewhere   Reason = "OwnedElsewhere"
+	ReasonKindUnserved     Reason = "KindUnserved"
+)
+
 // Reasons of an item, in ItemStatus.Reason and in Events.
 const (
 	ReasonPending         Reason = "Pending"

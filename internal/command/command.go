@@ -37,6 +37,7 @@ import (
 	"atoll.dev/atoll/internal/command/rollout"
 	"atoll.dev/atoll/internal/command/schedule"
 	"atoll.dev/atoll/internal/command/set"
+	"atoll.dev/atoll/internal/command/source"
 	"atoll.dev/atoll/internal/command/tenant"
 	"atoll.dev/atoll/internal/command/token"
 	"atoll.dev/atoll/internal/command/top"
@@ -83,15 +84,17 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 		}
 	}
 	flags.AddTo(root.PersistentFlags())
-	const look, clusters, move, act = "look", "clusters", "move", "act"
+	const look, apply, clusters, move, act = "look", "apply", "clusters", "move", "act"
 	root.AddGroup(
 		&cobra.Group{ID: look, Title: "See what is, and why:"},
+		&cobra.Group{ID: apply, Title: "Apply from repositories:"},
 		&cobra.Group{ID: clusters, Title: "Bring clusters and teams in and out:"},
 		&cobra.Group{ID: move, Title: "Move what runs, and take changes back:"},
 		&cobra.Group{ID: act, Title: "Answer when Atoll asks:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
 		look:     {get.NewCommand(flags), logs.NewCommand(flags), exec.NewCommand(flags), top.NewCommand(flags), explain.NewCommand(flags), diff.NewCommand(flags), drift.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand(), console.NewCommand(flags)},
+		apply:    {source.NewCommand(flags)},
 		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddProfileFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags), kubeconfig.NewCommand(flags), crd.NewCommand(flags), credential.NewCommand(flags), ca.NewCommand(flags)},
 		move:     {rebalance.NewCommand(flags), undo.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), rollout.NewCommand(flags), restore.NewCommand(flags)},

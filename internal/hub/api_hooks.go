@@ -49,7 +49,7 @@ func newAPIHooks(log *slog.Logger, limits memberproxy.RequestLimits) *apiHooks {
 			if !ok {
 				return admission.Hub{}, false
 			}
-			return admission.Hub{Placed: p.binder, Templates: p.binder, Definitions: p.state.Templates, Sets: p.state.Sets, Properties: p.state.Views, Removals: p.decommission, Drift: p.state, References: p.state}, true
+			return admission.Hub{Placed: p.binder, Templates: p.binder, Definitions: p.state.Templates, Sets: p.state.Sets, Properties: p.state.Views, Removals: p.decommission, Drift: p.state, References: p.state, Sources: p.state.Sources}, true
 		},
 	})
 	l.preview.Plugin = l.plugin

@@ -40,6 +40,7 @@ import (
 	"atoll.dev/atoll/internal/push"
 	"atoll.dev/atoll/internal/quarantine"
 	"atoll.dev/atoll/internal/restore/controller"
+	"atoll.dev/atoll/internal/sources"
 	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/statemetrics"
 	"atoll.dev/atoll/internal/tracing"
@@ -77,6 +78,7 @@ type components struct {
 	servingClient client.Client
 	// fingerprints of templates, which bind and summarise ask for.
 	fingerprints *binder.FingerprintCache
+	sources      sources.Config
 	// addFinalizer puts finalizers on templates of built-in kinds.
 	addFinalizer func(ctx context.Context, t *unstructured.Unstructured, finalizer string) (bool, error)
 }
@@ -122,9 +124,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 		Placements: st.Placements, Decisions: st.Decisions, Clusters: st.Clusters, Hub: st.Hub, Views: st.Views, Sets: st.Sets, Client: st.Client,
 		SetInterest: p.placer.SetScoreInputs, Log: h.log.With("component", "decisions"),
 	})
-	p.sigDecisions = sigdecisions.New(sigdecisions.Config{
-		Placements: st.Placements, Decisions: st.Decisions, Settings: st.Settings, Client: st.Client, Log: h.log.With("component", "sigdecisions"),
-	})
+	p.sigDecisions = sigdecisions.New(sigdecisions.Config{Placements: st.Placements, Decisions: st.Decisions, Settings: st.Settings, Client: st.Client, Log: h.log.With("component", "sigdecisions")})
 	p.setStatus = setstatus.New(st.Sets, st.Sets, st.Client, h.log.With("component", "setstatus"))
 	p.karmada = karmada.New(karmada.Config{
 		Customizations: st.Customizations, Interpreters: st.Policies, Client: st.Client, Events: p.recorder, Log: h.log.With("component", "karmada"),
@@ -156,6 +156,9 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	p.caStatus = &castatus.CAReporter{
 		Authorities: h.server, Rotation: h.server, Clusters: st.Clusters, Agents: p.inventory, Settings: st.Settings,
 		GatewayCertificate: h.gateway.CertificateStatus, IsComplete: func() bool { return t.peers == nil || t.peers.IsComplete() },
+	}
+	if p.sources, err = sources.NewConfig(st, p.recorder, t.tenure.FencedConfig(h.server.LoopbackConfig()), h.options.SourceAllowedCIDRs, h.log.With("component", "sources")); err != nil {
+		return nil, err
 	}
 	if p.pushSupervisor, err = h.newPushSupervisor(p); err != nil {
 		return nil, err
@@ -297,7 +300,7 @@ func (p *components) runReconcilers(ctx context.Context) error {
 		return err
 	}
 	p.inventory.BecomeLeader()
-	return runAll(ctx, p.binder.Run, p.placer.Run, p.decisions.Run, p.setStatus.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.failover.Run, p.recorder.Run, p.restore.RunRecall,
+	return runAll(ctx, p.binder.Run, p.placer.Run, p.decisions.Run, p.setStatus.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.failover.Run, p.recorder.Run, p.restore.RunRecall, sources.New(p.sources, p.binder).Run,
 		func(ctx context.Context) error { return p.caStatus.RunConditions(ctx, p.state.Client, p.log) })
 }
 

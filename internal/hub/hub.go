@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"atoll.dev/atoll/internal/addressguard"
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/backup"
 	"atoll.dev/atoll/internal/apiserver/bootstrap"
@@ -36,7 +37,6 @@ import (
 	"atoll.dev/atoll/internal/hub/memory"
 	"atoll.dev/atoll/internal/leader"
 	"atoll.dev/atoll/internal/memberproxy"
-	"atoll.dev/atoll/internal/push"
 	"atoll.dev/atoll/internal/restore/controller"
 	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/tracing"
@@ -74,9 +74,9 @@ type Options struct {
 	// places: None, All, ClusterSet/NAME or ClusterPlacement/NAME. It counts at the first start
 	// only: later the HubSettings have it. Default None.
 	DefaultPlacement string
-	// PushAllowedCIDRs are networks that the hub dials for members in push mode although their addresses
-	// are loopback, link-local or others that it refuses. Default: none.
-	PushAllowedCIDRs []string
+	// PushAllowedCIDRs and SourceAllowedCIDRs are networks that the hub dials for members in push mode, and for
+	// Repositories, although their addresses are loopback, link-local or others that it refuses. Default: none.
+	PushAllowedCIDRs, SourceAllowedCIDRs []string
 	// ProxyLimits of what people have under way at clusters through this hub. They have no
 	// default here, so that a 0 that was asked for is refused.
 	ProxyLimits memberproxy.RequestLimits
@@ -105,8 +105,10 @@ func (o *Options) validate() error {
 	if _, err := bootstrap.ParseDefaultPlacement(o.DefaultPlacement); err != nil {
 		return fmt.Errorf("--default-placement: %w", err)
 	}
-	if _, err := push.ParseNetworks(o.PushAllowedCIDRs); err != nil {
-		return fmt.Errorf("--push-allowed-cidrs: %w", err)
+	for flag, networks := range map[string][]string{"--push-allowed-cidrs": o.PushAllowedCIDRs, "--source-allowed-cidrs": o.SourceAllowedCIDRs} {
+		if _, err := addressguard.ParseNetworks(networks); err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
 	}
 	if err := o.Tracing.ValidateOptions(); err != nil {
 		return err
@@ -254,7 +256,7 @@ func (h *hub) logReady(what string) {
 
 // recordLeadership records that this hub begins to lead.
 func (h *hub) recordLeadership(ctx context.Context, p *components) error {
-	restored, err := restoreReason(h.options.API.DataDir)
+	restored, err := backup.RestoreReason(h.options.API.DataDir)
 	if err != nil {
 		return err
 	}
@@ -278,15 +280,6 @@ func typedClientConfig(server *apiserver.Server) *rest.Config {
 	cfg := server.LoopbackConfig()
 	cfg.ContentType, cfg.AcceptContentTypes = "", ""
 	return cfg
-}
-
-// restoreReason says from what the data directory was restored; empty: it was not.
-func restoreReason(dataDir string) (string, error) {
-	m, err := backup.ReadRestoreMarker(dataDir)
-	if err != nil || m == nil {
-		return "", err
-	}
-	return fmt.Sprintf("the hub was restored at %s from the backup of %s", m.Time.Format(time.RFC3339), m.BackupTime.Format(time.RFC3339)), nil
 }
 
 // waitServerEnd waits for the end of the API server.

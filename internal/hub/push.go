@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"atoll.dev/atoll/internal/addressguard"
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/push"
@@ -26,7 +27,7 @@ func (h *hub) newPushSupervisor(p *components) (*push.AgentSupervisor, error) {
 		return nil, fmt.Errorf("client of members' credentials: %w", err)
 	}
 	key := h.server.KeySet().HubKey
-	allowed, err := push.ParseNetworks(h.options.PushAllowedCIDRs)
+	allowed, err := addressguard.ParseNetworks(h.options.PushAllowedCIDRs)
 	if err != nil {
 		return nil, fmt.Errorf("--push-allowed-cidrs: %w", err)
 	}

@@ -203,7 +203,7 @@ func agentsOf(tb testing.TB, members []reached) (w *world, works func() int, sto
 	working := map[string]bool{}
 	s := New(Options{
 		Clusters: w.clusters, Secrets: w.secrets, Hub: nowhere, Runner: "fleet@" + nowhere,
-		Credentials: strangeCredentials{}, AllowedNetworks: loopbackAllowed.allowed,
+		Credentials: strangeCredentials{}, AllowedNetworks: loopbackAllowed.Allowed,
 		Inventory: pushedFunc(func(uid string, p *clusterstatus.Pushed) {
 			mu.Lock()
 			defer mu.Unlock()

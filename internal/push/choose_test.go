@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"atoll.dev/atoll/internal/addressguard"
 	"atoll.dev/atoll/internal/agent"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/trust/handshake"
@@ -99,7 +100,7 @@ func TestWhatIsToldOfAStage(t *testing.T) {
 			[]string{"https://10.0.0.1:6443", "signed by unknown authority", "atoll join oslo --push", "another server"}},
 		"another name": {agent.Stage{Err: acceptError(&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"lima"}}, Host: "oslo"}})}, atoll.ReasonMemberNotVerified, false,
 			[]string{"valid for lima, not oslo"}},
-		"an address that is not dialled": {agent.Stage{Err: acceptError(&net.OpError{Op: "dial", Err: &refusedAddressError{netip.MustParseAddr("127.0.0.1"), "loopback"}})}, atoll.ReasonAddressRefused, false,
+		"an address that is not dialled": {agent.Stage{Err: acceptError(&net.OpError{Op: "dial", Err: &addressguard.RefusedAddressError{Address: netip.MustParseAddr("127.0.0.1"), Kind: "loopback"}})}, atoll.ReasonAddressRefused, false,
 			[]string{"the loopback address 127.0.0.1", "--push-allowed-cidrs", "--member-server"}},
 		"no such host": {agent.Stage{Err: acceptError(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "oslo.example", IsNotFound: true}})}, atoll.ReasonMemberUnreachable, false,
 			[]string{"lookup oslo.example: no such host", "--member-server"}},
@@ -167,7 +168,7 @@ func TestAMemberLeadsTheHubNowhere(t *testing.T) {
 func TestAMemberIsReachedAsItsCredentialsSay(t *testing.T) {
 	member := httptest.NewTLSServer(http.NotFoundHandler())
 	defer member.Close()
-	c, err := memberConfig(handshake.Credentials{Server: "https://10.0.0.1:6443", Token: "hush", CA: caOf(member), ProxyURL: "http://proxy:3128", ServerName: "kube"}, addressGuard{})
+	c, err := memberConfig(handshake.Credentials{Server: "https://10.0.0.1:6443", Token: "hush", CA: caOf(member), ProxyURL: "http://proxy:3128", ServerName: "kube"}, addressguard.Guard{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +180,7 @@ func TestAMemberIsReachedAsItsCredentialsSay(t *testing.T) {
 		t.Errorf("its proxy is %v, %v", at, err)
 	}
 	for _, bad := range []handshake.Credentials{{Server: "https://%zz"}, {Server: "https://a", ProxyURL: "http://%zz"}, {Server: "https://a", CA: "pem"}} {
-		if c, err := memberConfig(bad, addressGuard{}); err == nil {
+		if c, err := memberConfig(bad, addressguard.Guard{}); err == nil {
 			t.Errorf("it is reached by %v", c)
 		}
 	}

@@ -13,12 +13,13 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"atoll.dev/atoll/internal/addressguard"
 	"atoll.dev/atoll/internal/agent/proxy"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
 // loopbackAllowed lets tests dial their own servers.
-var loopbackAllowed = addressGuard{allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}}
+var loopbackAllowed = addressguard.Guard{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}}
 
 // caOf returns the certificate of a server, in PEM.
 func caOf(s *httptest.Server) string {
@@ -26,7 +27,7 @@ func caOf(s *httptest.Server) string {
 }
 
 func TestWhichAddressesAreDialled(t *testing.T) {
-	allowed, err := ParseNetworks([]string{"127.0.0.2/32", "fe80::/10"})
+	allowed, err := addressguard.ParseNetworks([]string{"127.0.0.2/32", "fe80::/10"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,18 +41,18 @@ func TestWhichAddressesAreDialled(t *testing.T) {
 		"127.0.0.2": "", "::ffff:127.0.0.2": "", "fe80::1": "", "fe80::1%eth0": "",
 	} {
 		got := ""
-		var refused *refusedAddressError
-		if errors.As(addressGuard{allowed: allowed}.checkAddress(netip.MustParseAddr(address)), &refused) {
-			got = refused.kind
+		var refused *addressguard.RefusedAddressError
+		if errors.As(addressguard.Guard{Allowed: allowed}.CheckAddress(netip.MustParseAddr(address)), &refused) {
+			got = refused.Kind
 		}
 		if got != kind {
 			t.Errorf("%s is %q, want %q", address, got, kind)
 		}
 	}
-	if err := (addressGuard{}).checkAddress(netip.MustParseAddr("fe80::1%eth0")); err == nil {
+	if err := (addressguard.Guard{}).CheckAddress(netip.MustParseAddr("fe80::1%eth0")); err == nil {
 		t.Error("a link-local address is dialled")
 	}
-	if _, err := ParseNetworks([]string{"127.0.0.1"}); err == nil || !strings.Contains(err.Error(), "127.0.0.0/8") {
+	if _, err := addressguard.ParseNetworks([]string{"127.0.0.1"}); err == nil || !strings.Contains(err.Error(), "127.0.0.0/8") {
 		t.Errorf("an address is a network: %v", err)
 	}
 }
@@ -81,13 +82,13 @@ func TestLoopbackIsNotDialled(t *testing.T) {
 	named := "https://localhost:" + at.Port()
 	for what, c := range map[string]struct {
 		credentials handshake.Credentials
-		guard       addressGuard
+		guard       addressguard.Guard
 		works       bool
 	}{
-		"an address":         {handshake.Credentials{Server: member.URL}, addressGuard{}, false},
-		"a name":             {handshake.Credentials{Server: named, ServerName: "example.com"}, addressGuard{}, false},
-		"a proxy":            {handshake.Credentials{Server: "https://203.0.113.7", ProxyURL: tunnel.URL}, addressGuard{}, false},
-		"a proxy of SOCKS":   {handshake.Credentials{Server: "https://203.0.113.7", ProxyURL: "socks5" + strings.TrimPrefix(tunnel.URL, "http")}, addressGuard{}, false},
+		"an address":         {handshake.Credentials{Server: member.URL}, addressguard.Guard{}, false},
+		"a name":             {handshake.Credentials{Server: named, ServerName: "example.com"}, addressguard.Guard{}, false},
+		"a proxy":            {handshake.Credentials{Server: "https://203.0.113.7", ProxyURL: tunnel.URL}, addressguard.Guard{}, false},
+		"a proxy of SOCKS":   {handshake.Credentials{Server: "https://203.0.113.7", ProxyURL: "socks5" + strings.TrimPrefix(tunnel.URL, "http")}, addressguard.Guard{}, false},
 		"an allowed address": {handshake.Credentials{Server: member.URL}, loopbackAllowed, true},
 		"an allowed name":    {handshake.Credentials{Server: named, ServerName: "example.com"}, loopbackAllowed, true},
 	} {
@@ -116,7 +117,7 @@ func TestLoopbackIsNotDialled(t *testing.T) {
 				answer.Body.Close()
 				continue
 			}
-			if refused := (*refusedAddressError)(nil); !errors.As(err, &refused) || refused.kind != "loopback" || asked != 0 {
+			if refused := (*addressguard.RefusedAddressError)(nil); !errors.As(err, &refused) || refused.Kind != "loopback" || asked != 0 {
 				t.Errorf("%s by %s: %v, %d requests", what, protocol, err, asked)
 			}
 		}
@@ -137,7 +138,7 @@ func TestTheHubsOwnProxyIsDialled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := memberConfig(handshake.Credentials{Server: "https://203.0.113.7:6443", Token: "hush"}, addressGuard{ownProxy: http.ProxyURL(at)})
+	config, err := memberConfig(handshake.Credentials{Server: "https://203.0.113.7:6443", Token: "hush"}, addressguard.Guard{OwnProxy: http.ProxyURL(at)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"atoll.dev/atoll/internal/addressguard"
 	"atoll.dev/atoll/internal/agent"
 	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/atoll"
@@ -109,7 +110,7 @@ func (k *agentKeeper) restartWithBackoff(ctx context.Context, w wantedAgent) {
 
 // runAgent runs the agent until it ends.
 func (k *agentKeeper) runAgent(ctx context.Context, w wantedAgent) error {
-	member, err := memberConfig(w.credentials, addressGuard{k.s.o.AllowedNetworks, http.ProxyFromEnvironment})
+	member, err := memberConfig(w.credentials, addressguard.Guard{Allowed: k.s.o.AllowedNetworks, OwnProxy: http.ProxyFromEnvironment})
 	if err != nil {
 		return err
 	}

@@ -8,12 +8,13 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
+	"atoll.dev/atoll/internal/addressguard"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
 // memberConfig returns the configuration that reaches the member. Redirects are not followed: the
 // hub's administrators decide about its peers, not members.
-func memberConfig(c handshake.Credentials, guard addressGuard) (*rest.Config, error) {
+func memberConfig(c handshake.Credentials, guard addressguard.Guard) (*rest.Config, error) {
 	server, err := url.Parse(c.Server)
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -29,7 +30,7 @@ func memberConfig(c handshake.Credentials, guard addressGuard) (*rest.Config, er
 		}
 		out.Proxy = http.ProxyURL(proxy)
 	}
-	if out.Transport, err = guard.newTransport(out); err != nil {
+	if out.Transport, err = newTransport(guard, out); err != nil {
 		return nil, err
 	}
 	out.TLSClientConfig, out.Proxy = rest.TLSClientConfig{}, nil // the transport has them

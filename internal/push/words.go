@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"atoll.dev/atoll/internal/addressguard"
 	"atoll.dev/atoll/internal/agent"
 	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/atoll"
@@ -75,7 +76,7 @@ func memberUnreachable(cluster string, c handshake.Credentials, from string, err
 	}
 	var shown *tls.CertificateVerificationError
 	var name *net.DNSError
-	var refused *refusedAddressError
+	var refused *addressguard.RefusedAddressError
 	switch {
 	case errors.As(err, &refused):
 		return clusterstatus.Pushed{Reason: atoll.ReasonAddressRefused, Message: from + refused.Error() + ", which the server " + c.Server +

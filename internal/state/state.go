@@ -54,6 +54,8 @@ type HubTables struct {
 	Scores         *ClusterScoreTable
 	Sets           *ClusterSetTable
 	Hub            *HubStateTable
+	Repositories   *RepositoryTable
+	Sources        *SourceTable
 
 	log         *slog.Logger
 	cache       cache.Cache
@@ -127,6 +129,7 @@ func New(c client.Client, cfg *rest.Config, source TableSource, hubKey []byte, l
 	s.Settings = newSettings(s.Views)
 	s.Namespaces, s.Policies, s.Placements, s.Decisions = newNamespaces(), newPolicies(), newPlacements(), newDecisions()
 	s.Scores, s.Hub, s.Customizations = newScores(), &HubStateTable{}, newCustomizations()
+	s.Repositories, s.Sources = newSourceTables()
 	return s, nil
 }
 
@@ -157,6 +160,8 @@ func (s *HubTables) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&v1alpha1.ClusterScore{}, s.Scores},
 		{&v1alpha1.ClusterSet{}, s.Sets},
 		{&v1alpha1.ClusterSetBinding{}, s.Sets},
+		{&v1alpha1.Repository{}, s.Repositories},
+		{&v1alpha1.Source{}, s.Sources},
 		{&apiextensionsv1.CustomResourceDefinition{}, s.Templates},
 	} {
 		inf, err := s.cache.GetInformer(ctx, f.kind, cache.BlockUntilSynced(false))

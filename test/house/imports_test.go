@@ -143,6 +143,22 @@ var layers = []layer{
 		why:   "reconcilers meet in the store only: one that called another could not be restarted, tested or reasoned about alone",
 	},
 	{
+		name: "source cores", packages: []string{"internal/sources/render", "internal/sources/changes"}, below: []string{"api", "vocabulary"},
+		why: "the hub decides by them what a commit changes, and its child and tests call them as it does",
+	},
+	{
+		name: "source fetch", packages: []string{"internal/sources/gitfetch"}, below: []string{"vocabulary", "source cores", "address guard"},
+		why: "a child process reads hostile repositories by it, and must bring nothing of the hub along",
+	},
+	{
+		name: "sources", packages: []string{"internal/sources"}, below: []string{"api", "vocabulary", "contents", "state", "loop", "source cores", "source fetch"},
+		why: "it writes templates through the API, and knows nothing of what places and delivers them",
+	},
+	{
+		name: "address guard", packages: []string{"internal/addressguard"},
+		why: "which addresses of users the hub dials is the same whatever is there",
+	},
+	{
 		name: "dialects", packages: []string{"internal/dialect/..."}, below: []string{"api", "vocabulary", "cores", "loop"},
 		why: "a dialect is a translation to Atoll's own objects: what acts on these knows nothing of it, and it nothing of them",
 	},
@@ -194,7 +210,7 @@ var layers = []layer{
 	},
 	{
 		name: "push", packages: []string{"internal/push"},
-		below: []string{"metric table", "api", "vocabulary", "values", "wire", "cores", "trust", "reconcilers", "agent", "watched", "pace", "answer weight"},
+		below: []string{"metric table", "api", "vocabulary", "values", "wire", "cores", "trust", "reconcilers", "agent", "watched", "pace", "answer weight", "address guard"},
 		why:   "the supervisor runs agents as they run in members; it reports on them and decides nothing else",
 	},
 	{
@@ -246,7 +262,7 @@ var layers = []layer{
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"application tree server", "console", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
+		below: []string{"application tree server", "console", "sources", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{
@@ -270,7 +286,7 @@ var layers = []layer{
 		why: "what commands share that read of containers and run in them: whose they are",
 	},
 	{
-		name: "planning commands", packages: []string{"internal/command/crd", "internal/command/diff", "internal/command/drift", "internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client"},
+		name: "planning commands", packages: []string{"internal/command/crd", "internal/command/diff", "internal/command/drift", "internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret", "internal/command/source"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client"},
 		why: "they decide over files alone by the cores, and word what a hub answers; nothing of the hub comes along",
 	},
 	{
@@ -318,7 +334,7 @@ var layers = []layer{
 		why: "main is a shell",
 	},
 	{
-		name: "main hub", packages: []string{"cmd/atoll-hub/..."}, below: []string{"hub", "member proxy", "apiserver", "vocabulary", "profile", "logging", "tracing"},
+		name: "main hub", packages: []string{"cmd/atoll-hub/..."}, below: []string{"hub", "source fetch", "member proxy", "apiserver", "vocabulary", "profile", "logging", "tracing"},
 		why: "main is a shell",
 	},
 	{

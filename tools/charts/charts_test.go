@@ -48,6 +48,7 @@ gatewayAddress: "a.example:6444,b.example:6444"
 apiAddress: "hub.example:443"
 tlsSANs: [hub.example, 192.0.2.7]
 push: {allowedCIDRs: [127.0.0.0/8, "fe80::/10"]}
+sources: {allowedCIDRs: [10.0.0.5/32]}
 replicas: 3
 etcd: {servers: ["https://etcd-0:2379", "https://etcd-1:2379"], existingSecret: etcd}
 keys: {existingSecret: hub-keys}

@@ -328,6 +328,15 @@ func ReadRestoreMarker(dataDir string) (*RestoreMarker, error) {
 	return m, nil
 }
 
+// RestoreReason returns from what a data directory was restored; empty when it was not.
+func RestoreReason(dataDir string) (string, error) {
+	m, err := ReadRestoreMarker(dataDir)
+	if err != nil || m == nil {
+		return "", err
+	}
+	return fmt.Sprintf("the hub was restored at %s from the backup of %s", m.Time.Format(time.RFC3339), m.BackupTime.Format(time.RFC3339)), nil
+}
+
 // RemoveRestoreMarker removes what Restore left, once the hub has acted on it.
 func RemoveRestoreMarker(dataDir string) error {
 	err := os.Remove(filepath.Join(dataDir, markerName))

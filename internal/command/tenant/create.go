@@ -147,6 +147,8 @@ func (s tenantSpec) tenantObjects() []*unstructured.Unstructured {
 		return map[string]any{"apiGroup": rbac, "kind": "ClusterRole", "name": name}
 	}
 	team := []any{map[string]any{"kind": "ServiceAccount", "name": serviceAccountName(s.name), "namespace": atoll.SystemNamespace}}
+	// Sources of the namespace write by this account, which the team itself may make.
+	team = append(team, map[string]any{"kind": "ServiceAccount", "name": v1alpha1.DefaultSourceAccount, "namespace": s.namespace})
 	for _, u := range s.users {
 		team = append(team, subject("User", u))
 	}

@@ -44,7 +44,7 @@ func TestATenantIsMadeInOrder(t *testing.T) {
 		namespace:        `{"atoll.dev/tenant":"shop"}`,
 		binding + "asia": `{"atoll.dev/tenant":"shop"} {"clusterSet":"asia"}`,
 		team: `{"atoll.dev/tenant":"shop"} {"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"atoll:application-team"} ` +
-			`[{"kind":"ServiceAccount","name":"tenant-shop","namespace":"atoll-system"},{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"aiko"},{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"devs"}]`,
+			`[{"kind":"ServiceAccount","name":"tenant-shop","namespace":"atoll-system"},{"kind":"ServiceAccount","name":"atoll-sources","namespace":"shop"},{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"aiko"},{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"devs"}]`,
 		viewers: `{"atoll.dev/tenant":"shop"} {"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"atoll:viewer"} [{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"support"}]`,
 	} {
 		o := h.Object(path)

@@ -5,12 +5,10 @@
 package undo
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -110,7 +108,7 @@ func (o *undoOptions) isConfirmed(cmd *cobra.Command) (bool, error) {
 	case o.yes:
 		return true, nil
 	case output.IsTerminal(cmd.InOrStdin()):
-		return confirmOnTerminal(cmd.InOrStdin(), cmd.OutOrStdout())
+		return output.AskPerson(cmd.InOrStdin(), cmd.OutOrStdout(), "Take it back?")
 	}
 	if !o.isStructured() {
 		if _, err := fmt.Fprintln(cmd.OutOrStdout(), "Nothing is changed yet: --yes does it."); err != nil {
@@ -123,23 +121,6 @@ func (o *undoOptions) isConfirmed(cmd *cobra.Command) (bool, error) {
 // isStructured reports whether the plan is printed for programs, as a document without other text.
 func (o *undoOptions) isStructured() bool {
 	return o.format.IsFormat("json") || o.format.IsFormat("yaml")
-}
-
-// confirmOnTerminal asks a person.
-func confirmOnTerminal(in io.Reader, out io.Writer) (bool, error) {
-	if _, err := fmt.Fprint(out, "Take it back? [y/N] "); err != nil {
-		return false, err
-	}
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, fmt.Errorf("read the answer: %w", err)
-	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return true, nil
-	}
-	_, err = fmt.Fprintln(out, "Nothing is changed.")
-	return false, err
 }
 
 func (o *undoOptions) writeChanges(ctx context.Context, out io.Writer, c *client.Connection, all []*change) error {

@@ -21,6 +21,7 @@ var promiseTests = []string{
 	"TestSwitchingBetweenPullAndPush",
 	"TestARestoredHubIsTrusted",
 	"TestKubectlWritesInEveryWay",
+	"TestSourceBringsCommitsToMembers",
 }
 
 // chosenParts returns the parts that this process starts: all of them, or with promisesVariable

@@ -266,53 +266,6 @@ var enginesOwn = []userAttempt{
 	{"one's own role", "mallory", "create", "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: try, namespace: acme}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: mallory}]}", "forbidden"},
 }
 
-// harmlessFields change only the tenant's own objects: by prefix, with the reason.
-var harmlessFields = map[string]string{
-	"PropagationPolicy.spec.priority":                                   "among policies that select an object of its own namespace",
-	"PropagationPolicy.spec.preemption":                                 "takes only objects of its own namespace",
-	"PropagationPolicy.spec.groupBy":                                    "parts what the policy selects",
-	"PropagationPolicy.spec.removal":                                    "of what the policy placed",
-	"PropagationPolicy.spec.itemRules[].resourceSelectors":              "selects among what the policy places",
-	"PropagationPolicy.spec.itemRules[].update":                         "members do less with what the policy places",
-	"PropagationPolicy.spec.itemRules[].ignoreFields":                   "members do less with what the policy places",
-	"PropagationPolicy.spec.itemRules[].drift":                          "reports fields that its own template states, of its own namespace, and writes less than without",
-	"PropagationPolicy.spec.itemRules[].removal":                        "of what the policy placed",
-	"PropagationPolicy.spec.itemRules[].feedback":                       "reports values of the objects that the policy places, which are of its own namespace, and none of a Secret",
-	"PropagationPolicy.spec.itemRules[].health":                         "judges the objects that the policy places, by a bounded expression",
-	"PropagationPolicy.spec.itemRules[].completion":                     "judges the objects that the policy places, by a bounded expression",
-	"PropagationPolicy.spec.itemRules[].serviceAccount":                 "members do less with what the policy places, and the Namespace's own account comes first",
-	"PropagationPolicy.spec.whenUnfit":                                  "of what the policy placed",
-	"PropagationPolicy.spec.moveOrder":                                  "of what the policy placed",
-	"PropagationPolicy.spec.rollout":                                    "delays changes of what the policy placed; a cluster that it names gets nothing by that",
-	"PropagationPolicy.spec.placement.clusterAffinity.exclude":          "narrows",
-	"PropagationPolicy.spec.placement.clusterAffinity.labelSelector":    "TestSelectorsStayInTheSets",
-	"PropagationPolicy.spec.placement.clusterAffinity.fieldSelector":    "TestSelectorsStayInTheSets",
-	"PropagationPolicy.spec.placement.celSelector":                      "TestSelectorsStayInTheSets, TestHostileExpressionsAreCheap",
-	"PropagationPolicy.spec.placement.apis":                             "narrows",
-	"PropagationPolicy.spec.placement.clusterTolerations":               "a taint keeps work away, a set keeps tenants away",
-	"PropagationPolicy.spec.placement.spreadConstraints":                "chooses among clusters that fit",
-	"PropagationPolicy.spec.placement.maxClusters":                      "chooses among clusters that fit",
-	"PropagationPolicy.spec.placement.scores":                           "chooses among clusters that fit",
-	"PropagationPolicy.spec.placement.replicaScheduling":                "divides among clusters that are chosen; names in it are attempted",
-	"PropagationPolicy.spec.placement.rescheduling":                     "moves within clusters that fit",
-	"PropagationPolicy.spec.placement.failback":                         "goes back to clusters that fit",
-	"PropagationPolicy.spec.placement.decisionGroups":                   "names clusters that fit",
-	"OverridePolicy.spec.overrideRules[].onMissing":                     "of objects of its own namespace",
-	"OverridePolicy.spec.overrideRules[].atomic":                        "of objects of its own namespace",
-	"OverridePolicy.spec.overrideRules[].overriders.notHere":            "keeps out what is its own",
-	"HubSettings.spec":                                                  "no tenant writes it: TestRoles",
-	"OverridePolicy.spec.priority":                                      "among the namespace's own",
-	"OverridePolicy.spec.apply":                                         "when the namespace's own change",
-	"OverridePolicy.spec.overrideRules[].targetCluster.exclude":         "narrows",
-	"OverridePolicy.spec.overrideRules[].targetCluster.labelSelector":   "narrows what is placed already",
-	"OverridePolicy.spec.overrideRules[].targetCluster.fieldSelector":   "narrows what is placed already",
-	"OverridePolicy.spec.overrideRules[].overriders.argsOverrider":      "of containers of its own",
-	"OverridePolicy.spec.overrideRules[].overriders.commandOverrider":   "of containers of its own",
-	"OverridePolicy.spec.overrideRules[].overriders.envOverrider":       "of containers of its own; it refers to no Secret",
-	"OverridePolicy.spec.overrideRules[].overriders.resourcesOverrider": "of containers of its own",
-	"OverridePolicy.spec.overrideRules[].overriders.replicas":           "of workloads of its own",
-}
-
 func TestTenantsStayWhereTheyAre(t *testing.T) {
 	createNeighbours(t)
 	for name, list := range map[string][]attemptField{"namespace": outOfNamespace, "patches": outOfPatches, "sets": outOfSets, "rights": beyondRights} {

@@ -1,0 +1,360 @@
+package v1alpha1
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Repository is where content is, and how the hub gets it. The hub checks a Repository once per interval,
+// however many Sources use it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=repo,path=repositories,categories=atoll
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.git.url`
+// +kubebuilder:printcolumn:name="Reachable",type=string,JSONPath=`.status.conditions[?(@.type=="Reachable")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Reachable")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Repository struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   RepositorySpec   `json:"spec"`
+	Status RepositoryStatus `json:"status,omitempty"`
+}
+
+// RepositorySpec is what people state of a Repository.
+type RepositorySpec struct {
+	// Git is a git repository over HTTPS or HTTP.
+	Git GitRepository `json:"git"`
+	// Interval between two checks, from 30s to 24h. The hub spreads the checks by up to a tenth of it.
+	// Default 5m.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('24h')",message="interval must be a duration from 30s to 24h, such as 5m"
+	Interval *metav1.Duration `json:"interval,omitempty"`
+	// Suspend stops the checks. Nothing that runs is removed.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+}
+
+// DefaultRepositoryInterval is the time between two checks of a Repository without interval.
+const DefaultRepositoryInterval = 5 * time.Minute
+
+// GitRepository is a git repository.
+type GitRepository struct {
+	// URL of the repository: https://HOST/PATH or http://HOST/PATH, without credentials.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	URL string `json:"url"`
+	// SecretRef names a Secret of the namespace with the keys username and password, or with the key token.
+	// The hub sends them to the host of the URL alone. The writer needs the right to get the Secret.
+	// +optional
+	SecretRef *RepositorySecretRef `json:"secretRef,omitempty"`
+	// CABundle is PEM certificates of the CAs that the server's certificate is verified by. Default: those
+	// of the hub's system.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	CABundle string `json:"caBundle,omitempty"`
+}
+
+// RepositorySecretRef names a Secret of the Repository's namespace.
+type RepositorySecretRef struct {
+	// Name of the Secret.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// RepositoryReachable is the condition type of a Repository. It is false while the last check failed.
+const RepositoryReachable = "Reachable"
+
+// RepositoryStatus is the observed state of a Repository.
+type RepositoryStatus struct {
+	// ObservedGeneration of the spec.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Refs that Sources use, with the commit that the hub read last.
+	// +optional
+	// +listType=map
+	// +listMapKey=ref
+	Refs []RepositoryRef `json:"refs,omitempty"`
+	// Conditions: Reachable.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// RepositoryRef is a ref and its commit.
+type RepositoryRef struct {
+	// Ref such as refs/heads/main.
+	Ref string `json:"ref"`
+	// Commit that every Source of the ref has considered.
+	Commit string `json:"commit"`
+}
+
+// Source applies the objects of a directory of a Repository as templates on the hub, from where they go to
+// clusters like objects that a person applied.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=src,path=sources,categories=atoll
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Repository",type=string,JSONPath=`.spec.repository`
+// +kubebuilder:printcolumn:name="Commit",type=string,JSONPath=`.status.shortCommit`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`
+// +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.objects.applied`
+// +kubebuilder:printcolumn:name="Clusters",type=string,JSONPath=`.status.clusters.summary`
+// +kubebuilder:printcolumn:name="Waits for",type=string,JSONPath=`.status.waitsFor`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Author",type=string,JSONPath=`.status.author`,priority=1
+type Source struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   SourceSpec   `json:"spec"`
+	Status SourceStatus `json:"status,omitempty"`
+}
+
+// SourceSpec is what people state of a Source.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.placement) && has(self.placementRef))",message="placement and placementRef exclude each other: give one of them"
+type SourceSpec struct {
+	// Repository is the name of a Repository of the namespace.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Repository string `json:"repository"`
+	// Ref is what of the Repository is read.
+	Ref SourceRef `json:"ref"`
+	// Paths are the directories and files that are read, with the directories below. Default: the whole
+	// repository.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +listType=set
+	Paths []string `json:"paths,omitempty"`
+	// Exclude are patterns of files that are not read: * stands for any characters but /, and ** for any.
+	// A pattern without / is for names in every directory.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +listType=set
+	Exclude []string `json:"exclude,omitempty"`
+	// TargetNamespace is the namespace of objects that state none. Default: the Source's own.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	TargetNamespace string `json:"targetNamespace,omitempty"`
+	// ServiceAccountName is the ServiceAccount of the Source's namespace on the hub that applies and
+	// removes the objects. Its rights bound what the Source may do. The writer needs the verb impersonate on it.
+	// Default atoll-sources.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+	// Placement chooses the clusters of the objects in the Source's namespace. Without placement and
+	// placementRef, the policies and annotations of the hub place the objects.
+	// +optional
+	Placement *PlacementSpec `json:"placement,omitempty"`
+	// PlacementRef names a Placement of the namespace in place of placement.
+	// +optional
+	PlacementRef *PlacementRef `json:"placementRef,omitempty"`
+	// Prune says what happens to an object that a commit drops. Remove removes it on the hub, and from there
+	// in members. Keep leaves it. Default Remove.
+	// +optional
+	// +kubebuilder:default=Remove
+	Prune SourcePrune `json:"prune,omitempty"`
+	// Force takes fields over that a person or another Source owns. Default false: such an object is
+	// refused, and both owners are reported.
+	// +optional
+	Force bool `json:"force,omitempty"`
+	// Suspend stops the Source. Nothing that runs is removed.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+	// SyncRequest is the time of a request to check the Repository now, and to apply every object again.
+	// Each time is honoured once.
+	// +optional
+	SyncRequest *metav1.Time `json:"syncRequest,omitempty"`
+}
+
+// SourceRef is a branch, a tag or a commit.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.branch), has(self.tag), has(self.commit)].filter(x, x).size() == 1",message="give one of branch, tag and commit"
+type SourceRef struct {
+	// Branch is the name of a branch.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	Branch string `json:"branch,omitempty"`
+	// Tag is the name of a tag.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	Tag string `json:"tag,omitempty"`
+	// Commit is the full hash of a commit. The server must offer it.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{40}$`
+	Commit string `json:"commit,omitempty"`
+}
+
+// SourcePrune says what happens to objects that a commit drops.
+// +kubebuilder:validation:Enum=Remove;Keep
+type SourcePrune string
+
+// The treatments of objects that a commit drops.
+const (
+	PruneRemove SourcePrune = "Remove"
+	PruneKeep   SourcePrune = "Keep"
+)
+
+// DefaultSourceAccount is the ServiceAccount of Sources that name none.
+const DefaultSourceAccount = "atoll-sources"
+
+// LabelSource is the label of objects on the hub that a Source applied. Its value is the name of the Source.
+const LabelSource = "atoll.dev/source"
+
+// Condition types of a Source.
+const (
+	// SourceRendered is false while the content cannot be read. Nothing is removed then.
+	SourceRendered = "Rendered"
+	// SourceApplied is false while an object of the commit is not applied on the hub.
+	SourceApplied = "Applied"
+	// SourceReady is true when every cluster of the objects runs them, and they are healthy.
+	SourceReady = "Ready"
+)
+
+// SourceStatus is the observed state of a Source.
+type SourceStatus struct {
+	// ObservedGeneration of the spec.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Commit that was applied in whole last.
+	// +optional
+	Commit string `json:"commit,omitempty"`
+	// ShortCommit is the first 12 digits of the commit.
+	// +optional
+	ShortCommit string `json:"shortCommit,omitempty"`
+	// Message is the first line of the commit's message.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Author of the commit.
+	// +optional
+	Author string `json:"author,omitempty"`
+	// Objects counts the objects.
+	// +optional
+	Objects SourceObjects `json:"objects,omitempty"`
+	// Clusters of the objects.
+	// +optional
+	Clusters SourceClusters `json:"clusters,omitempty"`
+	// WaitsFor is what the Source waits for, in a few words; empty when it is complete.
+	// +optional
+	WaitsFor string `json:"waitsFor,omitempty"`
+	// Errors are the first 20 problems of the content, with file and line.
+	// +optional
+	// +kubebuilder:validation:MaxItems=20
+	Errors []SourceError `json:"errors,omitempty"`
+	// Digest of the content and the settings that the objects on the hub come from.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+	// Settings is a digest of what of the spec decided which objects there are when a commit was applied last,
+	// in whole or in part.
+	// +optional
+	Settings string `json:"settings,omitempty"`
+	// AttemptedCommit is the commit that was applied last, in whole or in part.
+	// +optional
+	AttemptedCommit string `json:"attemptedCommit,omitempty"`
+	// SyncRequest that was honoured last.
+	// +optional
+	SyncRequest *metav1.Time `json:"syncRequest,omitempty"`
+	// Inventory is the objects that the Source applied. At most 2,000.
+	// +optional
+	// +kubebuilder:validation:MaxItems=2000
+	Inventory []SourceObject `json:"inventory,omitempty"`
+	// Conditions: Rendered, Applied, Ready.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// SourceObjects counts the objects of a Source.
+type SourceObjects struct {
+	// Total is the number of objects in the content that was read last.
+	// +optional
+	Total int32 `json:"total,omitempty"`
+	// Applied is the number of objects on the hub that are as in the commit.
+	// +optional
+	Applied int32 `json:"applied,omitempty"`
+	// Kept is the number of objects that the content no longer has and that stay.
+	// +optional
+	Kept int32 `json:"kept,omitempty"`
+}
+
+// SourceClusters counts the clusters of a Source's objects. A cluster counts once for each Bundle.
+type SourceClusters struct {
+	// Desired clusters.
+	// +optional
+	Desired int32 `json:"desired,omitempty"`
+	// Ready clusters run the objects, and the objects are healthy.
+	// +optional
+	Ready int32 `json:"ready,omitempty"`
+	// Summary is "ready/desired", for the table that kubectl prints.
+	// +optional
+	Summary string `json:"summary,omitempty"`
+}
+
+// SourceError is a problem of the content, or of one object.
+type SourceError struct {
+	// File in the repository.
+	// +optional
+	File string `json:"file,omitempty"`
+	// Line of the file, from 1.
+	// +optional
+	Line int32 `json:"line,omitempty"`
+	// Message is what is wrong.
+	Message string `json:"message"`
+}
+
+// SourceObject is one object that a Source applied on the hub.
+type SourceObject struct {
+	// APIVersion of the object.
+	APIVersion string `json:"apiVersion"`
+	// Kind of the object.
+	Kind string `json:"kind"`
+	// Namespace of the object.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the object.
+	Name string `json:"name"`
+	// Hash of what was applied; empty until the object is applied.
+	// +optional
+	Hash string `json:"hash,omitempty"`
+	// UID of the object that the Source created; empty for an object that existed before, or that others made
+	// again. A commit that drops the object removes this one, and no other.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+	// Kept is why the object stays although the content no longer has it; empty for objects of the content.
+	// +optional
+	Kept string `json:"kept,omitempty"`
+}
+
+// RepositoryList is a list of Repositories.
+//
+// +kubebuilder:object:root=true
+type RepositoryList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Repository `json:"items"`
+}
+
+// SourceList is a list of Sources.
+//
+// +kubebuilder:object:root=true
+type SourceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Source `json:"items"`
+}

@@ -1,0 +1,224 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// validateRepository refuses a Repository that the hub cannot read, content that the writer may not let Sources apply,
+// and credentials that the writer may not read: the writer chooses the host to which the hub sends them.
+func (p *AdmissionPlugin) validateRepository(ctx context.Context, a admission.Attributes) error {
+	now, before, err := typedObjects[v1alpha1.Repository](a)
+	if err != nil {
+		return err
+	}
+	git := &now.Spec.Git
+	if errs := checkRepositoryURL(git.URL, git.SecretRef != nil, field.NewPath("spec", "git")); len(errs) > 0 {
+		return refuseFields(a, atoll.ReasonInvalidField, errs...)
+	}
+	if before != nil && apiequality.Semantic.DeepEqual(before.Spec.Git, now.Spec.Git) {
+		return nil
+	}
+	if err := p.validateContentOfSources(ctx, a, now); err != nil || git.SecretRef == nil {
+		return err
+	}
+	need := requiredRead{resource: schema.GroupResource{Resource: "secrets"}, namespace: now.Namespace, name: git.SecretRef.Name}
+	if p.isAllowed(ctx, a.GetUserInfo(), "get", need) {
+		return nil
+	}
+	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.git.secretRef: the right to get the Secret %q is needed, which %q lacks", git.SecretRef.Name, a.GetUserInfo().GetName()))
+}
+
+// validateContentOfSources refuses a writer that may not act as the accounts by which Sources apply what the
+// Repository has: the writer chooses the content.
+func (p *AdmissionPlugin) validateContentOfSources(ctx context.Context, a admission.Attributes, repo *v1alpha1.Repository) error {
+	hub, _ := p.currentHub()
+	accounts := []string{""} // all accounts, until the Sources are known
+	if hub.Sources != nil {
+		accounts = nil
+		for _, s := range hub.Sources.InNamespace(repo.Namespace) {
+			if s.Spec.Repository == repo.Name {
+				accounts = append(accounts, accountOfSource(s))
+			}
+		}
+		if len(accounts) == 0 {
+			accounts = []string{v1alpha1.DefaultSourceAccount}
+		}
+	}
+	slices.Sort(accounts)
+	for _, account := range slices.Compact(accounts) {
+		need := requiredRead{resource: schema.GroupResource{Resource: "serviceaccounts"}, namespace: repo.Namespace, name: account}
+		if p.isAllowed(ctx, a.GetUserInfo(), "impersonate", need) {
+			continue
+		}
+		by := fmt.Sprintf("ServiceAccount %q: the verb impersonate on it", account)
+		if account == "" {
+			by = "ServiceAccounts that are not known yet, because the hub has just been started: the verb impersonate on all of the namespace"
+		}
+		return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.git: Sources apply the content by the rights of %s is needed, which %q lacks", by, a.GetUserInfo().GetName()))
+	}
+	return nil
+}
+
+// checkRepositoryURL returns why a URL is none that the hub reads.
+func checkRepositoryURL(text string, hasCredentials bool, at *field.Path) (errs field.ErrorList) {
+	refuse := func(why string) field.ErrorList {
+		return field.ErrorList{field.Invalid(at.Child("url"), field.OmitValueType{}, why)}
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || strings.ContainsFunc(text, isSpaceOrControl):
+		return refuse("is no URL")
+	case u.Scheme != "https" && u.Scheme != "http":
+		return refuse("must begin with https:// or http://; the hub reads no files and runs no helpers")
+	case u.Hostname() == "":
+		return refuse("names no host")
+	case strings.Contains(u.Host, "%"):
+		return refuse("may not have a zone or an escape in its host")
+	case u.User != nil:
+		return refuse("may not have credentials; name a Secret in secretRef")
+	case u.RawQuery+u.Fragment != "":
+		return refuse("may not have a query or a fragment")
+	case u.Scheme == "http" && hasCredentials:
+		return field.ErrorList{field.Forbidden(at.Child("secretRef"), "credentials are sent over https:// alone")}
+	}
+	return nil
+}
+
+func isSpaceOrControl(r rune) bool { return r <= ' ' || r == 0x7f }
+
+// validateSource refuses a Source that could not be honoured, and a ServiceAccount that the writer may not act as.
+func (p *AdmissionPlugin) validateSource(ctx context.Context, a admission.Attributes) error {
+	now, before, err := typedObjects[v1alpha1.Source](a)
+	if err != nil {
+		return err
+	}
+	if now.DeletionTimestamp != nil {
+		return nil
+	}
+	at := field.NewPath("spec", "placement")
+	errs := checkSource(now)
+	if now.Spec.Placement != nil {
+		errs = append(errs, p.checkPlacement(now.Spec.Placement, at)...)
+	}
+	if len(errs) > 0 {
+		return refuseFields(a, atoll.ReasonInvalidField, errs...)
+	}
+	if err := p.validateSourcePlacement(a, now, before, at); err != nil {
+		return err
+	}
+	if before != nil && !writesByOtherRights(before, now) {
+		return nil
+	}
+	account := accountOfSource(now)
+	need := requiredRead{resource: schema.GroupResource{Resource: "serviceaccounts"}, namespace: now.Namespace, name: account}
+	if p.isAllowed(ctx, a.GetUserInfo(), "impersonate", need) {
+		return nil
+	}
+	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.serviceAccountName: the Source writes by the rights of ServiceAccount %q: the verb impersonate on it is needed, which %q lacks", account, a.GetUserInfo().GetName()))
+}
+
+// validateSourcePlacement refuses names of clusters and sets outside of the namespace's sets.
+func (p *AdmissionPlugin) validateSourcePlacement(a admission.Attributes, now, before *v1alpha1.Source, at *field.Path) error {
+	if now.Spec.Placement == nil {
+		return nil
+	}
+	var had []placementReference
+	if before != nil && before.Spec.Placement != nil {
+		had = placementReferences(before.Spec.Placement, at)
+	}
+	return p.validatePlacementReferences(a, placementReferences(now.Spec.Placement, at), had, at)
+}
+
+// writesByOtherRights reports whether an update lets the Source write anything else by the rights of its account.
+func writesByOtherRights(before, now *v1alpha1.Source) bool {
+	old, is := before.Spec.DeepCopy(), now.Spec.DeepCopy()
+	old.Suspend, old.SyncRequest, is.Suspend, is.SyncRequest = false, nil, false, nil
+	return !apiequality.Semantic.DeepEqual(old, is)
+}
+
+func accountOfSource(s *v1alpha1.Source) string {
+	if s.Spec.ServiceAccountName != "" {
+		return s.Spec.ServiceAccountName
+	}
+	return v1alpha1.DefaultSourceAccount
+}
+
+// checkSource returns the fields that could not be honoured.
+func checkSource(s *v1alpha1.Source) (errs field.ErrorList) {
+	at := field.NewPath("spec")
+	errs = append(errs, checkSourceFiles(s, at)...)
+	for name, value := range map[string]string{"branch": s.Spec.Ref.Branch, "tag": s.Spec.Ref.Tag} {
+		if value != "" && !isRefName(value) {
+			errs = append(errs, field.Invalid(at.Child("ref", name), value, "is no name that git allows"))
+		}
+	}
+	if ns := s.Spec.TargetNamespace; ns != "" {
+		for _, why := range validation.IsDNS1123Label(ns) {
+			errs = append(errs, field.Invalid(at.Child("targetNamespace"), ns, why))
+		}
+	}
+	for _, why := range validation.IsDNS1123Subdomain(accountOfSource(s)) {
+		errs = append(errs, field.Invalid(at.Child("serviceAccountName"), s.Spec.ServiceAccountName, why))
+	}
+	for _, why := range validation.IsValidLabelValue(s.Name) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), s.Name, "is the value of a label: "+why))
+	}
+	return errs
+}
+
+// checkSourceFiles returns the paths and patterns that could not be honoured.
+func checkSourceFiles(s *v1alpha1.Source, at *field.Path) (errs field.ErrorList) {
+	for i, dir := range s.Spec.Paths {
+		if why := checkRepositoryPath(dir); why != "" {
+			errs = append(errs, field.Invalid(at.Child("paths").Index(i), dir, why))
+		}
+	}
+	for i, pattern := range s.Spec.Exclude {
+		if _, err := path.Match(pattern, ""); err != nil {
+			errs = append(errs, field.Invalid(at.Child("exclude").Index(i), pattern, "is no pattern"))
+		} else if why := checkRepositoryPath(pattern); why != "" {
+			errs = append(errs, field.Invalid(at.Child("exclude").Index(i), pattern, why))
+		}
+	}
+	return errs
+}
+
+// checkRepositoryPath returns why a path could lead out of a repository; empty when it does not.
+func checkRepositoryPath(dir string) string {
+	switch {
+	case strings.HasPrefix(dir, "/"):
+		return "must be relative to the root of the repository"
+	case slices.Contains(strings.Split(dir, "/"), ".."):
+		return "may not contain .."
+	case strings.ContainsFunc(dir, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }):
+		return "may not contain control characters or \\"
+	}
+	return ""
+}
+
+// isRefName reports whether git allows the name of a branch or a tag.
+func isRefName(name string) bool {
+	if strings.ContainsFunc(name, func(r rune) bool { return isSpaceOrControl(r) || strings.ContainsRune(`~^:?*[\`, r) }) {
+		return false
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || strings.HasPrefix(part, ".") || strings.HasSuffix(part, ".lock") {
+			return false
+		}
+	}
+	return !strings.Contains(name, "..") && !strings.Contains(name, "@{") && !strings.HasSuffix(name, ".") && !strings.HasPrefix(name, "-") && name != "@"
+}

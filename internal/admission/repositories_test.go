@@ -1,0 +1,134 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// sourceRequest returns a write of an object of Atoll's in the namespace shop by ann.
+func sourceRequest(t *testing.T, kind, resource, now, before string) admission.Attributes {
+	t.Helper()
+	text := func(spec string) runtime.Object {
+		return unstructuredOf(t, "{apiVersion: atoll.dev/v1alpha1, kind: "+kind+", metadata: {name: web, namespace: shop}, spec: "+spec+"}")
+	}
+	op, old := admission.Create, runtime.Object(nil)
+	if before != "" {
+		op, old = admission.Update, text(before)
+	}
+	gvk := schema.GroupVersionKind{Group: "atoll.dev", Version: "v1alpha1", Kind: kind}
+	return admission.NewAttributesRecord(text(now), old, gvk, "shop", "web", gvk.GroupVersion().WithResource(resource), "", op, nil, false, &user.DefaultInfo{Name: "ann"})
+}
+
+func TestRepositoriesThatAreRefused(t *testing.T) {
+	const withSecret = "{git: {url: 'https://h/a', secretRef: {name: token}}}"
+	for name, c := range map[string]struct {
+		now, before string
+		rights      []string
+		want        string
+	}{
+		"https":                 {"{git: {url: 'https://h/a.git'}}", "", nil, ""},
+		"http":                  {"{git: {url: 'http://h:3000/a.git'}}", "", nil, ""},
+		"a file":                {"{git: {url: 'file:///etc'}}", "", nil, "spec.git.url"},
+		"a path":                {"{git: {url: /etc}}", "", nil, "spec.git.url"},
+		"a helper":              {"{git: {url: 'ext::sh -c true'}}", "", nil, "spec.git.url"},
+		"ssh":                   {"{git: {url: 'ssh://git@h/a'}}", "", nil, "must begin with https://"},
+		"credentials in it":     {"{git: {url: 'https://ann:hush@h/a'}}", "", nil, "may not have credentials"},
+		"no host":               {"{git: {url: 'https:///a'}}", "", nil, "names no host"},
+		"a zone":                {"{git: {url: 'https://[fe80::1%25lo]:80/a'}}", "", nil, "zone or an escape"},
+		"an escaped zone":       {"{git: {url: 'https://[::%2525lo]:80/a'}}", "", nil, "zone or an escape"},
+		"a query":               {"{git: {url: 'https://h/a?b=c'}}", "", nil, "query"},
+		"a line break":          {`{git: {url: "https://h/a\nb"}}`, "", nil, "is no URL"},
+		"a Secret over http":    {"{git: {url: 'http://h/a', secretRef: {name: token}}}", "", []string{"ann get secrets shop/token"}, "https:// alone"},
+		"a Secret":              {withSecret, "", []string{"ann get secrets shop/token"}, ""},
+		"a Secret of others":    {withSecret, "", []string{"ann get secrets shop/other"}, `the right to get the Secret "token" is needed`},
+		"an edit that keeps it": {"{suspend: true, git: {url: 'https://h/a', secretRef: {name: token}}}", withSecret, nil, ""},
+		"its host is changed":   {"{git: {url: 'https://evil/a', secretRef: {name: token}}}", withSecret, nil, `the right to get the Secret "token" is needed`},
+	} {
+		err := newGrantingPlugin(Hub{Sources: fakeSources{}}, append(c.rights, "ann impersonate serviceaccounts shop/atoll-sources")...).validateRepository(t.Context(), sourceRequest(t, "Repository", "repositories", c.now, c.before))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: refused with %v, want %q", name, err, c.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: a credential is in the refusal: %v", name, err)
+		}
+	}
+}
+
+// fakeSources are Sources by namespace.
+type fakeSources map[string][]*v1alpha1.Source
+
+func (f fakeSources) InNamespace(namespace string) []*v1alpha1.Source { return f[namespace] }
+
+// The content of a Repository is applied by the rights of accounts, so its writer needs the right to act as them.
+func TestContentNeedsTheRightsOfTheSourcesThatApplyIt(t *testing.T) {
+	source := func(repository, account string) *v1alpha1.Source {
+		s := &v1alpha1.Source{}
+		s.Spec.Repository, s.Spec.ServiceAccountName = repository, account
+		return s
+	}
+	hub := Hub{Sources: fakeSources{"shop": {source("web", "deployer"), source("web", "deployer"), source("web", "admin"), source("another", "other")}}}
+	const (
+		now, suspended = "{git: {url: 'https://h/a'}}", "{git: {url: 'https://h/a'}, suspend: true}"
+		former         = "{git: {url: 'https://h/b'}}"
+	)
+	right := func(account string) string { return "ann impersonate serviceaccounts shop/" + account }
+	for name, c := range map[string]struct {
+		hub         Hub
+		now, before string
+		rights      []string
+		want        string
+	}{
+		"a new one that Sources name":         {hub, now, "", []string{right("deployer")}, `ServiceAccount "admin"`},
+		"another URL":                         {hub, now, former, []string{right("admin")}, `ServiceAccount "deployer"`},
+		"all rights":                          {hub, now, former, []string{right("admin"), right("deployer")}, ""},
+		"the content stays":                   {hub, suspended, now, nil, ""},
+		"no Source names it, without a right": {Hub{Sources: fakeSources{}}, now, "", []string{right("deployer")}, `ServiceAccount "atoll-sources"`},
+		"no Source names it":                  {Hub{Sources: fakeSources{}}, now, "", []string{right("atoll-sources")}, ""},
+		"Sources are not known yet":           {Hub{}, now, "", []string{right("atoll-sources")}, "impersonate on all of the namespace"},
+		"not known, with the right to all":    {Hub{}, now, "", []string{right("")}, ""},
+	} {
+		err := newGrantingPlugin(c.hub, c.rights...).validateRepository(t.Context(), sourceRequest(t, "Repository", "repositories", c.now, c.before))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: refused with %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestSourcesThatAreRefused(t *testing.T) {
+	source := func(more string) string { return "{repository: r, ref: {branch: main}" + more + "}" }
+	account := "ann impersonate serviceaccounts shop/atoll-sources"
+	for name, c := range map[string]struct {
+		now, before string
+		rights      string
+		want        string
+	}{
+		"plain":                         {source(", paths: [deploy, ./a/b], exclude: ['*.json', 'a/**']"), "", account, ""},
+		"a path out":                    {source(", paths: [a, b/../../c]"), "", account, "spec.paths[1]"},
+		"an absolute path":              {source(", paths: [/etc]"), "", account, "spec.paths[0]"},
+		"a pattern out":                 {source(", exclude: [../a]"), "", account, "spec.exclude[0]"},
+		"no pattern":                    {source(", exclude: ['[']"), "", account, "is no pattern"},
+		"a branch of no form":           {"{repository: r, ref: {branch: 'a..b'}}", "", account, "spec.ref.branch"},
+		"a branch like a flag":          {"{repository: r, ref: {branch: '--upload-pack=x'}}", "", account, "spec.ref.branch"},
+		"a tag of no form":              {"{repository: r, ref: {tag: 'a b'}}", "", account, "spec.ref.tag"},
+		"a namespace of no form":        {source(", targetNamespace: A"), "", account, "spec.targetNamespace"},
+		"an account of no form":         {source(", serviceAccountName: a/b"), "", account, "spec.serviceAccountName"},
+		"a cluster outside of its sets": {source(", placement: {clusterAffinity: {clusterNames: [oslo]}}"), "", account, `no cluster "oslo"`},
+		"no right to the account":       {source(""), "", "", `the verb impersonate on it is needed`},
+		"another account":               {source(", serviceAccountName: admin"), "", account, `ServiceAccount "admin"`},
+		"an edit without the right":     {source(", paths: [b]"), source(""), "", "impersonate"},
+		"a suspension without it":       {source(", suspend: true"), source(""), "", ""},
+		"a sync without it":             {source(", syncRequest: '2026-01-02T03:04:05Z'"), source(""), "", ""},
+	} {
+		err := newGrantingPlugin(Hub{Sets: fakeSets{}}, c.rights).validateSource(t.Context(), sourceRequest(t, "Source", "sources", c.now, c.before))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: refused with %v, want %q", name, err, c.want)
+		}
+	}
+}

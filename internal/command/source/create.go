@@ -1,0 +1,322 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
+	"atoll.dev/atoll/internal/command/output"
+	"atoll.dev/atoll/internal/policymatch"
+)
+
+// teamRole is the shipped role that the ServiceAccount of Sources gets in their namespace.
+const teamRole = "atoll:application-team"
+
+type createOptions struct {
+	flags                    *client.ConnectionFlags
+	format                   output.Format
+	name, repository         string
+	branch, tag, commit      string
+	paths, exclude           []string
+	clusters, placement      string
+	targetNamespace, account string
+	secret, caFile           string
+	interval                 time.Duration
+	keep, force, yes, dryRun bool
+}
+
+func newCreateGitCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &createOptions{flags: flags}
+	cmd := &cobra.Command{
+		Use:   "git URL --name NAME [-n NAMESPACE] [--branch BRANCH] [--path PATH...] [--clusters LABELS]",
+		Short: "Make a Source of a git repository, with a preview first",
+		Long: `Make a Source of a git repository, with a preview first.
+
+The command shows the objects that it makes, and asks. --yes makes them at once. They are a Repository, a
+Source, and where it is missing the ServiceAccount atoll-sources with the role atoll:application-team in the
+namespace, by whose rights the Source writes. --service-account names another one.
+
+--clusters chooses clusters by their labels, and --placement names a Placement. Without both, the policies and
+annotations of the hub place the objects. A Repository of the same name and URL is used by several Sources.`,
+		Example: `  atoll source create git https://git.example.com/shop.git --name shop -n shop --path deploy --clusters env=prod
+  atoll source create git https://git.example.com/shop.git --name shop -n shop --tag v1.4.0 --secret git-token --yes`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
+	}
+	f := cmd.Flags()
+	flags.AddNamespace(f)
+	f.StringVar(&o.name, "name", "", "name of the Source (required)")
+	f.StringVar(&o.repository, "repository", "", "name of the Repository (default: that of the Source)")
+	f.StringVar(&o.branch, "branch", "", "branch (default: main)")
+	f.StringVar(&o.tag, "tag", "", "tag")
+	f.StringVar(&o.commit, "commit", "", "full hash of a commit")
+	f.StringSliceVar(&o.paths, "path", nil, "directory or file of the repository; may be given more than once (default: all)")
+	f.StringSliceVar(&o.exclude, "exclude", nil, "pattern of files that are not read; may be given more than once")
+	f.StringVar(&o.clusters, "clusters", "", "labels of the clusters, such as env=prod,region in (eu,us); * for all")
+	f.StringVar(&o.placement, "placement", "", "Placement of the namespace that chooses the clusters")
+	f.StringVar(&o.targetNamespace, "target-namespace", "", "namespace of objects that state none (default: that of the Source)")
+	f.StringVar(&o.account, "service-account", "", "ServiceAccount by whose rights the Source writes (default: atoll-sources)")
+	f.StringVar(&o.secret, "secret", "", "Secret of the namespace with username and password, or token")
+	f.StringVar(&o.caFile, "ca-file", "", "file with the CAs of the server, in PEM")
+	f.DurationVar(&o.interval, "interval", 0, "time between two checks, from 30s to 24h (default: 5m)")
+	f.BoolVar(&o.keep, "keep", false, "keep objects that a commit drops")
+	f.BoolVar(&o.force, "force", false, "take fields over that others own")
+	f.BoolVarP(&o.yes, "yes", "y", false, "make it without asking")
+	f.BoolVar(&o.dryRun, "dry-run", false, "only show what would be made")
+	cmd.MarkFlagsMutuallyExclusive("branch", "tag", "commit")
+	cmd.MarkFlagsMutuallyExclusive("clusters", "placement")
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "yes")
+	if err := cmd.MarkFlagRequired("name"); err != nil {
+		panic(err)
+	}
+	o.format.AddTo(f, "json", "yaml")
+	return cmd
+}
+
+func (o *createOptions) run(cmd *cobra.Command, url string) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	c, err := o.flags.LoadClusterConnection()
+	if err != nil {
+		return err
+	}
+	made, err := o.newObjects(ctx, c, url)
+	if err != nil {
+		return err
+	}
+	if err := createObjects(ctx, c, made, true); err != nil {
+		return err
+	}
+	structured, err := o.printPreview(out, c.Namespace, made)
+	if err != nil || structured && !o.yes || o.dryRun {
+		return err
+	}
+	if ok, err := o.isConfirmed(cmd); err != nil || !ok {
+		return err
+	}
+	if err := createObjects(ctx, c, made, false); err != nil || structured {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "made; follow it with: atoll source get %s -n %s\n", o.name, c.Namespace)
+	return err
+}
+
+// isConfirmed reports whether --yes or a person on the terminal confirms.
+func (o *createOptions) isConfirmed(cmd *cobra.Command) (bool, error) {
+	switch {
+	case o.yes:
+		return true, nil
+	case !output.IsTerminal(cmd.InOrStdin()):
+		return false, errors.New("nothing is made yet: --yes makes it")
+	}
+	return output.AskPerson(cmd.InOrStdin(), cmd.OutOrStdout(), "Make it?")
+}
+
+// madeObject is an object that the command makes.
+type madeObject struct {
+	resource schema.GroupVersionResource
+	object   *unstructured.Unstructured
+	about    string
+}
+
+// newObjects returns the objects that are missing.
+func (o *createOptions) newObjects(ctx context.Context, c *client.Connection, url string) ([]madeObject, error) {
+	var out []madeObject
+	if o.account == "" {
+		account, err := o.newAccount(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		out = account
+	}
+	repo, err := o.newRepository(ctx, c, url)
+	if err != nil {
+		return nil, err
+	}
+	if repo != nil {
+		out = append(out, madeObject{repositories, convertObject(repo, "Repository"), url})
+	}
+	s, err := o.newSource(c.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	return append(out, madeObject{sources, convertObject(s, "Source"), o.describeSource()}), nil
+}
+
+// newAccount returns the ServiceAccount of Sources and its role. In the namespace of a tenant the
+// account has the role already.
+func (o *createOptions) newAccount(ctx context.Context, c *client.Connection) (out []madeObject, err error) {
+	ns, err := client.Get[corev1.Namespace](ctx, c, client.Namespaces, "", c.Namespace)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, err
+	}
+	keepOnHub := map[string]string{atoll.AnnotationClusters: ""} // no cluster
+	if _, err := c.Dynamic.Resource(client.ServiceAccounts).Namespace(c.Namespace).Get(ctx, v1alpha1.DefaultSourceAccount, metav1.GetOptions{}); err == nil {
+		return nil, nil
+	} else if !apierrors.IsNotFound(err) {
+		return nil, c.ExplainError(err)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DefaultSourceAccount, Namespace: c.Namespace, Annotations: keepOnHub}}
+	out = append(out, madeObject{client.ServiceAccounts, convertTyped(account, "v1", "ServiceAccount"), "by whose rights Sources of the namespace write"})
+	if ns != nil && ns.Labels[atoll.LabelTenant] != "" {
+		return out, nil
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DefaultSourceAccount, Namespace: c.Namespace, Annotations: keepOnHub},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: teamRole},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: v1alpha1.DefaultSourceAccount, Namespace: c.Namespace}},
+	}
+	return append(out, madeObject{client.RoleBindings, convertTyped(binding, rbacv1.SchemeGroupVersion.String(), "RoleBinding"), teamRole + " in this namespace"}), nil
+}
+
+// newRepository returns the Repository; nil when there is one of the same name and URL.
+func (o *createOptions) newRepository(ctx context.Context, c *client.Connection, url string) (*v1alpha1.Repository, error) {
+	if o.repository == "" {
+		o.repository = o.name
+	}
+	existing, err := c.Dynamic.Resource(repositories).Namespace(c.Namespace).Get(ctx, o.repository, metav1.GetOptions{})
+	if err == nil {
+		if at, _, _ := unstructured.NestedString(existing.Object, "spec", "git", "url"); at != url {
+			return nil, fmt.Errorf("the Repository %s is there, with the URL %s: name another one with --repository", o.repository, at)
+		}
+		return nil, nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, c.ExplainError(err)
+	}
+	repo := &v1alpha1.Repository{ObjectMeta: metav1.ObjectMeta{Name: o.repository, Namespace: c.Namespace}}
+	repo.Spec.Git.URL = url
+	if o.secret != "" {
+		repo.Spec.Git.SecretRef = &v1alpha1.RepositorySecretRef{Name: o.secret}
+	}
+	if o.interval != 0 {
+		repo.Spec.Interval = &metav1.Duration{Duration: o.interval}
+	}
+	if o.caFile != "" {
+		text, err := os.ReadFile(o.caFile)
+		if err != nil {
+			return nil, fmt.Errorf("--ca-file: %w", err)
+		}
+		repo.Spec.Git.CABundle = string(text)
+	}
+	return repo, nil
+}
+
+func (o *createOptions) newSource(namespace string) (*v1alpha1.Source, error) {
+	s := &v1alpha1.Source{ObjectMeta: metav1.ObjectMeta{Name: o.name, Namespace: namespace}}
+	s.Spec = v1alpha1.SourceSpec{
+		Repository: o.repository, Ref: v1alpha1.SourceRef{Branch: o.branch, Tag: o.tag, Commit: o.commit}, Paths: o.paths, Exclude: o.exclude,
+		TargetNamespace: o.targetNamespace, ServiceAccountName: o.account, Force: o.force,
+	}
+	if s.Spec.Ref == (v1alpha1.SourceRef{}) {
+		s.Spec.Ref.Branch = "main"
+	}
+	if o.keep {
+		s.Spec.Prune = v1alpha1.PruneKeep
+	}
+	if o.placement != "" {
+		s.Spec.PlacementRef = &v1alpha1.PlacementRef{Name: o.placement}
+	}
+	if o.clusters == "" {
+		return s, nil
+	}
+	text := o.clusters
+	if text != "*" {
+		text = "selector: " + text
+	}
+	placement, err := policymatch.ParseClustersAnnotation(text)
+	if err != nil {
+		return nil, fmt.Errorf("--clusters: %w", err)
+	}
+	s.Spec.Placement = &placement
+	return s, nil
+}
+
+// describeSource returns what the Source reads, and where the objects go.
+func (o *createOptions) describeSource() string {
+	ref := "branch main"
+	for kind, name := range map[string]string{"branch ": o.branch, "tag ": o.tag, "commit ": o.commit} {
+		if name != "" {
+			ref = kind + name
+		}
+	}
+	paths, to := "all files", "where policies and annotations of the hub place them"
+	if len(o.paths) > 0 {
+		paths = strings.Join(o.paths, ", ")
+	}
+	switch {
+	case o.placement != "":
+		to = "to the clusters of placement/" + o.placement
+	case o.clusters == "*":
+		to = "to all clusters"
+	case o.clusters != "":
+		to = "to the clusters with " + o.clusters
+	}
+	return fmt.Sprintf("%s of %s, %s", paths, ref, to)
+}
+
+func convertObject(o runtime.Object, kind string) *unstructured.Unstructured {
+	return convertTyped(o, v1alpha1.GroupVersion.String(), kind)
+}
+
+func convertTyped(o runtime.Object, apiVersion, kind string) *unstructured.Unstructured {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		panic(fmt.Sprintf("source: an object cannot be converted: %v", err))
+	}
+	delete(fields, "status")
+	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetAPIVersion(apiVersion)
+	u.SetKind(kind)
+	return u
+}
+
+// createObjects creates objects, or only has the hub check them.
+func createObjects(ctx context.Context, c *client.Connection, made []madeObject, dryRun bool) error {
+	options := metav1.CreateOptions{FieldManager: atoll.CLIFieldManager}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	for _, m := range made {
+		if _, err := c.Dynamic.Resource(m.resource).Namespace(c.Namespace).Create(ctx, m.object, options); err != nil {
+			return fmt.Errorf("make %s %s: %w", m.object.GetKind(), m.object.GetName(), c.ExplainError(err))
+		}
+	}
+	return nil
+}
+
+// printPreview prints the objects; done is true when they are printed for programs.
+func (o *createOptions) printPreview(out io.Writer, namespace string, made []madeObject) (done bool, err error) {
+	objects := make([]map[string]any, 0, len(made))
+	for _, m := range made {
+		objects = append(objects, m.object.Object)
+	}
+	if done, err := o.format.PrintStructured(out, objects); done || err != nil {
+		return done, err
+	}
+	if _, err := fmt.Fprintf(out, "in namespace %s:\n", namespace); err != nil {
+		return false, err
+	}
+	for _, m := range made {
+		if _, err := fmt.Fprintf(out, "  + %s/%s: %s\n", strings.ToLower(m.object.GetKind()), m.object.GetName(), m.about); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}

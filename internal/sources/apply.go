@@ -1,0 +1,351 @@
+package sources
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/sources/changes"
+	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/render"
+)
+
+// accountKey is the key of an account in a context.
+type accountKey struct{}
+
+// withAccountOf puts the ServiceAccount of a Source into the context of its requests.
+func (r *Reconciler) withAccountOf(ctx context.Context, s *v1alpha1.Source) context.Context {
+	return context.WithValue(ctx, accountKey{}, accountName{s.Namespace, accountOf(s)})
+}
+
+// accountName names a ServiceAccount.
+type accountName struct{ namespace, name string }
+
+// accountOf returns the name of the ServiceAccount of a Source.
+func accountOf(s *v1alpha1.Source) string {
+	if s.Spec.ServiceAccountName != "" {
+		return s.Spec.ServiceAccountName
+	}
+	return v1alpha1.DefaultSourceAccount
+}
+
+// impersonator sends each request as the ServiceAccount in its context, and no request without one.
+type impersonator struct{ next http.RoundTripper }
+
+// RoundTrip sets the headers of impersonation.
+func (i impersonator) RoundTrip(r *http.Request) (*http.Response, error) {
+	a, ok := r.Context().Value(accountKey{}).(accountName)
+	if !ok {
+		return nil, fmt.Errorf("sources: a request names no ServiceAccount")
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set(transport.ImpersonateUserHeader, "system:serviceaccount:"+a.namespace+":"+a.name)
+	r.Header[transport.ImpersonateGroupHeader] = []string{"system:serviceaccounts", "system:serviceaccounts:" + a.namespace, "system:authenticated"}
+	return i.next.RoundTrip(r)
+}
+
+// NewTemplateClient returns a client that writes by the rights of ServiceAccounts.
+func NewTemplateClient(cfg *rest.Config) (dynamic.Interface, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return impersonator{next} })
+	c, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("client of Sources: %w", err)
+	}
+	return c, nil
+}
+
+// managerOf returns the field manager of a Source.
+func managerOf(s *v1alpha1.Source) string {
+	name := "atoll-source:" + s.Namespace + "/" + s.Name
+	if len(name) > 128 {
+		name = name[:100] + atoll.HashParts([]byte(name))[:20]
+	}
+	return name
+}
+
+// application carries a decision out.
+type application struct {
+	reconciler *Reconciler
+	source     *v1alpha1.Source
+	check      repositoryCheck
+	wanted     wanted
+	decision   changes.Decision
+	// old is the inventory by key; nil until it is needed.
+	old map[changes.Key]v1alpha1.SourceObject
+
+	failed         int
+	reason         atoll.Reason
+	errors         []v1alpha1.SourceError
+	failedRemovals []v1alpha1.SourceObject
+	removed        []v1alpha1.SourceObject
+}
+
+// run applies the objects, and removes the dropped ones when all are applied.
+func (a *application) run(ctx context.Context, c gitfetch.Content) error {
+	if missing, err := a.isAccountMissing(ctx); err != nil {
+		return err
+	} else if missing {
+		a.failed, a.reason = len(a.wanted.keys), atoll.ReasonServiceAccountMissing
+		a.errors = []v1alpha1.SourceError{{Message: fmt.Sprintf("the ServiceAccount %s, by whose rights the Source writes, does not exist in the namespace %s", accountOf(a.source), a.source.Namespace)}}
+		a.keepOldHashes(a.decision.Apply)
+		a.failedRemovals = append(a.failedRemovals, a.decision.Remove...)
+		return nil
+	}
+	var failed []int
+	for _, i := range a.decision.Apply {
+		if err := a.applyObject(ctx, i); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			a.reportFailure(i, err)
+			failed = append(failed, i)
+		}
+	}
+	a.keepOldHashes(failed)
+	if a.failed > 0 {
+		a.failedRemovals = append(a.failedRemovals, a.decision.Remove...)
+		return nil
+	}
+	err := a.removeObjects(ctx)
+	a.recordRemovals(c)
+	if !a.source.Status.SyncRequest.Equal(a.source.Spec.SyncRequest) {
+		a.decision.Keep = slices.DeleteFunc(a.decision.Keep, func(o v1alpha1.SourceObject) bool { return a.isGone(ctx, o) })
+	}
+	return err
+}
+
+// isGone reports whether an object that stays does not exist any more; false while that is not known.
+func (a *application) isGone(ctx context.Context, o v1alpha1.SourceObject) bool {
+	m, err := a.reconciler.Client.RESTMapper().RESTMapping(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind())
+	if err != nil {
+		return false
+	}
+	_, err = a.objectsOf(m.Resource, o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
+	return apierrors.IsNotFound(err)
+}
+
+// removeObjects removes what the commit dropped, while the Source and its Repository are those that the check began
+// with.
+func (a *application) removeObjects(ctx context.Context) error {
+	for i, o := range a.decision.Remove {
+		why, message, err := a.findInterruption(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			why, message = atoll.ReasonNotApplied, err.Error()
+		}
+		if why != "" {
+			a.failedRemovals = append(a.failedRemovals, a.decision.Remove[i:]...)
+			a.reason = cmp.Or(a.reason, why)
+			a.errors = append(a.errors, newSourceError(render.Problem{}, message))
+			return nil
+		}
+		if err := a.removeObject(ctx, o); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			a.failedRemovals = append(a.failedRemovals, o)
+			a.addError(render.Problem{}, o, err)
+		}
+	}
+	return nil
+}
+
+// findInterruption reads the Source and its Repository again. It returns why nothing may be removed; empty when it may.
+func (a *application) findInterruption(ctx context.Context) (why atoll.Reason, message string, err error) {
+	source, repo := &v1alpha1.Source{}, &v1alpha1.Repository{}
+	if err := a.reconciler.Client.Get(ctx, client.ObjectKeyFromObject(a.source), source); apierrors.IsNotFound(err) {
+		source = nil
+	} else if err != nil {
+		return "", "", fmt.Errorf("read a Source again: %w", err)
+	}
+	if err := a.reconciler.Client.Get(ctx, client.ObjectKeyFromObject(a.check.repo), repo); apierrors.IsNotFound(err) {
+		repo = nil
+	} else if err != nil {
+		return "", "", fmt.Errorf("read a Repository again: %w", err)
+	}
+	why, message = changes.FindInterruption(a.source, source, a.check.repo, repo)
+	return why, message, nil
+}
+
+// isAccountMissing reports whether the ServiceAccount of the Source does not exist.
+func (a *application) isAccountMissing(ctx context.Context) (bool, error) {
+	var account corev1.ServiceAccount
+	err := a.reconciler.Client.Get(ctx, client.ObjectKey{Namespace: a.source.Namespace, Name: accountOf(a.source)}, &account)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the ServiceAccount of a Source: %w", err)
+	}
+	return false, nil
+}
+
+// keepOldHashes restores the hashes of objects that are not applied, so that a later check applies them.
+func (a *application) keepOldHashes(indexes []int) {
+	for _, i := range indexes {
+		old := a.oldEntry(i)
+		a.wanted.keys[i].Hash, a.wanted.keys[i].UID = old.Hash, old.UID
+	}
+}
+
+// oldEntry returns the entry of the inventory for an object; zero when there is none.
+func (a *application) oldEntry(i int) v1alpha1.SourceObject {
+	if a.old == nil {
+		a.old = make(map[changes.Key]v1alpha1.SourceObject, len(a.source.Status.Inventory))
+		for _, o := range a.source.Status.Inventory {
+			a.old[changes.KeyOf(o)] = o
+		}
+	}
+	return a.old[changes.KeyOf(a.wanted.keys[i])]
+}
+
+// applyObject applies one object by server-side apply.
+func (a *application) applyObject(ctx context.Context, i int) error {
+	if a.wanted.resources[i].Empty() {
+		return &meta.NoKindMatchError{GroupKind: a.wanted.objects[i].GroupVersionKind().GroupKind()}
+	}
+	entry := &a.wanted.keys[i]
+	objects := a.objectsOf(a.wanted.resources[i], entry.Namespace)
+	var before metav1.Object
+	if existing, err := objects.Get(ctx, entry.Name, metav1.GetOptions{}); err == nil {
+		before = existing
+	} else if !apierrors.IsNotFound(err) {
+		return err
+	}
+	after, err := objects.Apply(ctx, entry.Name, a.wanted.objects[i], metav1.ApplyOptions{FieldManager: managerOf(a.source), Force: a.source.Spec.Force})
+	if err != nil {
+		return err
+	}
+	entry.UID = changes.CreatedUID(a.oldEntry(i).UID, before, after, managerOf(a.source))
+	return nil
+}
+
+func (a *application) objectsOf(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+	if namespace == "" {
+		return a.reconciler.Templates.Resource(resource)
+	}
+	return a.reconciler.Templates.Resource(resource).Namespace(namespace)
+}
+
+// removeObject deletes an object that the Source created and still has alone among Sources.
+func (a *application) removeObject(ctx context.Context, o v1alpha1.SourceObject) error {
+	// In any version: the one of the inventory may be served no longer while the object still exists.
+	m, err := a.reconciler.Client.RESTMapper().RESTMapping(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind())
+	if meta.IsNoMatchError(err) {
+		o.Kept = string(atoll.ReasonKindUnserved)
+		a.decision.Keep = append(a.decision.Keep, o)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	objects := a.objectsOf(m.Resource, o.Namespace)
+	existing, err := objects.Get(ctx, o.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	if why := changes.FindOwner(o, existing, a.source.Name, managerOf(a.source)); why != "" {
+		o.Kept = string(why)
+		a.decision.Keep = append(a.decision.Keep, o)
+		return nil
+	}
+	uid, version := existing.GetUID(), existing.GetResourceVersion()
+	policy := metav1.DeletePropagationBackground
+	err = objects.Delete(ctx, o.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}, PropagationPolicy: &policy})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	a.removed = append(a.removed, o)
+	return nil
+}
+
+// recordRemovals records an Event of what a commit removed.
+func (a *application) recordRemovals(c gitfetch.Content) {
+	if len(a.removed) == 0 {
+		return
+	}
+	names := make([]string, 0, len(a.removed))
+	for _, o := range a.removed {
+		names = append(names, o.Kind+" "+o.Name)
+	}
+	message := fmt.Sprintf("commit %s (%s) dropped %s, deleted on the hub", shortCommit(c.Commit), c.Message, phrase.JoinFirst(names, 10, len(names)))
+	a.reconciler.Events.RecordEvent(corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Source", Namespace: a.source.Namespace, Name: a.source.Name, UID: a.source.UID,
+	}, atoll.ReasonRemovedByCommit, phrase.TruncateText(phrase.EscapeLine(message), 1024))
+}
+
+// reportFailure counts an object that is not applied. The first failure gives the reason.
+func (a *application) reportFailure(i int, err error) {
+	a.failed++
+	a.addError(a.wanted.places[i], a.wanted.keys[i], err)
+}
+
+// addError adds an error of an object to the status.
+func (a *application) addError(at render.Problem, o v1alpha1.SourceObject, err error) {
+	reason := atoll.ReasonNotApplied
+	text := err.Error()
+	switch {
+	case apierrors.IsConflict(err):
+		reason = atoll.ReasonOwnedByOthers
+		text = fmt.Sprintf("this Source (%s) and others state the same fields: %s; remove the fields on one side, or set spec.force", managerOf(a.source), text)
+	case apierrors.IsForbidden(err) && strings.Contains(text, "system:serviceaccount:"):
+		reason = atoll.ReasonPermissionMissing
+	case meta.IsNoMatchError(err):
+		text = "the hub does not serve this kind; apply its CustomResourceDefinition"
+	}
+	if a.reason == "" {
+		a.reason = reason
+	}
+	if len(a.errors) < render.MaxProblems {
+		a.errors = append(a.errors, newSourceError(at, o.Kind+" "+o.Name+": "+text))
+	}
+}
+
+// describeFailure returns what is not done, in a sentence.
+func (a *application) describeFailure() string {
+	first := ""
+	if len(a.errors) > 0 {
+		if first = a.errors[0].Message; a.errors[0].File != "" {
+			first = fmt.Sprintf("%s:%d: %s", a.errors[0].File, a.errors[0].Line, first)
+		}
+	}
+	if a.failed == 0 {
+		return fmt.Sprintf("%s not removed: %s", phrase.CountNoun(len(a.failedRemovals), "object"), first)
+	}
+	return fmt.Sprintf("%s of %d not applied, and nothing removed: %s", phrase.CountNoun(a.failed, "object"), len(a.wanted.keys), first)
+}
+
+// newInventory returns the objects that the Source has applied.
+func (a *application) newInventory() (out []v1alpha1.SourceObject) {
+	for i, o := range a.wanted.keys {
+		if slices.Contains(a.decision.Unchanged, i) {
+			o.UID = a.oldEntry(i).UID
+		}
+		if o.Hash != "" {
+			out = append(out, o)
+		}
+	}
+	return slices.Concat(out, a.failedRemovals, a.decision.Keep)
+}

@@ -1,0 +1,312 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/gitfetch"
+)
+
+// checkRepository checks a Repository once, and plans its next check.
+func (r *Reconciler) checkRepository(ctx context.Context, key types.NamespacedName) error {
+	if !r.beginCheck(key) {
+		r.laneOf(key).EnqueueAfter(key, time.Second) // the other lane checks it now, or its namespace has its part of the workers
+		return nil
+	}
+	defer r.endCheck(key)
+	sources := r.sourcesOf(key)
+	repo, ok := r.Repositories.Get(key)
+	if !ok || repo.DeletionTimestamp != nil {
+		r.endRows(key)
+		return r.setUnread(ctx, sources, gitfetch.Failure{Reason: atoll.ReasonRepositoryMissing, Message: fmt.Sprintf("the Repository %s does not exist in the namespace", key.Name)})
+	}
+	if repo.Spec.Suspend {
+		r.endRows(key)
+		suspended := gitfetch.Failure{Reason: atoll.ReasonSuspended, Message: "the Repository is suspended"}
+		return errors.Join(r.setUnread(ctx, sources, suspended), r.setReachable(ctx, repo, &suspended, nil))
+	}
+	began := time.Now()
+	pending, err := r.readSources(ctx, repo, sources)
+	r.noteDuration(key, time.Since(began))
+	var failure *gitfetch.Failure
+	if err != nil && !errors.As(err, &failure) {
+		return err
+	}
+	failures := r.countFailure(key, failure != nil)
+	err = r.setReachable(ctx, repo, failure, pending.refs)
+	if failure != nil {
+		err = errors.Join(err, r.setUnread(ctx, unreadSources(sources, failures), *failure))
+	}
+	tries := r.countTry(key, failure != nil || pending.retry)
+	r.laneOf(key).EnqueueRecheck(key, nextCheck(intervalOf(repo), tries))
+	return err
+}
+
+// nextCheck returns the wait until the next check, after a number of checks in a row that left something undone.
+func nextCheck(interval time.Duration, tries int) time.Duration {
+	wait := interval
+	if tries > 0 {
+		wait = min(interval, firstRetry<<min(tries-1, 20))
+	}
+	return wait - rand.N(wait/10)
+}
+
+// unreadSources returns the Sources that report a failed check: those that wait for content at once, and the others
+// from the second failure in a row on.
+func unreadSources(sources []*v1alpha1.Source, failures int) []*v1alpha1.Source {
+	if failures > 1 {
+		return sources
+	}
+	return slices.DeleteFunc(slices.Clone(sources), isSettled)
+}
+
+// sourcesOf lists the Sources of a Repository.
+func (r *Reconciler) sourcesOf(key types.NamespacedName) []*v1alpha1.Source {
+	return slices.DeleteFunc(r.Sources.InNamespace(key.Namespace), func(s *v1alpha1.Source) bool {
+		return s.Spec.Repository != key.Name || s.DeletionTimestamp != nil
+	})
+}
+
+// repositoryCheck is a Repository as a check began with it, and the request of its fetches.
+type repositoryCheck struct {
+	repo    *v1alpha1.Repository
+	request gitfetch.Request
+}
+
+// readOutcome is what a check leaves.
+type readOutcome struct {
+	refs []v1alpha1.RepositoryRef
+	// retry is true while content of a Source is not read or not applied.
+	retry bool
+}
+
+// readSources reads and applies the content of all Sources of a Repository.
+func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository, sources []*v1alpha1.Source) (out readOutcome, err error) {
+	request, err := r.newRequest(ctx, repo)
+	if err != nil {
+		return out, err
+	}
+	isSuspended := func(s *v1alpha1.Source) bool { return s.Spec.Suspend }
+	suspended := slices.DeleteFunc(slices.Clone(sources), func(s *v1alpha1.Source) bool { return !isSuspended(s) })
+	if err := r.setUnread(ctx, suspended, gitfetch.Failure{Reason: atoll.ReasonSuspended, Message: "the Source is suspended"}); err != nil {
+		return out, err
+	}
+	check := repositoryCheck{repo, request}
+	return r.readContents(ctx, check, slices.DeleteFunc(slices.Clone(sources), isSuspended))
+}
+
+// readContents fetches and applies the contents of Sources, by as many fetches as they need. An error of the hub at one
+// Source leaves the others theirs.
+func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, left []*v1alpha1.Source) (out readOutcome, err error) {
+	refs := consideredRefs{}
+	var errs []error
+	for n := 0; n == 0 || len(left) > 0; n++ {
+		if n == maxFetches {
+			for _, s := range left {
+				refs.addCommit(refOf(s), "", false)
+			}
+			out.retry = true
+			break
+		}
+		check.request.Wants = wantsOf(check.repo, left)
+		answer, err := r.Fetcher.Fetch(ctx, check.request)
+		if err != nil {
+			return out, errors.Join(append(errs, err)...)
+		}
+		left, err = r.takeContents(ctx, left, answer.Contents, check, func(s *v1alpha1.Source, commit string, considered bool) {
+			out.retry = out.retry || !considered
+			refs.addCommit(refOf(s), commit, considered)
+		})
+		if errs = append(errs, err); ctx.Err() != nil {
+			return out, ctx.Err()
+		}
+	}
+	out.refs = refs.listRefs()
+	return out, errors.Join(errs...)
+}
+
+// consideredRefs are the commits that every Source of a ref has considered, by ref. The commit is empty where one Source
+// has not, or where two fetches read two commits: the next check reads the ref again.
+type consideredRefs map[string]string
+
+// addCommit adds what a Source of a ref considered.
+func (c consideredRefs) addCommit(ref, commit string, considered bool) {
+	before, had := c[ref]
+	if !considered || had && before != commit {
+		commit = ""
+	}
+	c[ref] = commit
+}
+
+// listRefs lists the refs with a commit, by name.
+func (c consideredRefs) listRefs() (out []v1alpha1.RepositoryRef) {
+	for _, ref := range slices.Sorted(maps.Keys(c)) {
+		if c[ref] != "" {
+			out = append(out, v1alpha1.RepositoryRef{Ref: ref, Commit: c[ref]})
+		}
+	}
+	return out
+}
+
+// takeContents applies the contents of an answer, and calls taken for each. It returns the Sources whose content
+// the answer had no room for. An error of one Source leaves the others theirs.
+func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source, contents []gitfetch.Content, check repositoryCheck, taken func(s *v1alpha1.Source, commit string, considered bool)) (postponed []*v1alpha1.Source, err error) {
+	if len(contents) != len(asked) {
+		return nil, fmt.Errorf("the fetch answers with %d contents for %d Sources", len(contents), len(asked))
+	}
+	var errs []error
+	for i, c := range contents {
+		if c.ID != asked[i].Name {
+			return nil, errors.New("the fetch answers with the content of another Source")
+		}
+		if c.Postponed {
+			postponed = append(postponed, asked[i])
+			continue
+		}
+		considered, err := r.takeContent(ctx, asked[i], c, check)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("Source %s: %w", asked[i].Name, err))
+		}
+		taken(asked[i], c.Commit, considered && err == nil)
+	}
+	if len(postponed) == len(asked) && len(asked) > 0 {
+		errs = append(errs, errors.New("the fetch answers with no content"))
+	}
+	return postponed, errors.Join(errs...)
+}
+
+// newRequest returns a request with the credentials of a Repository.
+func (r *Reconciler) newRequest(ctx context.Context, repo *v1alpha1.Repository) (gitfetch.Request, error) {
+	request := gitfetch.Request{URL: repo.Spec.Git.URL, CABundle: repo.Spec.Git.CABundle}
+	ref := repo.Spec.Git.SecretRef
+	if ref == nil {
+		return request, nil
+	}
+	var secret corev1.Secret
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: repo.Namespace, Name: ref.Name}, &secret)
+	if apierrors.IsNotFound(err) {
+		return request, &gitfetch.Failure{Reason: atoll.ReasonCredentialsMissing, Message: fmt.Sprintf("the Secret %s does not exist in the namespace", ref.Name)}
+	}
+	if err != nil {
+		return request, fmt.Errorf("read the credentials of a Repository: %w", err)
+	}
+	request.Username, request.Password = string(secret.Data[corev1.BasicAuthUsernameKey]), string(secret.Data[corev1.BasicAuthPasswordKey])
+	if token := secret.Data["token"]; len(token) > 0 && request.Password == "" {
+		request.Password = strings.TrimSpace(string(token))
+		if request.Username == "" {
+			request.Username = "git"
+		}
+	}
+	if request.Password == "" {
+		return request, &gitfetch.Failure{Reason: atoll.ReasonCredentialsMalformed, Message: fmt.Sprintf("the Secret %s has neither username and password nor token", ref.Name)}
+	}
+	return request, nil
+}
+
+// refOf returns the ref of a Source as git has it, or the hash of its commit.
+func refOf(s *v1alpha1.Source) string {
+	switch {
+	case s.Spec.Ref.Branch != "":
+		return "refs/heads/" + s.Spec.Ref.Branch
+	case s.Spec.Ref.Tag != "":
+		return "refs/tags/" + s.Spec.Ref.Tag
+	}
+	return s.Spec.Ref.Commit
+}
+
+// wantsOf returns what the Sources want. Content that a settled Source has is not sent again.
+func wantsOf(repo *v1alpha1.Repository, sources []*v1alpha1.Source) []gitfetch.Want {
+	out := make([]gitfetch.Want, 0, len(sources))
+	for _, s := range sources {
+		w := gitfetch.Want{ID: s.Name, Ref: refOf(s), Paths: s.Spec.Paths, Exclude: s.Spec.Exclude}
+		if isSettled(s) {
+			i := slices.IndexFunc(repo.Status.Refs, func(ref v1alpha1.RepositoryRef) bool { return ref.Ref == w.Ref })
+			if i >= 0 && repo.Status.ObservedGeneration == repo.Generation {
+				w.SeenCommit = repo.Status.Refs[i].Commit
+			}
+			if !isContentBad(s) {
+				w.SeenDigest = s.Status.Digest
+			}
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// isSettled reports whether a Source has considered its spec and the last commit, so that only another commit
+// concerns it.
+func isSettled(s *v1alpha1.Source) bool {
+	return s.Status.ObservedGeneration == s.Generation && s.Status.SyncRequest.Equal(s.Spec.SyncRequest) &&
+		(isContentBad(s) || s.Status.Digest != "" && meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.SourceApplied))
+}
+
+// isContentBad reports whether the content of the last commit cannot be applied, so that only another commit helps.
+func isContentBad(s *v1alpha1.Source) bool {
+	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SourceRendered)
+	return c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == s.Generation &&
+		slices.Contains([]string{string(atoll.ReasonContentInvalid), string(atoll.ReasonContentEmpty), string(atoll.ReasonContentTooLarge)}, c.Reason)
+}
+
+// setReachable writes the status of a Repository when it has changed.
+func (r *Reconciler) setReachable(ctx context.Context, repo *v1alpha1.Repository, failure *gitfetch.Failure, refs []v1alpha1.RepositoryRef) error {
+	now := repo.DeepCopy()
+	now.Status.ObservedGeneration = repo.Generation
+	c := metav1.Condition{
+		Type: v1alpha1.RepositoryReachable, Status: metav1.ConditionTrue, Reason: string(atoll.ReasonFetched), ObservedGeneration: repo.Generation,
+		Message: "the last check succeeded",
+	}
+	if failure != nil {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(failure.Reason), failure.Message
+	} else {
+		now.Status.Refs = refs
+	}
+	meta.SetStatusCondition(&now.Status.Conditions, c)
+	if apiequality.Semantic.DeepEqual(now.Status, repo.Status) {
+		return nil
+	}
+	err := r.Client.Status().Patch(ctx, now, client.MergeFromWithOptions(repo, client.MergeFromWithOptimisticLock{}), client.FieldOwner(atoll.HubFieldManager))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // the next check writes it
+	}
+	if err != nil {
+		return fmt.Errorf("write the status of a Repository: %w", err)
+	}
+	r.Repositories.Put(now)
+	return nil
+}
+
+// setUnread reports that the content of Sources is not read. Nothing is removed.
+func (r *Reconciler) setUnread(ctx context.Context, sources []*v1alpha1.Source, why gitfetch.Failure) error {
+	var errs []error
+	for _, s := range sources {
+		errs = append(errs, r.updateSource(ctx, s, func(now *v1alpha1.Source) {
+			if now.Generation != s.Generation || isContentBad(now) && why.Reason != atoll.ReasonSuspended {
+				return // the check of the present spec reports, or the state of the content is still what must change
+			}
+			setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionFalse, why.Reason, why.Message+"; what runs stays")
+			if now.Status.Digest == "" {
+				setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionFalse, atoll.ReasonNotRendered, "nothing is applied yet")
+			}
+		}))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,115 @@
+// Package gitfetch reads the objects of git repositories in a child process of the hub's own binary.
+//
+// Contract: Fetch returns within its context, whatever the server sends: the child has bounds of time, memory, files
+// and bytes, and its end ends nothing else. The request with its credentials goes to the child by standard
+// input, and never by arguments or environment. Credentials are sent to the host of the URL alone. No error has
+// a credential or the text of a server's answer. Symlinks and submodules are not followed; where they may hold content,
+// they are problems. Nothing is kept between two fetches. Fetch is safe for concurrent use.
+package gitfetch
+
+import (
+	"fmt"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/render"
+)
+
+// Bounds of one fetch.
+const (
+	// Timeout of a child.
+	Timeout = 2 * time.Minute
+	// connectTimeout is the most for a connection, and for its handshake; answerTimeout is that for the first bytes of
+	// an answer.
+	connectTimeout = 15 * time.Second
+	answerTimeout  = 45 * time.Second
+	// maxPackBytes is the most that a server may send to one child for commits, which is the disk that a child takes.
+	maxPackBytes = 256 << 20
+	// maxTextBytes is the most that a server may send as a list of refs.
+	maxTextBytes = 16 << 20
+	// maxRequestBytes and maxAnswerBytes bound what the hub and its child exchange.
+	maxRequestBytes = 16 << 20
+	maxAnswerBytes  = 32 << 20
+	// maxContentsBytes is the most of all contents of one answer. Contents beyond are left to the next fetch.
+	maxContentsBytes = 12 << 20
+	// maxTreeEntries is the most entries of a commit's trees that are read for one Source.
+	maxTreeEntries = 200_000
+	// maxTreeDepth is how deep directories may be.
+	maxTreeDepth = 64
+	// maxLinkBytes is the longest target of a symbolic link.
+	maxLinkBytes = 4096
+	// childMemory is the soft limit of the child's memory, and childData the hard one.
+	childMemory = 192 << 20
+	childData   = 512 << 20
+)
+
+// Request is what a child is asked for.
+type Request struct {
+	URL      string `json:"url"`
+	Username string `json:"username,omitempty"`
+	Password string `json:"password,omitempty"`
+	CABundle string `json:"caBundle,omitempty"`
+	// AllowedNetworks are dialled although they are refused otherwise.
+	AllowedNetworks []string `json:"allowedNetworks,omitempty"`
+	Wants           []Want   `json:"wants,omitempty"`
+	// Descends asks whether a commit descends from another one.
+	Descends *Descent `json:"descends,omitempty"`
+}
+
+// Want is the content that one Source wants.
+type Want struct {
+	ID string `json:"id"`
+	// Ref such as refs/heads/main, or the hash of a commit.
+	Ref     string   `json:"ref"`
+	Paths   []string `json:"paths,omitempty"`
+	Exclude []string `json:"exclude,omitempty"`
+	// SeenCommit and SeenDigest are what was read last. Content of the one or the other is not sent again.
+	SeenCommit string `json:"seenCommit,omitempty"`
+	SeenDigest string `json:"seenDigest,omitempty"`
+}
+
+// Descent is two commits.
+type Descent struct {
+	Old string `json:"old"`
+	New string `json:"new"`
+}
+
+// Answer of a child.
+type Answer struct {
+	// Failure ends the fetch; nil: it succeeded.
+	Failure  *Failure  `json:"failure,omitempty"`
+	Contents []Content `json:"contents,omitempty"`
+	// Descends answers the question of that name.
+	Descends bool `json:"descends,omitempty"`
+}
+
+// Content of one Source.
+type Content struct {
+	ID     string `json:"id"`
+	Commit string `json:"commit,omitempty"`
+	// Message is the first line of the commit's message.
+	Message string `json:"message,omitempty"`
+	Author  string `json:"author,omitempty"`
+	// Digest of what of the commit the Source reads.
+	Digest string `json:"digest,omitempty"`
+	// Unchanged is true where the digest is the seen one. Objects are then left out.
+	Unchanged bool `json:"unchanged,omitempty"`
+	// Postponed is true where the answer had no room for the content.
+	Postponed bool             `json:"postponed,omitempty"`
+	Failure   *Failure         `json:"failure,omitempty"`
+	Objects   []render.Object  `json:"objects,omitempty"`
+	Problems  []render.Problem `json:"problems,omitempty"`
+}
+
+// Failure is why something could not be read.
+type Failure struct {
+	Reason  atoll.Reason `json:"reason"`
+	Message string       `json:"message"`
+}
+
+// Error returns the message.
+func (f *Failure) Error() string { return f.Message }
+
+func newFailure(reason atoll.Reason, format string, args ...any) *Failure {
+	return &Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,203 @@
+package gitfetch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// ChildCommand is the hidden subcommand of the hub's binary that runs ServeChild.
+const ChildCommand = "fetch-source"
+
+// Fetcher starts children.
+type Fetcher struct {
+	// Executable with its arguments; default: the hub's own with ChildCommand.
+	Executable []string
+	// AllowedNetworks are dialled although they are refused otherwise.
+	AllowedNetworks []string
+	sweep           sync.Once
+}
+
+// dirPrefix begins the names of the directories of fetches.
+const dirPrefix = "atoll-fetch-"
+
+// passedEnvironment are the variables that a child gets.
+var passedEnvironment = []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "TMPDIR"}
+
+// Fetch runs one request in a child. The error is a *Failure, unless ctx ended. It is never of one content: what a
+// content exceeds is in the answer.
+func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Answer, error) {
+	r.AllowedNetworks = f.AllowedNetworks
+	in, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode the request of a fetch: %w", err)
+	}
+	if len(in) > maxRequestBytes {
+		return nil, newFailure(atoll.ReasonFetchFailed, "the Sources of the Repository state more than %d bytes", maxRequestBytes)
+	}
+	f.sweep.Do(removeLeftDirectories)
+	dir, err := os.MkdirTemp("", dirPrefix)
+	if err != nil {
+		return nil, newFailure(atoll.ReasonFetchFailed, "make a directory for the fetch: %v", err)
+	}
+	defer os.RemoveAll(dir)
+	if release, locked := lockDirectory(dir); locked {
+		defer release()
+	}
+	out, err := f.runChild(ctx, in, dir)
+	if err != nil {
+		return nil, err
+	}
+	var a Answer
+	if err := json.Unmarshal(out, &a); err != nil {
+		return nil, newFailure(atoll.ReasonFetchFailed, "the process that reads the repository ended without an answer")
+	}
+	if a.Failure != nil {
+		return nil, a.Failure
+	}
+	return &a, nil
+}
+
+// removeLeftDirectories removes the directories of fetches whose process ended before it could.
+func removeLeftDirectories() {
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range left {
+		if release, locked := lockDirectory(dir); locked {
+			os.RemoveAll(dir)
+			release()
+		}
+	}
+}
+
+// runChild runs a child in a directory, and returns what it wrote.
+func (f *Fetcher) runChild(ctx context.Context, in []byte, dir string) ([]byte, error) {
+	child, err := f.childProgram()
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	cmd := exec.CommandContext(limited, child[0], child[1:]...)
+	cmd.Dir, cmd.Env = dir, childEnvironment()
+	cmd.Stdin = bytes.NewReader(in)
+	out := &boundedBuffer{}
+	cmd.Stdout = out
+	cmd.WaitDelay = Timeout / 24
+	isolateChild(cmd)
+	// The child ends with the thread that starts it, so the thread stays until the child has ended.
+	runtime.LockOSThread()
+	err = cmd.Run()
+	runtime.UnlockOSThread()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case limited.Err() != nil:
+		return nil, newFailure(atoll.ReasonFetchTimedOut, "the repository could not be read within %s", Timeout)
+	case out.full:
+		return nil, newFailure(atoll.ReasonFetchFailed, "the process that reads the repository answers with more than %d bytes", maxAnswerBytes)
+	case err != nil:
+		var ended *exec.ExitError
+		if errors.As(err, &ended) {
+			return nil, newFailure(atoll.ReasonFetchFailed, "the process that reads the repository ended (%s): something ended it, or the repository needs more memory or disk than a fetch has", ended.ProcessState)
+		}
+		return nil, newFailure(atoll.ReasonFetchFailed, "start the process that reads the repository: %v", err)
+	}
+	return out.Bytes(), nil
+}
+
+// childProgram returns the program of a child and its arguments.
+func (f *Fetcher) childProgram() ([]string, error) {
+	if len(f.Executable) > 0 {
+		return f.Executable, nil
+	}
+	own, err := os.Executable()
+	if err != nil {
+		return nil, newFailure(atoll.ReasonFetchFailed, "find the hub's own program: %v", err)
+	}
+	return []string{own, ChildCommand}, nil
+}
+
+// childEnvironment returns what a child needs of the hub's environment.
+func childEnvironment() []string {
+	env := []string{fmt.Sprintf("GOMEMLIMIT=%d", childMemory), "GOMAXPROCS=1", "GOTRACEBACK=none", "HOME=/nonexistent"}
+	for _, name := range passedEnvironment {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+// boundedBuffer keeps no more than an answer may have.
+type boundedBuffer struct {
+	bytes.Buffer
+	full bool
+}
+
+// Write fails once the buffer is full, which ends the child by a broken pipe.
+func (b *boundedBuffer) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxAnswerBytes {
+		b.full = true
+		return 0, io.ErrShortBuffer
+	}
+	return b.Buffer.Write(p)
+}
+
+// ReadFrom is not that of the buffer, which has no bound.
+func (b *boundedBuffer) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{b}, r)
+}
+
+// ServeChild is the child: it reads a request, and writes its answer. It bounds its own process first.
+func ServeChild(ctx context.Context, in io.Reader, out io.Writer) error {
+	if err := limitProcess(); err != nil {
+		return fmt.Errorf("bound the process that reads a repository: %w", err)
+	}
+	raw, err := io.ReadAll(io.LimitReader(in, maxRequestBytes+1))
+	if err != nil {
+		return fmt.Errorf("read the request of a fetch: %w", err)
+	}
+	var r Request
+	if len(raw) > maxRequestBytes || json.Unmarshal(raw, &r) != nil {
+		return errors.New("the request of a fetch cannot be read")
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("find the directory of a fetch: %w", err)
+	}
+	answer := runRequest(ctx, r, dir)
+	return json.NewEncoder(out).Encode(answer)
+}
+
+// runRequest answers a request; dir is an empty directory.
+func runRequest(ctx context.Context, r Request, dir string) Answer {
+	s, err := openServer(r)
+	if err != nil {
+		return Answer{Failure: failureOf(err)}
+	}
+	if r.Descends != nil {
+		descends, err := s.isDescendant(ctx, *r.Descends)
+		return Answer{Descends: descends, Failure: failureOf(err)}
+	}
+	contents, err := s.readContents(ctx, r.Wants, dir)
+	return Answer{Contents: contents, Failure: failureOf(err)}
+}
+
+// isCommitHash reports whether a ref is the hash of a commit.
+func isCommitHash(ref string) bool {
+	return len(ref) == 40 && strings.Trim(ref, "0123456789abcdef") == ""
+}
