@@ -38,7 +38,7 @@ type lostRow struct{ clusterIndex, verdictIndex int }
 
 // noteLostRow notes a row that leaves a lost cluster, before its verdict is added.
 func (d *groupDecider) noteLostRow(clusterIndex int, row *atoll.RowSpec, v *Verdict) {
-	if v.isLost && d.filter.isGroupOf(row) {
+	if v.LeavesLost && d.filter.isGroupOf(row) {
 		d.lost = append(d.lost, lostRow{clusterIndex: clusterIndex, verdictIndex: len(d.Verdicts)})
 	}
 }

@@ -139,6 +139,8 @@ type Verdict struct {
 	// KeptLost states why the row stays although the hub tainted the cluster as lost; empty: it did not, or the
 	// placement tolerates it.
 	KeptLost string
+	// LeavesLost: the row leaves because the hub tainted the cluster as lost.
+	LeavesLost bool
 	// CapacityReason states the bound of the cluster's stated capacity that keeps the row at
 	// its revision and share; empty: none does.
 	CapacityReason string
@@ -151,8 +153,6 @@ type Verdict struct {
 	capacityIndex int32
 	// connection is read where divided replicas depend on it.
 	connection Connection
-	// isLost: the row leaves because the hub tainted the cluster as lost.
-	isLost bool
 }
 
 // IsHolder reports whether the cluster is to hold the Bundle.
@@ -498,7 +498,7 @@ func (f *CompiledPlacement) judgeInGroup(c *Cluster, row *atoll.RowSpec, terms r
 	evict := f.findEviction(c, terms.now, terms.keepsLost)
 	if evict.isDue(terms.now) {
 		v.setLeaving(FilterTaints, atoll.ReasonEvicted, evict.reason)
-		v.isLost = evict.isLoss
+		v.LeavesLost = evict.isLoss
 		return v
 	}
 	v.EvictAt, v.PlacementFingerprint = evict.at, f.fingerprintWithLastRebalance(row)
