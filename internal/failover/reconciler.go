@@ -117,13 +117,22 @@ func (r *ClusterReconciler) reconcileKey(ctx context.Context, key string) (time.
 }
 
 // followSettings begins to track the clusters, or stops, and reconciles the clusters that the settings concern. It reads all
-// Clusters, because only people edit the settings.
+// Clusters, because only people edit the settings. All clusters are counted before one is judged. An edit of the terms
+// keeps the counts and the rates.
 func (r *ClusterReconciler) followSettings() {
-	if r.fleet = nil; r.Settings.Failover() != nil {
-		r.fleet = loss.NewFleet(r.started.Add(startGrace))
+	isStated, begins := r.Settings.Failover() != nil, false
+	switch {
+	case !isStated:
+		r.fleet = nil
+	case r.fleet == nil:
+		r.fleet, begins = loss.NewFleet(r.started.Add(startGrace)), true
 	}
-	r.tracks.Store(r.fleet != nil)
+	r.tracks.Store(isStated)
+	now := time.Now()
 	for _, c := range r.Clusters.List() {
+		if begins {
+			r.trackCluster(c.Name, c, true, now)
+		}
 		if r.fleet != nil || loss.IsTainted(c) {
 			r.loop.EnqueueRecheck(c.Name, 0)
 		}
@@ -158,20 +167,28 @@ func (r *ClusterReconciler) decideCluster(name string, c *v1alpha1.Cluster, exis
 		}
 		return loss.Nothing, 0, time.Time{}
 	}
-	t, m, isMember := loss.TermsOf(s), loss.Member{}, false
-	if exists {
-		m, isMember = loss.MemberOf(c)
-	}
+	t := loss.TermsOf(s)
+	m, isMember := r.trackCluster(name, c, exists, now)
 	if isMember {
-		r.fleet.SetMember(name, m, now)
 		what, at = r.fleet.JudgeCluster(name, t, now)
-	} else {
-		r.fleet.RemoveMember(name)
 	}
 	for _, resumed := range r.fleet.TakeResumable(t) {
 		r.loop.EnqueueNow(resumed)
 	}
 	return what, m.Loss(), at
+}
+
+// trackCluster puts a cluster into the fleet, or takes it out.
+func (r *ClusterReconciler) trackCluster(name string, c *v1alpha1.Cluster, exists bool, now time.Time) (m loss.Member, isMember bool) {
+	if exists {
+		m, isMember = loss.MemberOf(c)
+	}
+	if isMember {
+		r.fleet.SetMember(name, m, now)
+	} else {
+		r.fleet.RemoveMember(name)
+	}
+	return m, isMember
 }
 
 // reportCounts sets the metric, and requests the condition when it changes.

@@ -247,3 +247,41 @@ func TestTheSettingsTurnItOnAndOff(t *testing.T) {
 		})
 	})
 }
+
+// An edit of the settings neither ends a pause nor hurries: all clusters count before one is judged, and the rates go on.
+func TestAnEditKeepsThePauseAndTheRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub(t, 10, failoverAfter(time.Minute))
+		h.runReconciler(t, func(*prometheus.Registry) {
+			passTime(time.Hour)
+			for i := 4; i < 10; i++ {
+				h.setReady(fmt.Sprint("c", i), metav1.ConditionUnknown)
+			}
+			for i := range 5 {
+				passTime(10 * time.Minute)
+				h.stateFailover(failoverAfter(time.Minute + time.Duration(i)*time.Second))
+				passTime(time.Second)
+				if got := h.listTainted(); got != "" {
+					t.Fatalf("tainted during the pause, after %d edits: %s", i+1, got)
+				}
+			}
+			h.stateFailover(nil)
+			passTime(time.Second)
+			h.stateFailover(failoverAfter(time.Minute))
+			if passTime(time.Second); h.listTainted() != "" {
+				t.Fatalf("tainted during the pause, after the failover was stated again: %s", h.listTainted())
+			}
+			h.setReady("c9", metav1.ConditionTrue)
+			if passTime(time.Second); len(strings.Fields(h.listTainted())) != 1 {
+				t.Fatalf("tainted after the pause: %s", h.listTainted())
+			}
+			for i := range 5 {
+				h.stateFailover(failoverAfter(time.Minute + time.Duration(i)*time.Second))
+				passTime(time.Second)
+			}
+			if got := h.listTainted(); len(strings.Fields(got)) != 1 {
+				t.Fatalf("tainted within 10 s: %s", got)
+			}
+		})
+	})
+}
