@@ -144,11 +144,12 @@ func (r *ClusterReconciler) followSettings() {
 func (r *ClusterReconciler) reconcileCluster(ctx context.Context, name string) (time.Duration, error) {
 	c, exists := r.Clusters.Get(name)
 	now := time.Now()
-	what, why, at := r.decideCluster(name, c, exists, now)
+	s := r.Settings.Failover()
+	what, why, at := r.decideCluster(name, c, exists, s, now)
 	r.reportCounts()
 	switch what {
 	case loss.AddTaint:
-		return 0, r.addTaint(ctx, c, why, now)
+		return 0, r.addTaint(ctx, c, why, s.After.Duration, now)
 	case loss.RemoveTaint:
 		return 0, r.removeTaint(ctx, c)
 	}
@@ -158,9 +159,9 @@ func (r *ClusterReconciler) reconcileCluster(ctx context.Context, name string) (
 	return max(at.Sub(now), time.Millisecond), nil
 }
 
-// decideCluster returns what is due for a cluster, and else when it is.
-func (r *ClusterReconciler) decideCluster(name string, c *v1alpha1.Cluster, exists bool, now time.Time) (what loss.Action, why loss.Loss, at time.Time) {
-	s := r.Settings.Failover()
+// decideCluster returns what is due for a cluster by the settings, which are nil where no failover is stated, and else
+// when it is.
+func (r *ClusterReconciler) decideCluster(name string, c *v1alpha1.Cluster, exists bool, s *v1alpha1.ClusterFailover, now time.Time) (what loss.Action, why loss.Loss, at time.Time) {
 	if r.fleet == nil || s == nil {
 		if exists && c.DeletionTimestamp == nil && loss.IsTainted(c) {
 			return loss.RemoveTaint, 0, time.Time{}
@@ -206,12 +207,12 @@ func (r *ClusterReconciler) reportCounts() {
 	}
 }
 
-func (r *ClusterReconciler) addTaint(ctx context.Context, c *v1alpha1.Cluster, why loss.Loss, now time.Time) error {
+func (r *ClusterReconciler) addTaint(ctx context.Context, c *v1alpha1.Cluster, why loss.Loss, after time.Duration, now time.Time) error {
 	if err := r.patchCluster(ctx, c, loss.WithTaint(c, why, now)); err != nil {
 		return err
 	}
 	r.Tell(c, atoll.ReasonClusterTainted, fmt.Sprintf("the hub tainted the cluster, which is lost for more than %s: Bundles with a place elsewhere leave it (taint %s)",
-		phrase.FormatDuration(r.Settings.Failover().After.Duration), why.TaintKey()))
+		phrase.FormatDuration(after), why.TaintKey()))
 	return nil
 }
 

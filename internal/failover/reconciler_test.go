@@ -35,6 +35,8 @@ type hub struct {
 	writes   int
 	events   []string
 	settings *v1alpha1.ClusterFailover
+	// written runs after each write of a Cluster; nil: nothing.
+	written func()
 }
 
 func newHub(t *testing.T, clusters int, failover *v1alpha1.ClusterFailover) *hub {
@@ -57,7 +59,9 @@ func newHub(t *testing.T, clusters int, failover *v1alpha1.ClusterFailover) *hub
 			h.mu.Lock()
 			h.writes++
 			h.mu.Unlock()
-			h.changed(obj.GetName())
+			if h.changed(obj.GetName()); h.written != nil {
+				h.written()
+			}
 			return nil
 		}}).Build()
 	return h
@@ -281,6 +285,25 @@ func TestAnEditKeepsThePauseAndTheRates(t *testing.T) {
 			}
 			if got := h.listTainted(); len(strings.Fields(got)) != 1 {
 				t.Fatalf("tainted within 10 s: %s", got)
+			}
+		})
+	})
+}
+
+// A taint is reported although the failover is unstated while it is written.
+func TestTheSettingsGoWhileATaintIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub(t, 3, failoverAfter(time.Minute))
+		h.written = func() {
+			h.written = nil
+			h.stateFailover(nil)
+		}
+		h.runReconciler(t, func(*prometheus.Registry) {
+			passTime(time.Hour)
+			h.setReady("c0", metav1.ConditionUnknown)
+			passTime(time.Hour)
+			if got := fmt.Sprint(h.events, h.listTainted()); got != "[c0 ClusterTainted c0 TaintRemoved]" {
+				t.Errorf("events and taints: %s", got)
 			}
 		})
 	})
