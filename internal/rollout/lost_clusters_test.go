@@ -1,7 +1,9 @@
 package rollout
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -59,4 +61,51 @@ func TestALostCopyGoesWithItsBundle(t *testing.T) {
 	s.runCommand("delete", nil)
 	s.advanceOnce()
 	s.expectPhases(map[string]atoll.RowPhase{"a": atoll.RowRemoving})
+}
+
+// countConnectedReplicas counts the replicas that rows in connected clusters are assigned.
+func (s *scriptStage) countConnectedReplicas() (n int64) {
+	for c, r := range s.rows {
+		if s.online[c] && r.Spec.Phase == atoll.RowActive {
+			n += r.Spec.Assigned["apps/Deployment/ns/web"]
+		}
+	}
+	return n
+}
+
+// Replicas of lost clusters run elsewhere, however many clusters are lost. Above the budget, the removal of the old copies
+// waits for a confirmation, and then for their replacements.
+func TestTheRemovalBudgetDelaysNoFailover(t *testing.T) {
+	s := newStage(t)
+	s.runCommand("fleet", []string{"20"})
+	s.runCommand("divide", []string{"Deployment/web=40"})
+	s.runCommand("settle", nil)
+	var want []atoll.RowPhase
+	for i := range 6 {
+		s.now = s.now.Add(10 * time.Second)
+		s.loseCluster(fmt.Sprintf("c%02d", i+1))
+		s.runCommand("settle", nil)
+		if n := s.countConnectedReplicas(); n != 40 {
+			t.Fatalf("%d replicas are connected after %d losses:\n%s", n, i+1, s.formatRows())
+		}
+		if want = append(want, atoll.RowLeaving); i >= 2 {
+			want[i] = atoll.RowHeld
+		}
+		for at, phase := range want {
+			s.expectPhases(map[string]atoll.RowPhase{fmt.Sprintf("c%02d", at+1): phase})
+		}
+	}
+	s.runCommand("away", []string{"c20"})
+	s.runCommand("revision", []string{"r2"}) // no replacement is healthy
+	for i := range 6 {
+		s.runCommand("back", []string{fmt.Sprintf("c%02d", i+1)})
+	}
+	s.advanceOnce()
+	s.expectPhases(map[string]atoll.RowPhase{"c01": atoll.RowLeaving, "c06": atoll.RowHeld})
+	s.runCommand("confirm", nil)
+	s.advanceOnce()
+	s.expectPhases(map[string]atoll.RowPhase{"c01": atoll.RowLeaving, "c03": atoll.RowLeaving, "c06": atoll.RowLeaving})
+	s.runCommand("back", []string{"c20"})
+	s.runCommand("settle", nil)
+	s.expectPhases(map[string]atoll.RowPhase{"c01": "", "c03": "", "c06": "", "c20": atoll.RowActive})
 }
