@@ -38,15 +38,24 @@ type lostRow struct{ clusterIndex, verdictIndex int }
 
 // noteLostRow notes a row that leaves a lost cluster, before its verdict is added.
 func (d *groupDecider) noteLostRow(clusterIndex int, row *atoll.RowSpec, v *Verdict) {
-	if v.LeavesLost && d.filter.isGroupOf(row) {
+	if v.LeavesLost && !d.filter.replacesGroupOf(row) {
 		d.lost = append(d.lost, lostRow{clusterIndex: clusterIndex, verdictIndex: len(d.Verdicts)})
 	}
 }
 
-// isGroupOf reports whether a row came by this group, or there are no groups. A row of an earlier group is replaced by
-// this one.
-func (f *CompiledPlacement) isGroupOf(row *atoll.RowSpec) bool {
-	return f.groupName == "" || rememberedGroup(row.PlacementFingerprint) == f.groupName
+// replacesGroupOf reports whether a row came by an earlier group, which this one replaces. A row of no group, or of a group
+// that is not there any more, came before an edit.
+func (f *CompiledPlacement) replacesGroupOf(row *atoll.RowSpec) bool {
+	name := rememberedGroup(row.PlacementFingerprint)
+	for _, g := range f.affinityGroups {
+		if g == f {
+			return false
+		}
+		if g.groupName == name {
+			return true
+		}
+	}
+	return false
 }
 
 // keepUnreplacedRows turns the verdicts on lost clusters around that nothing replaces. The order of the clusters

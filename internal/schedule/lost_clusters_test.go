@@ -158,3 +158,30 @@ func TestALostClusterThatReturns(t *testing.T) {
 		t.Errorf("placed %q", placed)
 	}
 }
+
+// expectOutcomes decides some times, as while replacements start, and checks each decision.
+func (f *lostFleet) expectOutcomes(t *testing.T, step, placed, leaves string) {
+	t.Helper()
+	for range 3 {
+		d := f.decideAndApply()
+		if gotPlaced, gotLeaves := formatOutcomes(d, OutcomePlaced), formatOutcomes(d, OutcomeLeaves); gotPlaced != placed || gotLeaves != leaves {
+			t.Fatalf("%s: placed %q, leaves %q; want %q and %q", step, gotPlaced, gotLeaves, placed, leaves)
+		}
+	}
+}
+
+// An edit of groups while a cluster is lost drops no copy that nothing replaces.
+func TestGroupsAreEditedDuringALoss(t *testing.T) {
+	const named, groups = "{clusterAffinity: {clusterNames: [a, b]}}", "{clusterAffinities: [{affinityName: own, clusterNames: [a, b]}, {affinityName: near, clusterNames: [c]}]}"
+	for name, tc := range map[string]struct{ before, after string }{
+		"a group is renamed":      {groups, strings.Replace(groups, "own", "home", 1)},
+		"an affinity gets groups": {named, groups},
+		"groups become one":       {groups, named},
+	} {
+		f := newLostFleet(t, tc.before, 0, nil, newCluster("a"), newCluster("b"), newCluster("c"))
+		f.loseClusters("a", unreachable)
+		f.expectOutcomes(t, name+", before", "a b", "")
+		f.Placement = parsePlacement(t, tc.after)
+		f.expectOutcomes(t, name, "a b", "")
+	}
+}
