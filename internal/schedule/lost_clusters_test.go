@@ -159,6 +159,11 @@ func TestALostClusterThatReturns(t *testing.T) {
 	}
 }
 
+// regionCluster is a cluster in a region.
+func regionCluster(name, region string) Cluster {
+	return newCluster(name, func(c *Cluster) { c.Region = region })
+}
+
 // expectOutcomes decides some times, as while replacements start, and checks each decision.
 func (f *lostFleet) expectOutcomes(t *testing.T, step, placed, leaves string) {
 	t.Helper()
@@ -168,6 +173,21 @@ func (f *lostFleet) expectOutcomes(t *testing.T, step, placed, leaves string) {
 			t.Fatalf("%s: placed %q, leaves %q; want %q and %q", step, gotPlaced, gotLeaves, placed, leaves)
 		}
 	}
+}
+
+// A constraint that bounds the groups bounds which lost rows stay: another region takes over as a whole.
+func TestALostRegionIsReplaced(t *testing.T) {
+	const one = "{spreadConstraints: [{spreadByField: region, maxGroups: 1}], scores: [{name: ClusterAffinity, clusterAffinity: {clusterNames: [x1, x2]}}]}"
+	f := newLostFleet(t, one, 0, nil, regionCluster("x1", "x"), regionCluster("x2", "x"), regionCluster("y1", "y"), regionCluster("y2", "y"))
+	f.loseClusters("x1", unreachable)
+	f.expectOutcomes(t, "a part of the region", "x1 x2", "")
+	f.loseClusters("x2", unreachable)
+	f.expectOutcomes(t, "the whole region", "y1 y2", "x1 x2")
+	f.lost = map[string]bool{}
+	for i := range f.Clusters {
+		f.Clusters[i].Taints = nil
+	}
+	f.expectOutcomes(t, "the region is back", "y1 y2", "x1 x2")
 }
 
 // An edit of groups while a cluster is lost drops no copy that nothing replaces.
@@ -183,5 +203,51 @@ func TestGroupsAreEditedDuringALoss(t *testing.T) {
 		f.expectOutcomes(t, name+", before", "a b", "")
 		f.Placement = parsePlacement(t, tc.after)
 		f.expectOutcomes(t, name, "a b", "")
+	}
+}
+
+// A lost row that is unfit, too, takes the place of none that stays.
+func TestAnUnfitLostRowKeepsNoPlace(t *testing.T) {
+	labelled := func(name string) Cluster {
+		return newCluster(name, func(c *Cluster) { c.Labels = map[string]string{"env": "prod"} })
+	}
+	const two = "{maxClusters: 2, clusterAffinity: {labelSelector: {matchLabels: {env: prod}}}, scores: [{name: ClusterAffinity, clusterAffinity: {clusterNames: [a, b]}}]}"
+	f := newLostFleet(t, two, 0, nil, labelled("a"), labelled("b"), labelled("c"))
+	f.WhenUnfit = v1alpha1.UnfitRemove
+	f.loseClusters("a b", unreachable)
+	f.Clusters[0].Labels = nil
+	f.expectOutcomes(t, "unfit", "b c", "a")
+	if v, _ := DecidePlacement(f.Input).FindVerdict("a"); v.KeptLost != "" || !v.LeavesLost {
+		t.Errorf("a: %s, kept because %q", v, v.KeptLost)
+	}
+}
+
+// A lost row that keeps its copy also keeps its revision where the stated capacity has no place for the newer one.
+func TestAKeptLostRowKeepsItsCapacityReason(t *testing.T) {
+	in := inputFor(t, v1alpha1.PlacementSpec{}, contentOf(t, deploymentJSON(3, "cpu: 1")), nil, newCluster("a", statesCapacity(t, "{replicas: 2}")), newCluster("b"))
+	in.Rows = map[string]atoll.RowSpec{"a": activeRow(in.Clusters[0], in.Placement), "b": activeRow(in.Clusters[1], in.Placement)}
+	v, _ := DecidePlacement(in).FindVerdict("a")
+	if v.CapacityReason == "" {
+		t.Fatal("the capacity keeps nothing")
+	}
+	in.Clusters[0].Taints = []v1alpha1.Taint{unreachable}
+	if is, _ := DecidePlacement(in).FindVerdict("a"); is.KeptLost != keptUnreplaced || is.CapacityReason != v.CapacityReason {
+		t.Errorf("kept because %q, capacity %q; want %q", is.KeptLost, is.CapacityReason, v.CapacityReason)
+	}
+}
+
+// While the one cluster that divides the replicas is silent for a moment, rows that leave do not turn around.
+func TestASilentDividerTurnsNothingAround(t *testing.T) {
+	for _, placement := range []string{"{replicaScheduling: {replicaSchedulingType: Divided}}", "{maxClusters: 3, replicaScheduling: {replicaSchedulingType: Divided}}"} {
+		f := newLostFleet(t, placement, 3, nil, newCluster("a"), newCluster("b"), newCluster("c"))
+		f.loseClusters("a b", unreachable)
+		f.expectOutcomes(t, "lost", "c", "a b")
+		f.lost["c"] = true
+		f.expectOutcomes(t, "silent", "c", "a b")
+		f.lost["c"] = false
+		f.expectOutcomes(t, "back", "c", "a b")
+		if n := f.Rows["c"].Assigned[web.Key.String()]; n != 3 {
+			t.Errorf("c has %d of 3 replicas", n)
+		}
 	}
 }
