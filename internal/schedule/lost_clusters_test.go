@@ -251,3 +251,22 @@ func TestASilentDividerTurnsNothingAround(t *testing.T) {
 		}
 	}
 }
+
+// A Bundle of which all clusters are lost waits for a member, and not for the owner of its placement.
+func TestABundleWithoutAnAlternativeWaitsForItsCluster(t *testing.T) {
+	f := newLostFleet(t, "{maxClusters: 2, clusterAffinity: {clusterNames: [a, b]}}", 0, nil, newCluster("a"), newCluster("b"), newCluster("c"))
+	f.loseClusters("a b", unreachable)
+	f.Clusters[1].Taints = append(f.Clusters[1].Taints, v1alpha1.Taint{Key: "mine", Effect: corev1.TaintEffectNoExecute})
+	d := DecidePlacement(f.Input)
+	for cluster, want := range map[string]Verdict{
+		"a": {Outcome: OutcomeKept, RowReason: atoll.ReasonClusterLost, KeptLost: keptUnreplaced},
+		"b": {Outcome: OutcomeKept, RowReason: atoll.ReasonNoClusterFits},
+	} {
+		if v, _ := d.FindVerdict(cluster); v.Outcome != want.Outcome || v.RowReason != want.RowReason || v.KeptLost != want.KeptLost || v.LeavesLost {
+			t.Errorf("%s: %s, %s, kept because %q", cluster, v, v.RowReason, v.KeptLost)
+		}
+	}
+	if atoll.ActorOf(atoll.ReasonClusterLost) != atoll.ActorMember {
+		t.Error("another one must act")
+	}
+}

@@ -436,7 +436,7 @@ func (d *groupDecider) addVanishedClusters() {
 }
 
 // keepLeavingRows turns leaving rows into kept ones: a placement that fits nothing is more
-// likely a mistake than a wish.
+// likely a mistake than a wish. Rows in lost clusters wait for their clusters.
 func (d *groupDecider) keepLeavingRows() {
 	in := d.input
 	// A cluster that leaves the fleet is no mistake.
@@ -453,6 +453,9 @@ func (d *groupDecider) keepLeavingRows() {
 	for i, v := range d.Verdicts {
 		if slips(v) {
 			v.Outcome, v.RowReason = OutcomeKept, atoll.ReasonNoClusterFits
+			if v.LeavesLost { // no mistake either
+				v.RowReason, v.KeptLost, v.LeavesLost = atoll.ReasonClusterLost, keptUnreplaced, false
+			}
 			v.PlacementFingerprint = in.Rows[v.Cluster].PlacementFingerprint
 			d.completeHolderVerdict(&v, byName[v.Cluster])
 			d.Verdicts[i] = v
