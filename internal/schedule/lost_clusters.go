@@ -43,6 +43,13 @@ func (d *groupDecider) noteLostRow(clusterIndex int, row *atoll.RowSpec, v *Verd
 	}
 }
 
+// keepsLostRow reports whether a row in a lost cluster stays because two copies should not run.
+func (f *CompiledPlacement) keepsLostRow(in *Input) bool {
+	return in.KeepsLost && slices.ContainsFunc(in.Clusters, func(c Cluster) bool {
+		return in.heldRow(&c) != nil && f.findEviction(&c, in.Now, false).isLoss
+	})
+}
+
 // replacesGroupOf reports whether a row came by an earlier group, which this one replaces. A row of no group, or of a group
 // that is not there any more, came before an edit.
 func (f *CompiledPlacement) replacesGroupOf(row *atoll.RowSpec) bool {

@@ -270,3 +270,29 @@ func TestABundleWithoutAnAlternativeWaitsForItsCluster(t *testing.T) {
 		t.Error("another one must act")
 	}
 }
+
+// A lost copy that should not run twice moves neither to a better cluster nor back to an earlier group.
+func TestAnExclusiveLostCopyNeverMoves(t *testing.T) {
+	const better = "{maxClusters: 1, rescheduling: {when: WhenBetter, minDwell: 0s, moveCost: 0}, scores: [{name: ClusterAffinity, clusterAffinity: {clusterNames: [a]}}]}"
+	const groups = "{failback: {policy: WhenHealthy, holdTime: 0s}, clusterAffinities: [{affinityName: own, clusterNames: [b]}, {affinityName: near, clusterNames: [a]}]}"
+	for name, tc := range map[string]struct {
+		placement string
+		then      func(f *lostFleet)
+	}{
+		"a better cluster": {better, func(f *lostFleet) { f.Placement = parsePlacement(t, strings.Replace(better, "[a]", "[b]", 1)) }},
+		"an earlier group": {groups, func(f *lostFleet) { f.Clusters[1].Accepted = true }},
+	} {
+		f := newLostFleet(t, tc.placement, 0, nil, newCluster("a"), newCluster("b", func(c *Cluster) { c.Accepted = tc.placement == better }))
+		f.expectOutcomes(t, name+", before", "a", "")
+		f.KeepsLost = true
+		tc.then(f)
+		if d := DecidePlacement(f.Input); formatOutcomes(d, OutcomeLeaves) != "a" {
+			t.Errorf("%s: a connected copy does not move", name)
+		}
+		f.loseClusters("a", unreachable)
+		f.expectOutcomes(t, name, "a", "")
+		if v, _ := DecidePlacement(f.Input).FindVerdict("a"); v.KeptLost != keptExclusive {
+			t.Errorf("%s: kept because %q", name, v.KeptLost)
+		}
+	}
+}
