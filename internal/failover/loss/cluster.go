@@ -18,7 +18,7 @@ func MemberOf(c *v1alpha1.Cluster) (m Member, isMember bool) {
 	if !c.Spec.Accepted || c.DeletionTimestamp != nil || ready == nil || !meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterJoined) {
 		return Member{}, false
 	}
-	m = Member{zone: c.Spec.Zone, since: ready.LastTransitionTime.Time, isTainted: IsTainted(c)}
+	m = Member{zone: c.Spec.Zone, since: ready.LastTransitionTime.Time, isTainted: IsTainted(c), checksIn: c.Spec.CheckInInterval() > 0}
 	switch ready.Status {
 	case metav1.ConditionUnknown:
 		m.loss = unreachable

@@ -244,6 +244,9 @@ func TestMemberOf(t *testing.T) {
 		"with another effect of the taint": {newTestCluster(func(c *v1alpha1.Cluster) {
 			c.Spec.Taints = []v1alpha1.Taint{{Key: v1alpha1.TaintUnreachable, Effect: corev1.TaintEffectNoSchedule}}
 		}), Member{zone: "z", loss: unreachable, since: start}, true},
+		"checks in": {newTestCluster(ready(metav1.ConditionTrue), func(c *v1alpha1.Cluster) {
+			c.Spec.Connection = &v1alpha1.ClusterConnection{Type: v1alpha1.ConnectionCheckIn}
+		}), Member{zone: "z", since: start, checksIn: true}, true},
 		"never joined":  {newTestCluster(func(c *v1alpha1.Cluster) { c.Status.Conditions[0].Status = metav1.ConditionFalse }), Member{}, false},
 		"not accepted":  {newTestCluster(func(c *v1alpha1.Cluster) { c.Spec.Accepted = false }), Member{}, false},
 		"being deleted": {newTestCluster(func(c *v1alpha1.Cluster) { c.DeletionTimestamp = &metav1.Time{Time: start} }), Member{}, false},
@@ -281,5 +284,36 @@ func TestNextTaintTime(t *testing.T) {
 	}
 	if _, lost := NextTaintTime(WithTaint(newTestCluster(), unreachable, start), s); lost {
 		t.Error("tainted")
+	}
+}
+
+// A hub that is cut off loses its streams at once, and clusters that check in seem ready for a while: it taints none.
+func TestAHubThatIsCutOffLosesItsStreams(t *testing.T) {
+	f, terms := NewFleet(start), fiveMinutes()
+	for i := range 10 {
+		f.SetMember(fmt.Sprint("c", i), Member{zone: fmt.Sprint("z", i), since: start, checksIn: i >= 4}, start)
+	}
+	due := start.Add(time.Hour)
+	for i := range 4 {
+		f.loseMember(fmt.Sprint("c", i), start)
+	}
+	for i := range 4 {
+		if what, _ := f.JudgeCluster(fmt.Sprint("c", i), terms, due); what != Nothing {
+			t.Errorf("c%d: %d", i, what)
+		}
+	}
+	if names := f.TakeResumable(terms); names != nil {
+		t.Errorf("%v resume although nothing changed", names)
+	}
+	for _, back := range []string{"c2", "c3"} {
+		m := f.byName[back]
+		m.loss = notLost
+		f.SetMember(back, m, due)
+	}
+	if names := f.TakeResumable(terms); len(names) != 2 {
+		t.Errorf("%v resume", names)
+	}
+	if what, _ := f.JudgeCluster("c0", terms, due); what != AddTaint {
+		t.Errorf("two of four: %d", what)
 	}
 }
