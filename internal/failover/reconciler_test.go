@@ -308,3 +308,24 @@ func TestTheSettingsGoWhileATaintIsWritten(t *testing.T) {
 		})
 	})
 }
+
+// A taint follows the loss: a cluster that connects again and is not ready has the taint that says so, since the same time.
+func TestATaintFollowsTheLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub(t, 3, failoverAfter(time.Minute))
+		h.runReconciler(t, func(*prometheus.Registry) {
+			passTime(time.Hour)
+			h.setReady("c0", metav1.ConditionUnknown)
+			passTime(2 * time.Minute)
+			c, _ := h.Get("c0")
+			since := c.Spec.Taints[0].TimeAdded
+			for status, want := range map[metav1.ConditionStatus]string{metav1.ConditionFalse: "c0=not-ready", metav1.ConditionUnknown: "c0=unreachable"} {
+				h.setReady("c0", status)
+				passTime(20 * time.Second)
+				if c, _ := h.Get("c0"); h.listTainted() != want || !c.Spec.Taints[0].TimeAdded.Equal(since) {
+					t.Errorf("%s: %s since %s, want %s since %s", status, h.listTainted(), c.Spec.Taints[0].TimeAdded, want, since)
+				}
+			}
+		})
+	})
+}

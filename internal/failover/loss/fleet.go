@@ -41,8 +41,8 @@ type Member struct {
 	zone  string
 	loss  Loss
 	since time.Time // of the loss, or of being ready
-	// isTainted: the Cluster has a taint of the hub.
-	isTainted bool
+	// taint is the loss that the hub's taint of the Cluster states; notLost: it has none.
+	taint Loss
 	// checksIn: the cluster holds no stream, so that its silence is noticed late.
 	checksIn bool
 }
@@ -133,7 +133,7 @@ func (f *Fleet) addToCounts(m Member, n int) {
 	if !m.checksIn {
 		f.streams.addMember(m, n)
 	}
-	if m.isTainted {
+	if m.taint != notLost {
 		f.tainted += n
 	}
 	if z.members == 0 {
@@ -162,11 +162,11 @@ const (
 )
 
 // JudgeCluster returns what is due for a cluster, or the time at which it is due; zero: never, while nothing changes. A cluster
-// that is due while too many are lost is paused.
+// that is due while too many are lost is paused. A taint that states another loss is replaced by AddTaint.
 func (f *Fleet) JudgeCluster(name string, t Terms, now time.Time) (Action, time.Time) {
 	m := f.byName[name]
 	switch {
-	case m.loss == notLost && !m.isTainted, m.loss != notLost && m.isTainted:
+	case m.loss == m.taint:
 		return Nothing, time.Time{}
 	case m.loss == notLost:
 		return dueAt(RemoveTaint, m.since.Add(t.recoverAfter), now)

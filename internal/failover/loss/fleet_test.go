@@ -63,7 +63,7 @@ func TestALostClusterIsTaintedAndUntainted(t *testing.T) {
 		t.Errorf("when it is due: %d", what)
 	}
 	m := f.byName["a0"]
-	m.isTainted = true
+	m.taint = unreachable
 	f.SetMember("a0", m, lost)
 	if what, at := f.JudgeCluster("a0", terms, lost.Add(time.Hour)); what != Nothing || !at.IsZero() {
 		t.Errorf("tainted: %d, again at %s", what, at)
@@ -188,7 +188,7 @@ func TestCountsFollowFromMembers(t *testing.T) {
 		if now = now.Add(time.Duration(r.IntN(60)) * time.Second); r.IntN(10) == 0 {
 			f.RemoveMember(name)
 		} else {
-			f.SetMember(name, Member{zone: fmt.Sprint("z", r.IntN(4)), loss: Loss(r.IntN(3)), isTainted: r.IntN(3) == 0, since: now}, now)
+			f.SetMember(name, Member{zone: fmt.Sprint("z", r.IntN(4)), loss: Loss(r.IntN(3)), taint: Loss(max(0, r.IntN(6)-3)), since: now}, now)
 			f.JudgeCluster(name, terms, now)
 		}
 		if r.IntN(5) == 0 {
@@ -199,14 +199,14 @@ func TestCountsFollowFromMembers(t *testing.T) {
 			if m.loss != notLost {
 				want.Lost++
 			}
-			if m.isTainted {
+			if m.taint != notLost {
 				want.Tainted++
 			}
 		}
 		got := f.CountClusters()
 		for zone, names := range f.paused {
 			for name := range names {
-				if m := f.byName[name]; m.zone != zone || m.loss == notLost || m.isTainted {
+				if m := f.byName[name]; m.zone != zone || m.loss == notLost || m.taint == m.loss {
 					t.Fatalf("%s is paused in zone %s: %+v", name, zone, m)
 				}
 			}
@@ -240,7 +240,7 @@ func TestMemberOf(t *testing.T) {
 		"disconnected": {newTestCluster(), Member{zone: "z", loss: unreachable, since: start}, true},
 		"not ready":    {newTestCluster(ready(metav1.ConditionFalse)), Member{zone: "z", loss: notReady, since: start}, true},
 		"ready":        {newTestCluster(ready(metav1.ConditionTrue)), Member{zone: "z", since: start}, true},
-		"tainted":      {WithTaint(newTestCluster(), notReady, start), Member{zone: "z", loss: unreachable, since: start, isTainted: true}, true},
+		"tainted":      {WithTaint(newTestCluster(), notReady, start), Member{zone: "z", loss: unreachable, since: start, taint: notReady}, true},
 		"with another effect of the taint": {newTestCluster(func(c *v1alpha1.Cluster) {
 			c.Spec.Taints = []v1alpha1.Taint{{Key: v1alpha1.TaintUnreachable, Effect: corev1.TaintEffectNoSchedule}}
 		}), Member{zone: "z", loss: unreachable, since: start}, true},
