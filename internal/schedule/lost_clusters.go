@@ -168,10 +168,7 @@ func (d *groupDecider) findGroupBounds() (bounds []groupBound) {
 	if len(bounds) == 0 {
 		return nil
 	}
-	holds := make(map[string]bool, len(d.Verdicts))
-	for i := range d.Verdicts {
-		holds[d.Verdicts[i].Cluster] = d.Verdicts[i].IsHolder()
-	}
+	holds := d.listHolders()
 	for i := range d.input.Clusters {
 		if c := &d.input.Clusters[i]; holds[c.Name] {
 			for _, b := range bounds {
@@ -186,8 +183,37 @@ func (d *groupDecider) findGroupBounds() (bounds []groupBound) {
 // replicas, and 0 elsewhere.
 func (d *groupDecider) countUnreplacedShares() int {
 	others := groupTrial{decision: d.Decision}
-	if others.measureCapacity(d.input); others.short {
+	if others.measureCapacity(d.input); others.short && !d.canOverflow(others.needs-others.capacity) {
 		return len(d.lost)
 	}
 	return 0
+}
+
+// canOverflow reports whether connected clusters of later groups are known to have the capacity for so many replicas, and
+// get them. A group that chooses among its clusters does not count: it may choose others.
+func (d *groupDecider) canOverflow(replicas int64) bool {
+	if !d.placementAllowsOverflow() {
+		return false
+	}
+	later := d.filter.affinityGroups[slices.Index(d.filter.affinityGroups, d.filter)+1:]
+	holds := d.listHolders()
+	for i := range d.input.Clusters {
+		c := &d.input.Clusters[i]
+		takes := slices.ContainsFunc(later, func(g *CompiledPlacement) bool { return g.choice == nil && g.AdmitsCluster(c) })
+		if takes && !holds[c.Name] && d.input.isConnected(c) {
+			replicas -= d.input.countKnownFitting(c, replicas)
+		}
+	}
+	return replicas <= 0
+}
+
+// listHolders returns the clusters that hold the Bundle by the verdicts so far.
+func (d *groupDecider) listHolders() map[string]bool {
+	holds := make(map[string]bool, len(d.Verdicts))
+	for i := range d.Verdicts {
+		if d.Verdicts[i].IsHolder() {
+			holds[d.Verdicts[i].Cluster] = true
+		}
+	}
+	return holds
 }

@@ -75,6 +75,8 @@ func TestLostClustersLoseOnlyToReplacements(t *testing.T) {
 	const divided, byCapacity = "{replicaScheduling: {replicaSchedulingType: Divided}}",
 		"{replicaScheduling: {replicaSchedulingType: Divided, weightPreference: {dynamicWeight: AvailableReplicas}}}"
 	const groups = "{clusterAffinities: [{affinityName: own, clusterNames: [a, b]}, {affinityName: near, clusterNames: [c]}]}"
+	const overflows = "{replicaScheduling: {replicaSchedulingType: Divided, overflow: Allow, weightPreference: {dynamicWeight: AvailableReplicas}}, " +
+		"clusterAffinities: [{affinityName: own, clusterNames: [a, b]}, {affinityName: near, clusterNames: [c]}]}"
 	tolerate := func(placement, seconds string) string {
 		return strings.TrimSuffix(placement, "}") + ", clusterTolerations: [{key: atoll.dev/unreachable, operator: Exists, effect: NoExecute" + seconds + "}]}"
 	}
@@ -97,6 +99,8 @@ func TestLostClustersLoseOnlyToReplacements(t *testing.T) {
 		{name: "all are lost", placement: divided, replicas: 6, lost: "a b c", placed: "", leaves: ""},
 		{name: "the others have the capacity", placement: byCapacity, replicas: 6, free: map[string]int64{"a": 9, "b": 9, "c": 9}, lost: "a", placed: "b c", leaves: "a"},
 		{name: "the others lack the capacity", placement: byCapacity, replicas: 26, free: map[string]int64{"a": 9, "b": 9, "c": 9}, lost: "a", placed: "a b c", leaves: ""},
+		{name: "a later group has the capacity", placement: overflows, replicas: 12, free: map[string]int64{"a": 9, "b": 9, "c": 9}, lost: "a", placed: "b c", leaves: "a"},
+		{name: "a later group lacks the capacity", placement: overflows, replicas: 12, free: map[string]int64{"a": 9, "b": 9, "c": 2}, lost: "a", placed: "a b", leaves: ""},
 		{name: "a part of a group", placement: groups, lost: "a", placed: "a b", leaves: ""},
 		{name: "a whole group", placement: groups, lost: "a b", placed: "c", leaves: "a b"},
 		{name: "two copies should not run", placement: oneOf, lost: "a", keepsLost: true, placed: "a", leaves: ""},
