@@ -54,6 +54,7 @@ var actorByReason = func() map[Reason]Actor {
 var Reasons = []ReasonInfo{
 	{ReasonUnfit, "row", ActorUser, "The cluster no longer fits the placement that chose it; what runs there is kept."},
 	{ReasonNoClusterFits, "row", ActorUser, "No cluster fits the placement; what was placed before stays where it is."},
+	{ReasonClusterLost, "row", ActorMember, "The hub tainted the cluster as lost, and no other cluster can take its place; the copy stays."},
 	{ReasonSpreadUnmet, "row", ActorUser, "The minimum of a spread constraint cannot be met; nothing changes until it can."},
 	{ReasonNoCapacity, "row", ActorHub, "The stated capacity of the cluster has no room for the newer revision; the row stays at its revision."},
 	{ReasonPlacementEdited, "row", ActorAtoll, "An edit of the placement excludes the cluster; the workload leaves it."},

@@ -8,6 +8,7 @@ type Reason string
 const (
 	ReasonUnfit                Reason = "Unfit"
 	ReasonNoClusterFits        Reason = "NoClusterFits"
+	ReasonClusterLost          Reason = "ClusterLost"
 	ReasonSpreadUnmet          Reason = "SpreadUnmet"
 	ReasonNoCapacity           Reason = "NoCapacity"
 	ReasonPlacementEdited      Reason = "PlacementEdited"

@@ -46,7 +46,7 @@ func setPauseCondition(hub *v1alpha1.HubSettings, isPaused bool) {
 	}
 	if isPaused {
 		c.Status, c.Reason = metav1.ConditionTrue, string(atoll.ReasonManyLost)
-		c.Message = fmt.Sprintf("more than %d %% of all clusters, or of a zone, are lost: the hub taints no further one. "+
+		c.Message = fmt.Sprintf("more than %d %% of all clusters, of those with streams, or of a zone, are lost: the hub taints no further one. "+
 			"Mend their connection, taint single ones by `kubectl taint node CLUSTER %s:NoExecute`, or raise spec.failover.maxLostPercent", loss.TermsOf(hub.Spec.Failover).MaxLostPercent, v1alpha1.TaintUnreachable)
 	}
 	meta.SetStatusCondition(&hub.Status.Conditions, c)

@@ -117,13 +117,22 @@ func (r *ClusterReconciler) reconcileKey(ctx context.Context, key string) (time.
 }
 
 // followSettings begins to track the clusters, or stops, and reconciles the clusters that the settings concern. It reads all
-// Clusters, because only people edit the settings.
+// Clusters, because only people edit the settings. All clusters are counted before one is judged. An edit of the terms
+// keeps the counts and the rates.
 func (r *ClusterReconciler) followSettings() {
-	if r.fleet = nil; r.Settings.Failover() != nil {
-		r.fleet = loss.NewFleet(r.started.Add(startGrace))
+	isStated, begins := r.Settings.Failover() != nil, false
+	switch {
+	case !isStated:
+		r.fleet = nil
+	case r.fleet == nil:
+		r.fleet, begins = loss.NewFleet(r.started.Add(startGrace)), true
 	}
-	r.tracks.Store(r.fleet != nil)
+	r.tracks.Store(isStated)
+	now := time.Now()
 	for _, c := range r.Clusters.List() {
+		if begins {
+			r.trackCluster(c.Name, c, true, now)
+		}
 		if r.fleet != nil || loss.IsTainted(c) {
 			r.loop.EnqueueRecheck(c.Name, 0)
 		}
@@ -135,11 +144,12 @@ func (r *ClusterReconciler) followSettings() {
 func (r *ClusterReconciler) reconcileCluster(ctx context.Context, name string) (time.Duration, error) {
 	c, exists := r.Clusters.Get(name)
 	now := time.Now()
-	what, why, at := r.decideCluster(name, c, exists, now)
+	s := r.Settings.Failover()
+	what, why, at := r.decideCluster(name, c, exists, s, now)
 	r.reportCounts()
 	switch what {
 	case loss.AddTaint:
-		return 0, r.addTaint(ctx, c, why, now)
+		return 0, r.addTaint(ctx, c, why, s.After.Duration, now)
 	case loss.RemoveTaint:
 		return 0, r.removeTaint(ctx, c)
 	}
@@ -149,29 +159,37 @@ func (r *ClusterReconciler) reconcileCluster(ctx context.Context, name string) (
 	return max(at.Sub(now), time.Millisecond), nil
 }
 
-// decideCluster returns what is due for a cluster, and else when it is.
-func (r *ClusterReconciler) decideCluster(name string, c *v1alpha1.Cluster, exists bool, now time.Time) (what loss.Action, why loss.Loss, at time.Time) {
-	s := r.Settings.Failover()
+// decideCluster returns what is due for a cluster by the settings, which are nil where no failover is stated, and else
+// when it is.
+func (r *ClusterReconciler) decideCluster(name string, c *v1alpha1.Cluster, exists bool, s *v1alpha1.ClusterFailover, now time.Time) (what loss.Action, why loss.Loss, at time.Time) {
 	if r.fleet == nil || s == nil {
 		if exists && c.DeletionTimestamp == nil && loss.IsTainted(c) {
 			return loss.RemoveTaint, 0, time.Time{}
 		}
 		return loss.Nothing, 0, time.Time{}
 	}
-	t, m, isMember := loss.TermsOf(s), loss.Member{}, false
-	if exists {
-		m, isMember = loss.MemberOf(c)
-	}
+	t := loss.TermsOf(s)
+	m, isMember := r.trackCluster(name, c, exists, now)
 	if isMember {
-		r.fleet.SetMember(name, m, now)
 		what, at = r.fleet.JudgeCluster(name, t, now)
-	} else {
-		r.fleet.RemoveMember(name)
 	}
 	for _, resumed := range r.fleet.TakeResumable(t) {
 		r.loop.EnqueueNow(resumed)
 	}
 	return what, m.Loss(), at
+}
+
+// trackCluster puts a cluster into the fleet, or takes it out.
+func (r *ClusterReconciler) trackCluster(name string, c *v1alpha1.Cluster, exists bool, now time.Time) (m loss.Member, isMember bool) {
+	if exists {
+		m, isMember = loss.MemberOf(c)
+	}
+	if isMember {
+		r.fleet.SetMember(name, m, now)
+	} else {
+		r.fleet.RemoveMember(name)
+	}
+	return m, isMember
 }
 
 // reportCounts sets the metric, and requests the condition when it changes.
@@ -189,12 +207,12 @@ func (r *ClusterReconciler) reportCounts() {
 	}
 }
 
-func (r *ClusterReconciler) addTaint(ctx context.Context, c *v1alpha1.Cluster, why loss.Loss, now time.Time) error {
+func (r *ClusterReconciler) addTaint(ctx context.Context, c *v1alpha1.Cluster, why loss.Loss, after time.Duration, now time.Time) error {
 	if err := r.patchCluster(ctx, c, loss.WithTaint(c, why, now)); err != nil {
 		return err
 	}
 	r.Tell(c, atoll.ReasonClusterTainted, fmt.Sprintf("the hub tainted the cluster, which is lost for more than %s: Bundles with a place elsewhere leave it (taint %s)",
-		phrase.FormatDuration(r.Settings.Failover().After.Duration), why.TaintKey()))
+		phrase.FormatDuration(after), why.TaintKey()))
 	return nil
 }
 

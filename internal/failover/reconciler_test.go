@@ -35,6 +35,8 @@ type hub struct {
 	writes   int
 	events   []string
 	settings *v1alpha1.ClusterFailover
+	// written runs after each write of a Cluster; nil: nothing.
+	written func()
 }
 
 func newHub(t *testing.T, clusters int, failover *v1alpha1.ClusterFailover) *hub {
@@ -57,7 +59,9 @@ func newHub(t *testing.T, clusters int, failover *v1alpha1.ClusterFailover) *hub
 			h.mu.Lock()
 			h.writes++
 			h.mu.Unlock()
-			h.changed(obj.GetName())
+			if h.changed(obj.GetName()); h.written != nil {
+				h.written()
+			}
 			return nil
 		}}).Build()
 	return h
@@ -243,6 +247,84 @@ func TestTheSettingsTurnItOnAndOff(t *testing.T) {
 			h.stateFailover(nil)
 			if passTime(time.Second); h.listTainted() != "" || h.pauseStatus() != "" {
 				t.Errorf("without one again: %q, paused %q", h.listTainted(), h.pauseStatus())
+			}
+		})
+	})
+}
+
+// An edit of the settings neither ends a pause nor hurries: all clusters count before one is judged, and the rates go on.
+func TestAnEditKeepsThePauseAndTheRates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub(t, 10, failoverAfter(time.Minute))
+		h.runReconciler(t, func(*prometheus.Registry) {
+			passTime(time.Hour)
+			for i := 4; i < 10; i++ {
+				h.setReady(fmt.Sprint("c", i), metav1.ConditionUnknown)
+			}
+			for i := range 5 {
+				passTime(10 * time.Minute)
+				h.stateFailover(failoverAfter(time.Minute + time.Duration(i)*time.Second))
+				passTime(time.Second)
+				if got := h.listTainted(); got != "" {
+					t.Fatalf("tainted during the pause, after %d edits: %s", i+1, got)
+				}
+			}
+			h.stateFailover(nil)
+			passTime(time.Second)
+			h.stateFailover(failoverAfter(time.Minute))
+			if passTime(time.Second); h.listTainted() != "" {
+				t.Fatalf("tainted during the pause, after the failover was stated again: %s", h.listTainted())
+			}
+			h.setReady("c9", metav1.ConditionTrue)
+			if passTime(time.Second); len(strings.Fields(h.listTainted())) != 1 {
+				t.Fatalf("tainted after the pause: %s", h.listTainted())
+			}
+			for i := range 5 {
+				h.stateFailover(failoverAfter(time.Minute + time.Duration(i)*time.Second))
+				passTime(time.Second)
+			}
+			if got := h.listTainted(); len(strings.Fields(got)) != 1 {
+				t.Fatalf("tainted within 10 s: %s", got)
+			}
+		})
+	})
+}
+
+// A taint is reported although the failover is unstated while it is written.
+func TestTheSettingsGoWhileATaintIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub(t, 3, failoverAfter(time.Minute))
+		h.written = func() {
+			h.written = nil
+			h.stateFailover(nil)
+		}
+		h.runReconciler(t, func(*prometheus.Registry) {
+			passTime(time.Hour)
+			h.setReady("c0", metav1.ConditionUnknown)
+			passTime(time.Hour)
+			if got := fmt.Sprint(h.events, h.listTainted()); got != "[c0 ClusterTainted c0 TaintRemoved]" {
+				t.Errorf("events and taints: %s", got)
+			}
+		})
+	})
+}
+
+// A taint follows the loss: a cluster that connects again and is not ready has the taint that says so, since the same time.
+func TestATaintFollowsTheLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub(t, 3, failoverAfter(time.Minute))
+		h.runReconciler(t, func(*prometheus.Registry) {
+			passTime(time.Hour)
+			h.setReady("c0", metav1.ConditionUnknown)
+			passTime(2 * time.Minute)
+			c, _ := h.Get("c0")
+			since := c.Spec.Taints[0].TimeAdded
+			for status, want := range map[metav1.ConditionStatus]string{metav1.ConditionFalse: "c0=not-ready", metav1.ConditionUnknown: "c0=unreachable"} {
+				h.setReady("c0", status)
+				passTime(20 * time.Second)
+				if c, _ := h.Get("c0"); h.listTainted() != want || !c.Spec.Taints[0].TimeAdded.Equal(since) {
+					t.Errorf("%s: %s since %s, want %s since %s", status, h.listTainted(), c.Spec.Taints[0].TimeAdded, want, since)
+				}
 			}
 		})
 	})

@@ -79,7 +79,7 @@ const fewNames = 3
 // formatFew returns the first few names, and how many more there are.
 func formatFew(names []string) string { return phrase.JoinFirst(names, fewNames, len(names)) }
 
-// blockingClusters lists all clusters that rows wait for, those of ending copies included. A set that several rows share,
+// blockingClusters lists all clusters that rows wait for, those of ending copies and lost ones included. A set that several rows share,
 // each without its own cluster, counts as a whole.
 func (s *rolloutStep) blockingClusters() []string {
 	type seen struct {
@@ -103,6 +103,11 @@ func (s *rolloutStep) blockingClusters() []string {
 	}
 	if len(s.withheld) > 0 {
 		for _, c := range s.ending {
+			all[c] = true
+		}
+	}
+	for _, c := range s.leavingClusters() {
+		if s.awaitsReturn(c) {
 			all[c] = true
 		}
 	}

@@ -61,6 +61,20 @@ func (s *rolloutStep) holdOverBudget() map[string]bool {
 	return holds
 }
 
+// omitLostClusters returns the holds without the clusters that are lost: their replicas run elsewhere at once, and only the
+// removal of the old copies is held.
+func (s *rolloutStep) omitLostClusters(holds map[string]bool) map[string]bool {
+	if s.Deleting {
+		return holds
+	}
+	out := maps.Clone(holds)
+	maps.DeleteFunc(out, func(c string, _ bool) bool {
+		v, _ := s.Decision.FindVerdict(c)
+		return v.LeavesLost
+	})
+	return out
+}
+
 // isEditOverBudget reports whether an edit takes more rows out than the budget allows. Rows
 // that are only orphaned count too, since adopting them again has a cost. A held row stays
 // held until it is confirmed, or until an edit takes back part of the removal and the rest
@@ -72,7 +86,12 @@ func (s *rolloutStep) isEditOverBudget() bool {
 	if s.mustConfirmAny(s.newlyLeaving) || s.mustConfirmAny(s.heldClusters) {
 		return true
 	}
-	stays, restored, going := 0, false, unionClusterNames(s.leavingClusters(), s.RecentlyRemoved)
+	stays, restored, going := 0, false, unionClusterNames(s.newlyLeaving, s.heldClusters, s.RecentlyRemoved)
+	for _, c := range s.leaving {
+		if !s.awaitsReturn(c) { // that may take days, and RecentlyRemoved has it for its time
+			going[c] = true
+		}
+	}
 	for _, c := range s.staying {
 		if row, has := s.Rows[c]; has && row.Spec.Phase != atoll.RowRemoving && row.Spec.Phase != atoll.RowPending {
 			stays++

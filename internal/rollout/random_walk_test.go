@@ -105,9 +105,14 @@ func (w *randomWalk) actRandomly() (may bool) {
 
 func (w *randomWalk) disturbFleet() {
 	name := w.randomCluster()
-	switch w.rand.IntN(5) {
+	switch w.rand.IntN(6) {
 	case 0:
 		w.playCommand("gone", name)
+	case 5:
+		if w.clusters[name] != nil {
+			w.playCommand("away", name)
+			w.playCommand("taint", name, "atoll.dev/unreachable", "NoExecute")
+		}
 	case 1:
 		w.playCommand("cluster", name)
 	case 2:

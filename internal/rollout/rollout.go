@@ -273,7 +273,7 @@ func (s *rolloutStep) computeSpecs() {
 	s.areRowsIndependent = s.hasOnlyIndependentRows()
 	holds := s.holdOverBudget()
 	s.deferExclusions(holds)
-	s.assignment = s.Decision.KeepCurrentShares(s.pendingExclusions).AssignReplicas(holds)
+	s.assignment = s.Decision.KeepCurrentShares(s.pendingExclusions).AssignReplicas(s.omitLostClusters(holds))
 	for _, c := range s.staying {
 		s.setActiveSpec(c, s.assignment.ShareOf(c))
 	}
@@ -482,19 +482,22 @@ func (s *rolloutStep) setLeavingSpec(c string, hold bool) {
 	if hold {
 		phase = atoll.RowHeld
 	}
+	v, _ := s.Decision.FindVerdict(c)
 	if spec.Phase != phase {
-		spec.Phase, spec.Since, spec.MovingSince = phase, s.nowUnix, 0
+		if spec.Phase, spec.Since = phase, s.nowUnix; !v.LeavesLost {
+			spec.MovingSince = 0
+		}
 	}
 	if !hold {
 		spec.HomeItems = nil
-		if spec.MovingSince == 0 {
-			spec.MovingSince = s.moveStart
-		}
+	}
+	if spec.MovingSince == 0 && (!hold || v.LeavesLost) { // the replacements of a lost cluster start before the confirmation
+		spec.MovingSince = s.moveStart
 	}
 	spec.Reason = s.leaveReason(c).String()
 	if !s.Deleting {
 		s.moveToTargetRevision(c, &spec)
-		if v, _ := s.Decision.FindVerdict(c); s.awaitsTurn(c, &spec) {
+		if s.awaitsTurn(c, &spec) {
 			s.keepRevisionUntilTurn(c, &spec)
 		} else if !s.isBlockedByCapacity(c, v) {
 			spec.Assigned = s.keepDividedShares(spec.Assigned)

@@ -327,6 +327,7 @@ func (s *scriptStage) buildInput() Input {
 	}
 	in.Decision = schedule.DecidePlacement(schedule.Input{
 		BundleUID: "bundle", Placement: s.placement, WhenUnfit: s.unfit, Clusters: cs, Workloads: s.workloads, Rows: specs, Now: s.now,
+		KeepsLost: in.MoveOrder != ReplacementFirst,
 	})
 	return in
 }
@@ -484,6 +485,9 @@ func checkOutput(t testing.TB, in Input, out Output) {
 		v, _ := in.Decision.FindVerdict(c)
 		if !in.Deleting && v.Outcome != schedule.OutcomeLeaves {
 			t.Fatalf("%s is removed although it is %s", c, v)
+		}
+		if !in.Deleting && v.LeavesLost && !in.Rows[c].Online {
+			t.Fatalf("%s is removed while it is lost", c)
 		}
 		if spec.Revision != old.Spec.Revision || !maps.Equal(spec.Assigned, old.Spec.Assigned) {
 			t.Fatalf("%s is removed and changed at once: %+v to %+v", c, old.Spec, spec)

@@ -186,12 +186,19 @@ func (s *rolloutStep) hasTimedOut(since int64, blockers *blockerSet) bool {
 	return true
 }
 
+// awaitsReturn reports whether a leaving row stays because its cluster is lost and not back. An order to remove it would
+// be carried out at the return, although the replacement may be lost by then.
+func (s *rolloutStep) awaitsReturn(c string) bool {
+	v, _ := s.Decision.FindVerdict(c)
+	return v.LeavesLost && !s.Deleting && !s.Rows[c].Online
+}
+
 // removeReplacedRows lets rows go whose replacements are healthy.
 func (s *rolloutStep) removeReplacedRows() {
 	g := blockerCache{rolloutStep: s}
 	for _, c := range s.leavingClusters() {
 		spec := s.nextSpecs[c]
-		if spec.Phase != atoll.RowLeaving {
+		if spec.Phase != atoll.RowLeaving || s.awaitsReturn(c) {
 			continue
 		}
 		if blockers := g.findBlockers(c, *spec); blockers.countClusters() > 0 {

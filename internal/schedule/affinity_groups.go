@@ -256,7 +256,7 @@ func (f *CompiledPlacement) pickGroup(t *groupTrials) groupPick {
 		return groupPick{group: g, goesBack: true, currentGroup: current}
 	}
 	p := groupPick{group: current, isHeld: true}
-	if hold, back := in.Placement.Failback.HoldDuration(); back {
+	if hold, back := in.Placement.Failback.HoldDuration(); back && !f.keepsLostRow(in) {
 		p.considerFailback(f, t, hold)
 	}
 	return p

@@ -468,7 +468,7 @@ func (v *Verdict) keepLeaving(filter string, row *atoll.RowSpec) {
 
 func (v *Verdict) setLeaving(filter string, rowReason atoll.Reason, reason string) {
 	v.Outcome, v.Filter, v.RowReason, v.Reason = OutcomeLeaves, filter, rowReason, reason
-	v.Weight, v.EvictAt, v.PlacementFingerprint, v.Group, v.FromScratch = 0, time.Time{}, "", "", false
+	v.Weight, v.EvictAt, v.PlacementFingerprint, v.Group, v.FromScratch, v.KeptLost = 0, time.Time{}, "", "", false, ""
 }
 
 func toThousand(score int64) int64 { return int64(math.Round(float64(score) * 1000 / fullScore)) }

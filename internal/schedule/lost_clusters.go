@@ -38,64 +38,182 @@ type lostRow struct{ clusterIndex, verdictIndex int }
 
 // noteLostRow notes a row that leaves a lost cluster, before its verdict is added.
 func (d *groupDecider) noteLostRow(clusterIndex int, row *atoll.RowSpec, v *Verdict) {
-	if v.isLost && d.filter.isGroupOf(row) {
+	if v.LeavesLost && !d.filter.replacesGroupOf(row) {
 		d.lost = append(d.lost, lostRow{clusterIndex: clusterIndex, verdictIndex: len(d.Verdicts)})
 	}
 }
 
-// isGroupOf reports whether a row came by this group, or there are no groups. A row of an earlier group is replaced by
-// this one.
-func (f *CompiledPlacement) isGroupOf(row *atoll.RowSpec) bool {
-	return f.groupName == "" || rememberedGroup(row.PlacementFingerprint) == f.groupName
+// keepsLostRow reports whether a row in a lost cluster stays because two copies should not run.
+func (f *CompiledPlacement) keepsLostRow(in *Input) bool {
+	return in.KeepsLost && slices.ContainsFunc(in.Clusters, func(c Cluster) bool {
+		return in.heldRow(&c) != nil && f.findEviction(&c, in.Now, false).isLoss
+	})
+}
+
+// replacesGroupOf reports whether a row came by an earlier group, which this one replaces. A row of no group, or of a group
+// that is not there any more, came before an edit.
+func (f *CompiledPlacement) replacesGroupOf(row *atoll.RowSpec) bool {
+	name := rememberedGroup(row.PlacementFingerprint)
+	for _, g := range f.affinityGroups {
+		if g == f {
+			return false
+		}
+		if g.groupName == name {
+			return true
+		}
+	}
+	return false
 }
 
 // keepUnreplacedRows turns the verdicts on lost clusters around that nothing replaces. The order of the clusters
-// decides which rows stay, so that each decision keeps the same ones.
+// decides which rows stay, so that each decision keeps the same ones. A row that leaves for another reason too takes the
+// place of none.
 func (d *groupDecider) keepUnreplacedRows() {
 	if len(d.lost) == 0 {
 		return
 	}
-	stay := min(d.countUnreplaced(), len(d.lost))
-	for _, l := range d.lost[:stay] {
+	u := d.findUnreplaced()
+	for _, l := range d.lost {
 		c, v := &d.input.Clusters[l.clusterIndex], &d.Verdicts[l.verdictIndex]
+		row := d.input.heldRow(c)
+		if !u.mayKeep(c, row) {
+			continue
+		}
 		terms := d.input.rowTerms()
 		terms.keepsLost = true
-		kept := d.filter.judgeByUsedGroup(c, d.input.heldRow(c), terms)
-		kept.storedRow, kept.holdsRow, kept.KeptLost = v.storedRow, v.holdsRow, keptUnreplaced
-		if *v = kept; v.IsHolder() {
-			d.completeHolderVerdict(v, c)
+		kept := d.filter.judgeByUsedGroup(c, row, terms)
+		if !kept.IsHolder() {
+			continue
 		}
+		kept.storedRow, kept.holdsRow, kept.KeptLost, kept.CapacityReason = v.storedRow, v.holdsRow, keptUnreplaced, v.CapacityReason
+		*v = kept
+		d.completeHolderVerdict(v, c)
+		u.keepRow(c)
 	}
 }
 
-// countUnreplaced returns how many of the lost rows nothing replaces. None stays where nothing else holds the Bundle:
+// unreplacedRows bounds which lost rows stay because nothing replaces them.
+type unreplacedRows struct {
+	// left is how many more may stay.
+	left int
+	// skipLeaving: a row that leaves already goes on, while others hold the replicas.
+	skipLeaving bool
+	// groups are the bounds of spread constraints.
+	groups []groupBound
+}
+
+// groupBound is a spread constraint that bounds how many groups hold the Bundle, and the groups that do.
+type groupBound struct {
+	constraint *v1alpha1.SpreadConstraint
+	most       int
+	used       map[string]bool
+}
+
+// mayKeep reports whether the row of a lost cluster may stay.
+func (u *unreplacedRows) mayKeep(c *Cluster, row *atoll.RowSpec) bool {
+	if u.left <= 0 || row == nil || u.skipLeaving && !row.Phase.IsChosen() {
+		return false
+	}
+	return !slices.ContainsFunc(u.groups, func(g groupBound) bool {
+		return len(g.used) >= g.most && !g.used[spreadGroupOf(g.constraint, c)]
+	})
+}
+
+// keepRow counts a row that stays.
+func (u *unreplacedRows) keepRow(c *Cluster) {
+	u.left--
+	for _, g := range u.groups {
+		g.used[spreadGroupOf(g.constraint, c)] = true
+	}
+}
+
+// findUnreplaced returns which of the lost rows nothing replaces. None stays where nothing else holds the Bundle:
 // then a later group takes over, or all rows stay.
-func (d *groupDecider) countUnreplaced() int {
-	holders := d.input.UnlistedHolders
+func (d *groupDecider) findUnreplaced() unreplacedRows {
+	all, holders := unreplacedRows{left: len(d.lost)}, d.input.UnlistedHolders
 	for i := range d.Verdicts {
 		if d.Verdicts[i].IsHolder() {
 			holders++
 		}
 	}
-	switch {
-	case holders == 0:
-		return 0
-	case d.UnmetSpread != "":
-		return len(d.lost)
-	case len(d.workloads) > 0 && d.dividesToSomeConnectedCluster():
-		return d.countUnreplacedShares()
-	case d.pool == nil || d.pool.problem.maxChosen == unlimited:
-		return len(d.lost)
+	if holders == 0 {
+		return unreplacedRows{}
 	}
-	return max(0, d.pool.problem.maxChosen-holders)
+	if d.UnmetSpread != "" {
+		return all
+	}
+	if len(d.workloads) > 0 {
+		if d.dividesToSomeConnectedCluster() {
+			return unreplacedRows{left: d.countUnreplacedShares()}
+		}
+		all.skipLeaving = true
+	}
+	if d.pool == nil {
+		return all
+	}
+	all.groups = d.findGroupBounds()
+	if most := d.pool.problem.maxChosen; most != unlimited {
+		all.left = most - holders
+	}
+	return all
+}
+
+// findGroupBounds returns the bounds of spread constraints, and the groups of the clusters that hold the Bundle.
+func (d *groupDecider) findGroupBounds() (bounds []groupBound) {
+	for n, r := range d.pool.problem.rules {
+		if r.max > 0 {
+			bounds = append(bounds, groupBound{constraint: &d.pool.spread[d.pool.rules[n]], most: r.max, used: map[string]bool{}})
+		}
+	}
+	if len(bounds) == 0 {
+		return nil
+	}
+	holds := d.listHolders()
+	for i := range d.input.Clusters {
+		if c := &d.input.Clusters[i]; holds[c.Name] {
+			for _, b := range bounds {
+				b.used[spreadGroupOf(b.constraint, c)] = true
+			}
+		}
+	}
+	return bounds
 }
 
 // countUnreplacedShares returns all lost rows where the other clusters are known to lack the capacity for the
 // replicas, and 0 elsewhere.
 func (d *groupDecider) countUnreplacedShares() int {
 	others := groupTrial{decision: d.Decision}
-	if others.measureCapacity(d.input); others.short {
+	if others.measureCapacity(d.input); others.short && !d.canOverflow(others.needs-others.capacity) {
 		return len(d.lost)
 	}
 	return 0
+}
+
+// canOverflow reports whether connected clusters of later groups are known to have the capacity for so many replicas, and
+// get them. A group that chooses among its clusters does not count: it may choose others.
+func (d *groupDecider) canOverflow(replicas int64) bool {
+	if !d.placementAllowsOverflow() {
+		return false
+	}
+	later := d.filter.affinityGroups[slices.Index(d.filter.affinityGroups, d.filter)+1:]
+	holds := d.listHolders()
+	for i := range d.input.Clusters {
+		c := &d.input.Clusters[i]
+		takes := slices.ContainsFunc(later, func(g *CompiledPlacement) bool { return g.choice == nil && g.AdmitsCluster(c) })
+		if takes && !holds[c.Name] && d.input.isConnected(c) {
+			replicas -= d.input.countKnownFitting(c, replicas)
+		}
+	}
+	return replicas <= 0
+}
+
+// listHolders returns the clusters that hold the Bundle by the verdicts so far.
+func (d *groupDecider) listHolders() map[string]bool {
+	holds := make(map[string]bool, len(d.Verdicts))
+	for i := range d.Verdicts {
+		if d.Verdicts[i].IsHolder() {
+			holds[d.Verdicts[i].Cluster] = true
+		}
+	}
+	return holds
 }

@@ -139,6 +139,8 @@ type Verdict struct {
 	// KeptLost states why the row stays although the hub tainted the cluster as lost; empty: it did not, or the
 	// placement tolerates it.
 	KeptLost string
+	// LeavesLost: the row leaves because the hub tainted the cluster as lost.
+	LeavesLost bool
 	// CapacityReason states the bound of the cluster's stated capacity that keeps the row at
 	// its revision and share; empty: none does.
 	CapacityReason string
@@ -151,8 +153,6 @@ type Verdict struct {
 	capacityIndex int32
 	// connection is read where divided replicas depend on it.
 	connection Connection
-	// isLost: the row leaves because the hub tainted the cluster as lost.
-	isLost bool
 }
 
 // IsHolder reports whether the cluster is to hold the Bundle.
@@ -436,7 +436,7 @@ func (d *groupDecider) addVanishedClusters() {
 }
 
 // keepLeavingRows turns leaving rows into kept ones: a placement that fits nothing is more
-// likely a mistake than a wish.
+// likely a mistake than a wish. Rows in lost clusters wait for their clusters.
 func (d *groupDecider) keepLeavingRows() {
 	in := d.input
 	// A cluster that leaves the fleet is no mistake.
@@ -453,6 +453,9 @@ func (d *groupDecider) keepLeavingRows() {
 	for i, v := range d.Verdicts {
 		if slips(v) {
 			v.Outcome, v.RowReason = OutcomeKept, atoll.ReasonNoClusterFits
+			if v.LeavesLost { // no mistake either
+				v.RowReason, v.KeptLost, v.LeavesLost = atoll.ReasonClusterLost, keptUnreplaced, false
+			}
 			v.PlacementFingerprint = in.Rows[v.Cluster].PlacementFingerprint
 			d.completeHolderVerdict(&v, byName[v.Cluster])
 			d.Verdicts[i] = v
@@ -498,7 +501,7 @@ func (f *CompiledPlacement) judgeInGroup(c *Cluster, row *atoll.RowSpec, terms r
 	evict := f.findEviction(c, terms.now, terms.keepsLost)
 	if evict.isDue(terms.now) {
 		v.setLeaving(FilterTaints, atoll.ReasonEvicted, evict.reason)
-		v.isLost = evict.isLoss
+		v.LeavesLost = evict.isLoss
 		return v
 	}
 	v.EvictAt, v.PlacementFingerprint = evict.at, f.fingerprintWithLastRebalance(row)

@@ -18,14 +18,32 @@ func MemberOf(c *v1alpha1.Cluster) (m Member, isMember bool) {
 	if !c.Spec.Accepted || c.DeletionTimestamp != nil || ready == nil || !meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterJoined) {
 		return Member{}, false
 	}
-	m = Member{zone: c.Spec.Zone, since: ready.LastTransitionTime.Time, isTainted: IsTainted(c)}
+	m = Member{zone: c.Spec.Zone, since: ready.LastTransitionTime.Time, checksIn: c.Spec.CheckInInterval() > 0}
 	switch ready.Status {
 	case metav1.ConditionUnknown:
 		m.loss = unreachable
 	case metav1.ConditionFalse:
 		m.loss = notReady
 	}
+	m.taint = taintedLoss(c, m.loss)
 	return m, true
+}
+
+// taintedLoss returns the loss that a taint of the hub states, the present one before another; notLost: there is none.
+func taintedLoss(c *v1alpha1.Cluster, present Loss) (found Loss) {
+	for i := range c.Spec.Taints {
+		t := &c.Spec.Taints[i]
+		if !IsHubTaint(*t) {
+			continue
+		}
+		if t.Key == lossTaints[present] {
+			return present
+		}
+		if found = unreachable; t.Key == v1alpha1.TaintNotReady {
+			found = notReady
+		}
+	}
+	return found
 }
 
 // IsTainted reports whether the Cluster has a taint of the hub.
@@ -36,10 +54,16 @@ func IsHubTaint(t v1alpha1.Taint) bool {
 	return t.Effect == corev1.TaintEffectNoExecute && (t.Key == v1alpha1.TaintUnreachable || t.Key == v1alpha1.TaintNotReady)
 }
 
-// WithTaint returns a copy of the Cluster with the taint of a loss.
+// WithTaint returns a copy of the Cluster with the taint of a loss. It replaces a taint of another loss, and keeps the
+// time of that one: the cluster is lost since then.
 func WithTaint(c *v1alpha1.Cluster, why Loss, now time.Time) *v1alpha1.Cluster {
-	out := c.DeepCopy()
-	out.Spec.Taints = append(out.Spec.Taints, v1alpha1.Taint{Key: lossTaints[why], Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: now}})
+	out, added := WithoutTaint(c), &metav1.Time{Time: now}
+	for _, t := range c.Spec.Taints {
+		if IsHubTaint(t) && t.TimeAdded != nil {
+			added = t.TimeAdded.DeepCopy()
+		}
+	}
+	out.Spec.Taints = append(out.Spec.Taints, v1alpha1.Taint{Key: lossTaints[why], Effect: corev1.TaintEffectNoExecute, TimeAdded: added})
 	return out
 }
 
@@ -54,7 +78,7 @@ func WithoutTaint(c *v1alpha1.Cluster) *v1alpha1.Cluster {
 // for one that is not lost or has the taint.
 func NextTaintTime(c *v1alpha1.Cluster, s *v1alpha1.ClusterFailover) (at time.Time, isLost bool) {
 	m, isMember := MemberOf(c)
-	if s == nil || !isMember || m.loss == notLost || m.isTainted {
+	if s == nil || !isMember || m.loss == notLost || m.taint != notLost {
 		return time.Time{}, false
 	}
 	return m.dueTime(TermsOf(s)), true

@@ -20,8 +20,8 @@ var (
 	zoneRate  = pace.Rate{Interval: 10 * time.Second, Burst: 1}
 )
 
-// zoneLosses is the number of lost clusters of a zone up to which their share does not count.
-const zoneLosses = 2
+// fewLosses is the number of lost clusters of a zone, or of those with streams, up to which their share does not count.
+const fewLosses = 2
 
 // Loss is the way in which a cluster is lost.
 type Loss int8
@@ -41,8 +41,10 @@ type Member struct {
 	zone  string
 	loss  Loss
 	since time.Time // of the loss, or of being ready
-	// isTainted: the Cluster has a taint of the hub.
-	isTainted bool
+	// taint is the loss that the hub's taint of the Cluster states; notLost: it has none.
+	taint Loss
+	// checksIn: the cluster holds no stream, so that its silence is noticed late.
+	checksIn bool
 }
 
 // Terms are the settings, with their defaults.
@@ -76,8 +78,11 @@ func (c *census) isDisrupted(maxLostPercent int) bool { return c.lost*100 > maxL
 // Fleet is all clusters that have joined. It is a value without clock and lock. Make it with NewFleet.
 type Fleet struct {
 	census
-	byName map[string]Member
-	zones  map[string]*census
+	// streams counts the clusters that hold streams. Where the hub is cut off, those that check in seem ready for
+	// two of their intervals.
+	streams census
+	byName  map[string]Member
+	zones   map[string]*census
 	// paused are the clusters that are due while too many are lost, by zone.
 	paused map[string]map[string]bool
 	// tainted counts the clusters with a taint of the hub.
@@ -123,15 +128,23 @@ func (f *Fleet) addToCounts(m Member, n int) {
 		z = &census{bucket: zoneRate.NewBucket()}
 		f.zones[m.zone] = z
 	}
-	z.members, f.members = z.members+n, f.members+n
-	if m.loss != notLost {
-		z.lost, f.lost = z.lost+n, f.lost+n
+	z.addMember(m, n)
+	f.addMember(m, n)
+	if !m.checksIn {
+		f.streams.addMember(m, n)
 	}
-	if m.isTainted {
+	if m.taint != notLost {
 		f.tainted += n
 	}
 	if z.members == 0 {
 		delete(f.zones, m.zone)
+	}
+}
+
+// addMember counts a cluster, or takes it away.
+func (c *census) addMember(m Member, n int) {
+	if c.members += n; m.loss != notLost {
+		c.lost += n
 	}
 }
 
@@ -149,11 +162,11 @@ const (
 )
 
 // JudgeCluster returns what is due for a cluster, or the time at which it is due; zero: never, while nothing changes. A cluster
-// that is due while too many are lost is paused.
+// that is due while too many are lost is paused. A taint that states another loss is replaced by AddTaint.
 func (f *Fleet) JudgeCluster(name string, t Terms, now time.Time) (Action, time.Time) {
 	m := f.byName[name]
 	switch {
-	case m.loss == notLost && !m.isTainted, m.loss != notLost && m.isTainted:
+	case m.loss == m.taint:
 		return Nothing, time.Time{}
 	case m.loss == notLost:
 		return dueAt(RemoveTaint, m.since.Add(t.recoverAfter), now)
@@ -197,7 +210,12 @@ func dueAt(what Action, at, now time.Time) (Action, time.Time) {
 // as a whole does not pause: its Bundles have to go elsewhere.
 func (f *Fleet) isPausedFor(zone string, t Terms) bool {
 	z := f.zones[zone]
-	return f.isDisrupted(t.MaxLostPercent) || z.lost > zoneLosses && z.lost < z.members && z.isDisrupted(t.MaxLostPercent)
+	return f.isCutOff(t) || z.lost > fewLosses && z.lost < z.members && z.isDisrupted(t.MaxLostPercent)
+}
+
+// isCutOff reports whether so many clusters are lost, of all or of those with streams, that the hub may be cut off itself.
+func (f *Fleet) isCutOff(t Terms) bool {
+	return f.isDisrupted(t.MaxLostPercent) || f.streams.lost > fewLosses && f.streams.isDisrupted(t.MaxLostPercent)
 }
 
 // forgetPause takes a cluster out of those that are paused.
@@ -222,7 +240,7 @@ func (f *Fleet) CountClusters() Counts {
 
 // TakeResumable returns the clusters that are paused no longer, once. It costs nothing while too much of the fleet is lost.
 func (f *Fleet) TakeResumable(t Terms) (names []string) {
-	if f.isDisrupted(t.MaxLostPercent) {
+	if f.isCutOff(t) {
 		return nil
 	}
 	for zone, paused := range f.paused {

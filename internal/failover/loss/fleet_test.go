@@ -63,7 +63,7 @@ func TestALostClusterIsTaintedAndUntainted(t *testing.T) {
 		t.Errorf("when it is due: %d", what)
 	}
 	m := f.byName["a0"]
-	m.isTainted = true
+	m.taint = unreachable
 	f.SetMember("a0", m, lost)
 	if what, at := f.JudgeCluster("a0", terms, lost.Add(time.Hour)); what != Nothing || !at.IsZero() {
 		t.Errorf("tainted: %d, again at %s", what, at)
@@ -188,7 +188,7 @@ func TestCountsFollowFromMembers(t *testing.T) {
 		if now = now.Add(time.Duration(r.IntN(60)) * time.Second); r.IntN(10) == 0 {
 			f.RemoveMember(name)
 		} else {
-			f.SetMember(name, Member{zone: fmt.Sprint("z", r.IntN(4)), loss: Loss(r.IntN(3)), isTainted: r.IntN(3) == 0, since: now}, now)
+			f.SetMember(name, Member{zone: fmt.Sprint("z", r.IntN(4)), loss: Loss(r.IntN(3)), taint: Loss(max(0, r.IntN(6)-3)), since: now}, now)
 			f.JudgeCluster(name, terms, now)
 		}
 		if r.IntN(5) == 0 {
@@ -199,14 +199,14 @@ func TestCountsFollowFromMembers(t *testing.T) {
 			if m.loss != notLost {
 				want.Lost++
 			}
-			if m.isTainted {
+			if m.taint != notLost {
 				want.Tainted++
 			}
 		}
 		got := f.CountClusters()
 		for zone, names := range f.paused {
 			for name := range names {
-				if m := f.byName[name]; m.zone != zone || m.loss == notLost || m.isTainted {
+				if m := f.byName[name]; m.zone != zone || m.loss == notLost || m.taint == m.loss {
 					t.Fatalf("%s is paused in zone %s: %+v", name, zone, m)
 				}
 			}
@@ -240,10 +240,13 @@ func TestMemberOf(t *testing.T) {
 		"disconnected": {newTestCluster(), Member{zone: "z", loss: unreachable, since: start}, true},
 		"not ready":    {newTestCluster(ready(metav1.ConditionFalse)), Member{zone: "z", loss: notReady, since: start}, true},
 		"ready":        {newTestCluster(ready(metav1.ConditionTrue)), Member{zone: "z", since: start}, true},
-		"tainted":      {WithTaint(newTestCluster(), notReady, start), Member{zone: "z", loss: unreachable, since: start, isTainted: true}, true},
+		"tainted":      {WithTaint(newTestCluster(), notReady, start), Member{zone: "z", loss: unreachable, since: start, taint: notReady}, true},
 		"with another effect of the taint": {newTestCluster(func(c *v1alpha1.Cluster) {
 			c.Spec.Taints = []v1alpha1.Taint{{Key: v1alpha1.TaintUnreachable, Effect: corev1.TaintEffectNoSchedule}}
 		}), Member{zone: "z", loss: unreachable, since: start}, true},
+		"checks in": {newTestCluster(ready(metav1.ConditionTrue), func(c *v1alpha1.Cluster) {
+			c.Spec.Connection = &v1alpha1.ClusterConnection{Type: v1alpha1.ConnectionCheckIn}
+		}), Member{zone: "z", since: start, checksIn: true}, true},
 		"never joined":  {newTestCluster(func(c *v1alpha1.Cluster) { c.Status.Conditions[0].Status = metav1.ConditionFalse }), Member{}, false},
 		"not accepted":  {newTestCluster(func(c *v1alpha1.Cluster) { c.Spec.Accepted = false }), Member{}, false},
 		"being deleted": {newTestCluster(func(c *v1alpha1.Cluster) { c.DeletionTimestamp = &metav1.Time{Time: start} }), Member{}, false},
@@ -281,5 +284,36 @@ func TestNextTaintTime(t *testing.T) {
 	}
 	if _, lost := NextTaintTime(WithTaint(newTestCluster(), unreachable, start), s); lost {
 		t.Error("tainted")
+	}
+}
+
+// A hub that is cut off loses its streams at once, and clusters that check in seem ready for a while: it taints none.
+func TestAHubThatIsCutOffLosesItsStreams(t *testing.T) {
+	f, terms := NewFleet(start), fiveMinutes()
+	for i := range 10 {
+		f.SetMember(fmt.Sprint("c", i), Member{zone: fmt.Sprint("z", i), since: start, checksIn: i >= 4}, start)
+	}
+	due := start.Add(time.Hour)
+	for i := range 4 {
+		f.loseMember(fmt.Sprint("c", i), start)
+	}
+	for i := range 4 {
+		if what, _ := f.JudgeCluster(fmt.Sprint("c", i), terms, due); what != Nothing {
+			t.Errorf("c%d: %d", i, what)
+		}
+	}
+	if names := f.TakeResumable(terms); names != nil {
+		t.Errorf("%v resume although nothing changed", names)
+	}
+	for _, back := range []string{"c2", "c3"} {
+		m := f.byName[back]
+		m.loss = notLost
+		f.SetMember(back, m, due)
+	}
+	if names := f.TakeResumable(terms); len(names) != 2 {
+		t.Errorf("%v resume", names)
+	}
+	if what, _ := f.JudgeCluster("c0", terms, due); what != AddTaint {
+		t.Errorf("two of four: %d", what)
 	}
 }

@@ -31,6 +31,8 @@ func (e Explanation) writeWaits(b *strings.Builder, x BundleExplanation) {
 	switch {
 	case x.Unmet != "":
 		fmt.Fprintf(b, "  Nothing comes and what runs is kept as it is%s: %s; %s.\n", e.durationSinceText(x.WaitsSince), x.Unmet, actor)
+	case x.NoFit && x.isAllLost():
+		fmt.Fprintf(b, "  All clusters that hold it are lost%s, and no other can take their place; what runs is kept; to act: %s.\n", e.durationSinceText(x.WaitsSince), atoll.ActorMember)
 	case x.NoFit:
 		fmt.Fprintf(b, "  No cluster fits the placement%s%s; %s.\n", e.durationSinceText(x.WaitsSince), x.noFitConsequence(), actor)
 	}
@@ -71,6 +73,18 @@ func (x BundleExplanation) noFitConsequence() string {
 		return "; what runs is kept"
 	}
 	return ""
+}
+
+// isAllLost reports whether the hub tainted all clusters as lost that hold the Bundle.
+func (x BundleExplanation) isAllLost() bool {
+	isLost := false
+	for _, c := range x.Clusters {
+		if c.Row != nil && c.KeptLost == "" {
+			return false
+		}
+		isLost = isLost || c.KeptLost != ""
+	}
+	return isLost
 }
 
 // writeAffinities lists the groups of clusterAffinities; there are 16 at most.

@@ -113,6 +113,7 @@ func TestTextsAboutWaits(t *testing.T) {
 	since := testTime.Add(-5 * time.Minute)
 	held := ClusterExplanation{Cluster: "a", Row: newDoneRow()}
 	waiting := ClusterExplanation{Cluster: "b", Row: &RowExplanation{WaitsFor: "pods"}}
+	lost := ClusterExplanation{Cluster: "l", Row: newDoneRow(), KeptLost: "no other cluster can take its place"}
 	full := ClusterExplanation{Cluster: "c", Capacity: []schedule.CapacityBound{{Path: "replicas"}}}
 	const owner, labels = "; to act: the policy's owner", ", or a person that labels and taints clusters.\n"
 	for name, c := range map[string]struct {
@@ -123,6 +124,8 @@ func TestTextsAboutWaits(t *testing.T) {
 		"unmet":           {BundleExplanation{Unmet: "too few zones", NoFit: true, WaitsSince: &since}, "  Nothing comes and what runs is kept as it is for 5m: too few zones" + owner + labels},
 		"no clusters":     {BundleExplanation{NoFit: true}, "  No cluster fits the placement; there is no cluster that you may know of" + owner + labels},
 		"no fit":          {BundleExplanation{NoFit: true, Clusters: []ClusterExplanation{full}}, "  No cluster fits the placement" + owner + labels},
+		"all lost":        {BundleExplanation{NoFit: true, WaitsSince: &since, Clusters: []ClusterExplanation{lost, {Cluster: "d"}}}, "  All clusters that hold it are lost for 5m, and no other can take their place; what runs is kept; to act: the member's administrator.\n"},
+		"some lost":       {BundleExplanation{NoFit: true, Clusters: []ClusterExplanation{lost, held}}, "  No cluster fits the placement; what runs is kept" + owner + labels},
 		"no fit any more": {BundleExplanation{NoFit: true, WaitsFor: "x", Clusters: []ClusterExplanation{full, held}}, "  No cluster fits the placement; what runs is kept" + owner + labels},
 		"unweighed": {BundleExplanation{Unweighed: true, Short: []Shortage{{"Deployment/web", 5, 2}}, WaitsSince: &since},
 			"  No entry of staticWeightList matches a cluster that is chosen, so that each keeps the replicas that it has" + owner + ".\n  2 of 5 replicas of Deployment/web have no place for 5m.\n"},
