@@ -212,6 +212,9 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 		flags(r.Spec.StageFailed)
 		b = binary.AppendVarint(b, int64(r.Stage))
 		b = binary.AppendVarint(b, r.inRollout().TurnTime())
+		if !r.CountsUntil.IsZero() {
+			b = binary.AppendVarint(b, r.CountsUntil.Unix())
+		}
 	}
 	text(string(r.Spec.Phase))
 	text(r.Spec.Reason)

@@ -60,7 +60,7 @@ func (w *rolloutWalk) stepAndCheck(t *testing.T) {
 	before, terms := maps.Clone(w.rows), CompileTerms(w.rollout)
 	w.log = append(w.log, "step")
 	w.advanceOnce()
-	moved, changing, waiting, broken := map[int]int{}, map[int]int{}, map[int]bool{}, 0
+	moved, changing, waiting, soaking, broken := map[int]int{}, map[int]int{}, map[int]bool{}, map[int]bool{}, 0
 	unavailable, connected := 0, 0
 	for c, row := range w.rows {
 		stage, row, was := terms.StageOf(c, w.clusters[c].Labels), w.withLink(c, row), w.withLink(c, before[c])
@@ -74,14 +74,16 @@ func (w *rolloutWalk) stepAndCheck(t *testing.T) {
 				broken++
 			}
 		}
-		if row.Online {
+		if w.isSoaking(row, stage) {
+			soaking[stage] = true
+		}
+		if row.Online || w.isLostInChange(c, row) {
 			connected++
 			if was.Spec.Phase == atoll.RowActive && !was.isReady() {
 				unavailable++
 			}
-			isWanted := row.Spec.Revision == w.baseInput.Revision && row.Spec.Phase == atoll.RowActive
-			waiting[stage] = waiting[stage] || !isWanted
-			if isWanted && !row.isReady() && !row.isFailing() {
+			waiting[stage] = waiting[stage] || !w.isWanted(row)
+			if w.isWanted(row) && !row.isReady() && !row.isFailing() {
 				changing[stage]++
 			}
 		}
@@ -94,11 +96,28 @@ func (w *rolloutWalk) stepAndCheck(t *testing.T) {
 			t.Fatalf("%d clusters of a stage change at one time\n%s", changing[stage], strings.Join(w.log, "\n"))
 		}
 		for earlier := range stage {
-			if n > 0 && (waiting[earlier] || changing[earlier] > 0) {
+			if n > 0 && (waiting[earlier] || soaking[earlier] || changing[earlier] > 0) {
 				t.Fatalf("stage %d changes before stage %d is done\n%s", stage, earlier, strings.Join(w.log, "\n"))
 			}
 		}
 	}
+}
+
+// isWanted reports whether a row holds the latest revision.
+func (w *rolloutWalk) isWanted(row Row) bool {
+	return row.Spec.Revision == w.baseInput.Revision && row.Spec.Phase == atoll.RowActive
+}
+
+// isLostInChange reports whether the cluster was lost less than ten minutes ago, before it reported to be healthy at the latest
+// revision.
+func (w *rolloutWalk) isLostInChange(c string, row Row) bool {
+	lost := max(w.lostAt[c].Unix(), row.Spec.MovedAt)
+	return !row.Online && w.isWanted(row) && !row.reportsReady() && w.now.Unix() < lost+600
+}
+
+// isSoaking reports whether a cluster of the first stage, connected or not, has been healthy for less than its three minutes.
+func (w *rolloutWalk) isSoaking(row Row, stage int) bool {
+	return stage == 0 && w.isWanted(row) && row.reportsReady() && !row.isFailing() && max(row.Spec.MovedAt, row.Status.Since)+180 > w.now.Unix()
 }
 
 func (w *rolloutWalk) withLink(c string, row Row) Row {
@@ -107,7 +126,7 @@ func (w *rolloutWalk) withLink(c string, row Row) Row {
 }
 
 // TestRolloutWalk checks the bounds of rollouts over random reports, links, labels and people, and that a rollout ends
-// when all clusters are healthy.
+// when all clusters are healthy. A cluster that is lost in its change, or in minSuccessTime, lets no other change.
 func TestRolloutWalk(t *testing.T) {
 	walks := 100
 	if testing.Short() {

@@ -34,6 +34,8 @@ type turns struct {
 	gateAgain time.Time
 	// uncertainUntil is the first time at which the hub can tell of a cluster that it is disconnected.
 	uncertainUntil time.Time
+	// lossEnds is the first time at which a disconnected cluster stops counting.
+	lossEnds time.Time
 }
 
 // planTurns decides which rows change now. Rows at rest and at the wanted revision cost no memory.
@@ -101,11 +103,11 @@ func (s *rolloutStep) memberRow(c string) (Row, bool) {
 }
 
 func (s *rolloutStep) tallyRow(c string, row Row) {
-	t, isWanted, isReady := &s.turns, !s.wantsTurn(c, row), row.Online && row.isReady()
+	t, isWanted := &s.turns, !s.wantsTurn(c, row)
 	n := &t.Stages[row.Stage]
-	p := s.progressOfRow(row, isWanted)
+	p, isUnavailable := s.placeRow(row, isWanted)
 	n.AddRows(p, 1)
-	if p != RowDisconnected && !isReady {
+	if isUnavailable {
 		t.Unavailable++
 	}
 	switch p {
@@ -120,23 +122,29 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 		return
 	case RowWaiting:
 		t.scope.AddWaiting(row)
-		if isReady {
+		if !isUnavailable {
 			return
 		}
 	}
 	t.awaited = append(t.awaited, c)
 }
 
-// progressOfRow returns where a row is. While the hub cannot tell whether its cluster is disconnected, the row counts,
-// and not as healthy.
-func (s *rolloutStep) progressOfRow(row Row, isWanted bool) RowProgress {
-	isUncertain := s.isConnectionUncertain(row)
-	row.Online = row.Online || isUncertain
-	p := ProgressOf(row, isWanted)
-	if isUncertain && p == RowUpdated {
-		p = RowChanging
+// placeRow returns where a row is, and whether it is unavailable. While the hub cannot tell whether its cluster is
+// disconnected, the row counts, and not as healthy.
+func (s *rolloutStep) placeRow(row Row, isWanted bool) (p RowProgress, isUnavailable bool) {
+	if s.isConnectionUncertain(row) {
+		row.Online = true
+		if p, _ = s.Terms.PlaceRow(row, isWanted, s.Now); p == RowUpdated {
+			p = RowChanging
+		}
+		return p, true
 	}
-	return p
+	if p, isUnavailable = s.Terms.PlaceRow(row, isWanted, s.Now); !row.Online && p != RowDisconnected {
+		if end := s.Terms.CountsUntil(row, s.Now); end.After(s.Now) && (s.turns.lossEnds.IsZero() || end.Before(s.turns.lossEnds)) {
+			s.turns.lossEnds = end
+		}
+	}
+	return p, isUnavailable
 }
 
 // tallySuccessTime counts a healthy row that is so for a shorter time than minSuccessTime.
@@ -313,6 +321,9 @@ func (s *rolloutStep) requestNextTurn() {
 	if !t.uncertainUntil.IsZero() {
 		s.requeueNoLater(t.uncertainUntil)
 	}
+	if !t.lossEnds.IsZero() {
+		s.requeueNoLater(t.lossEnds)
+	}
 	if !t.gateAgain.IsZero() {
 		s.requeueNoLater(t.gateAgain)
 	}
@@ -349,7 +360,10 @@ func (s *rolloutStep) keepTurn(c string, spec *atoll.RowSpec) {
 		return
 	}
 	row, has := s.Rows[c]
-	if has && row.Stage == s.turns.wait.Stage && row.Online && row.Spec.Revision == spec.Revision && !s.awaitsTurn(c, spec) && s.turns.scope.IsHeldBy(row) {
+	if !has || row.Stage != s.turns.wait.Stage || row.Spec.Revision != spec.Revision || s.awaitsTurn(c, spec) || !s.turns.scope.IsHeldBy(row) {
+		return
+	}
+	if p, _ := s.placeRow(row, true); p == RowFailing {
 		spec.StageFailed = true
 	}
 }
