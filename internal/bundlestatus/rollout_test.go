@@ -134,7 +134,9 @@ func TestLostClustersInARollout(t *testing.T) {
 		"its stage failed, a moment earlier": {behind, true, 1001, "1 0 0 1 0, 1 0", 599},
 	} {
 		row, now := newRow("a", c.status, makeUnreachable), time.Unix(c.at, 0)
-		row.Spec.StageFailed = c.failed
+		if c.failed {
+			row.Spec.FailedAt = 1000
+		}
 		row.setLoss(&v1alpha1.Cluster{Status: v1alpha1.ClusterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ClusterReady, Status: metav1.ConditionUnknown, LastTransitionTime: metav1.Unix(1000, 0)}}}}, terms, now)
 		in := StatusInput{Rows: []Row{row, newRow("c", readyStatus(), inStage(1, true))}, Latest: latest, Terms: terms, Now: now}
 		tally := countRows(in)

@@ -65,7 +65,7 @@ func (t *StageTally) AddRows(p RowProgress, n int) {
 func (t *Terms) PlaceRow(row Row, isWanted bool, now time.Time) (p RowProgress, isUnavailable bool) {
 	counts := row.Online || isWanted && t.CountsUntil(row, now).After(now)
 	switch {
-	case isWanted && row.Spec.StageFailed:
+	case isWanted && row.Spec.FailedAt != 0:
 		return RowFailing, counts && !row.isReady()
 	case !counts:
 		return RowDisconnected, false
@@ -113,7 +113,7 @@ func LossTime(c *v1alpha1.Cluster, now time.Time) time.Time {
 // or whether its stage failed by it.
 func (r Row) isFailing() bool {
 	st := r.Status
-	return r.Spec.StageFailed || st != nil && st.Generation == r.Spec.Generation && (st.State == atoll.RowFailed || st.State == atoll.RowDegraded)
+	return r.Spec.FailedAt != 0 || st != nil && st.Generation == r.Spec.Generation && (st.State == atoll.RowFailed || st.State == atoll.RowDegraded)
 }
 
 // healthySince returns since when the row is healthy at its revision, in Unix seconds. A time in the future, of a

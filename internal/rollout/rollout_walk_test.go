@@ -26,6 +26,16 @@ func (w *rolloutWalk) playLine(line string) {
 
 func (w *rolloutWalk) randomCluster() string { return fmt.Sprintf("c%02d", 1+w.rand.IntN(20)) }
 
+// changingCluster returns the first cluster that changes, or any.
+func (w *rolloutWalk) changingCluster() string {
+	for _, c := range slices.Sorted(maps.Keys(w.rows)) {
+		if row := w.withLink(c, w.rows[c]); row.Online && w.isWanted(row) && !row.isReady() && !row.isFailing() {
+			return c
+		}
+	}
+	return w.randomCluster()
+}
+
 // actRandomly lets a cluster, a link or a person do something. After the walk only clusters become healthy.
 func (w *rolloutWalk) actRandomly(revision int) {
 	switch w.rand.IntN(14) {
@@ -37,6 +47,11 @@ func (w *rolloutWalk) actRandomly(revision int) {
 		w.playLine("back " + w.randomCluster())
 	case 4:
 		w.playLine("report Degraded " + w.randomCluster())
+		if w.rand.IntN(3) == 0 { // what changes at a resume fails later
+			w.playLine("resume")
+			w.playLine("after 1m")
+			w.playLine("report Degraded " + w.changingCluster())
+		}
 	case 5:
 		w.playLine("report Progressing " + w.randomCluster())
 	case 6:
@@ -88,6 +103,9 @@ func (w *rolloutWalk) stepAndCheck(t *testing.T) {
 			}
 		}
 	}
+	if stage := w.findBrokenStage(terms); stage >= 0 && len(moved) > 0 {
+		t.Fatalf("clusters change although stage %d failed after the last resume\n%s", stage, strings.Join(w.log, "\n"))
+	}
 	if broken > 0 && broken+unavailable > 3 {
 		t.Fatalf("%d healthy clusters change while %d are unhealthy\n%s", broken, unavailable, strings.Join(w.log, "\n"))
 	}
@@ -118,6 +136,24 @@ func (w *rolloutWalk) isLostInChange(c string, row Row) bool {
 // isSoaking reports whether a cluster of the first stage, connected or not, has been healthy for less than its three minutes.
 func (w *rolloutWalk) isSoaking(row Row, stage int) bool {
 	return stage == 0 && w.isWanted(row) && row.reportsReady() && !row.isFailing() && max(row.Spec.MovedAt, row.Status.Since)+180 > w.now.Unix()
+}
+
+// findBrokenStage returns a stage in which more connected clusters than it may have reported a failure after the last resume;
+// -1: none.
+func (w *rolloutWalk) findBrokenStage(terms *Terms) int {
+	failed := [3]int{}
+	for c, row := range w.rows {
+		st := row.Status
+		if w.online[c] && w.isWanted(row) && st != nil && st.Generation == row.Spec.Generation && st.State == atoll.RowDegraded && st.Since > w.baseInput.ResumedAt.Unix() {
+			failed[terms.StageOf(c, w.clusters[c].Labels)]++
+		}
+	}
+	for stage, most := range [...]int{0, 1, 0} {
+		if failed[stage] > most {
+			return stage
+		}
+	}
+	return -1
 }
 
 func (w *rolloutWalk) withLink(c string, row Row) Row {

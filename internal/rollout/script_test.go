@@ -416,7 +416,7 @@ func (s *scriptStage) formatRow(c string, r atoll.RowSpec) string {
 	for _, item := range slices.Sorted(maps.Keys(r.ExcludedPending)) {
 		out += " still with " + item[strings.LastIndexByte(item, '/')+1:]
 	}
-	if r.StageFailed {
+	if r.FailedAt != 0 {
 		out += " failed its stage"
 	}
 	if r.AdmittedRemoval != "" {

@@ -165,11 +165,7 @@ func (s *rolloutStep) tallyFailures() {
 			t.Stages[row.Stage].Accepted++
 			continue
 		}
-		since := s.nowUnix
-		if row.Status != nil {
-			since = min(since, row.Status.SinceTime().Unix())
-		}
-		if t.failedSince == 0 || since < t.failedSince {
+		if since := min(row.failureTime(), s.nowUnix); t.failedSince == 0 || since < t.failedSince {
 			t.failedSince = since
 		}
 	}
@@ -346,25 +342,24 @@ func (s *rolloutStep) awaitsTurn(c string, spec *atoll.RowSpec) bool {
 
 // beginTurn sets when the row was allowed to take the revision that it is given.
 func (s *rolloutStep) beginTurn(spec *atoll.RowSpec) {
-	spec.MovedAt, spec.StageFailed, spec.AdmittedRemoval = 0, false, ""
+	spec.MovedAt, spec.FailedAt, spec.AdmittedRemoval = 0, 0, ""
 	if s.turns.isBounded {
 		spec.MovedAt = s.nowUnix
 	}
 }
 
-// keepTurn mends a time in the future, and marks a row by which its stage fails, so that the stage stays failed
-// when the row is healthy again.
+// keepTurn mends times in the future, and marks a row by which its stage fails, so that the stage stays failed when the
+// row is healthy again. A pause decides nothing about that.
 func (s *rolloutStep) keepTurn(c string, spec *atoll.RowSpec) {
 	s.forgetTakenBackRemoval(c, spec)
-	if spec.MovedAt = min(spec.MovedAt, s.nowUnix); s.turns.wait.Reason != atoll.ReasonStageFailed {
-		return
-	}
+	spec.MovedAt, spec.FailedAt = min(spec.MovedAt, s.nowUnix), min(spec.FailedAt, s.nowUnix)
 	row, has := s.Rows[c]
-	if !has || row.Stage != s.turns.wait.Stage || row.Spec.Revision != spec.Revision || s.awaitsTurn(c, spec) || !s.turns.scope.IsHeldBy(row) {
+	t := &s.turns
+	if !t.isBounded || !has || spec.FailedAt != 0 || !s.Terms.isFailed(row.Stage, t.Stages[row.Stage]) || row.Spec.Revision != spec.Revision || s.awaitsTurn(c, spec) || !t.scope.IsHeldBy(row) {
 		return
 	}
 	if p, _ := s.placeRow(row, true); p == RowFailing {
-		spec.StageFailed = true
+		spec.FailedAt = s.nowUnix
 	}
 }
 
