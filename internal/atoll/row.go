@@ -102,7 +102,7 @@ type RowSpec struct {
 	// or is paused. Like Reason it does not move the generation, nor do the following fields.
 	MovedAt int64 `json:"t,omitempty"`
 	// FailedAt is when the hub saw that the row failed at its revision, and its stage with it, in Unix seconds; 0: it
-	// did not. It stays until the row gets another revision.
+	// did not. It stays until the row gets another revision, or is healthy after a resume.
 	FailedAt int64 `json:"x,omitempty"`
 	// AdmittedRemoval, of a row that waits for its turn, is the hash of the items that its turn removes.
 	// They were counted with those of all other rows, or confirmed.

@@ -132,7 +132,7 @@ func (t *rowTally) countProgress(in StatusInput) {
 		if !in.isCounted(r) {
 			continue
 		}
-		n, row := &t.progress.Stages[r.Stage], r.inRollout()
+		n, row := &t.progress.Stages[r.Stage], scope.MendRow(r.inRollout())
 		isWanted := !in.awaitsTurn(r)
 		p, isUnavailable := in.Terms.PlaceRow(row, isWanted, in.Now)
 		n.AddRows(p, int(r.rowCount()))

@@ -99,6 +99,8 @@ func TestFailuresThatHoldARollout(t *testing.T) {
 		"a person resumed":                      {[]Row{failedAt(500), newRow("c", readyStatus(), inStage(1, true))}, 600, "WaitsForStage"},
 		"a cluster that came before":            {[]Row{failedAt(500), cameAt(400)}, 0, "StageFailed"},
 		"a cluster that came later":             {[]Row{failedAt(500), cameAt(600)}, 0, "WaitsForStage"},
+		"it is healthy after the resume":        {[]Row{newRow("a", readyStatus(), func(r *Row) { r.Spec.MovedAt, r.Spec.FailedAt = 500, 550 }), newRow("c", readyStatus(), inStage(1, true))}, 600, "WaitsForStage"},
+		"it is healthy without a resume":        {[]Row{newRow("a", readyStatus(), func(r *Row) { r.Spec.MovedAt, r.Spec.FailedAt = 500, 550 }), newRow("c", readyStatus(), inStage(1, true))}, 0, "StageFailed"},
 		"both":                                  {[]Row{failedAt(500), cameAt(600), newRow("d", readyStatus(), inStage(1, true))}, 0, "StageFailed"},
 	} {
 		in := StatusInput{Rows: c.rows, Latest: latest, Terms: rollout.CompileTerms(stated), Now: time.Unix(1000, 0)}

@@ -50,6 +50,14 @@ func (f *FailureScope) isResumed(row Row) bool {
 	return row.Spec.MovedAt < f.resumedAt && row.failureTime() <= f.resumedAt
 }
 
+// MendRow returns the row without its mark of a failure, where a resume excused the failure and the row is healthy again.
+func (f *FailureScope) MendRow(row Row) Row {
+	if row.Spec.FailedAt != 0 && row.isReady() && f.isResumed(row) {
+		row.Spec.FailedAt = 0
+	}
+	return row
+}
+
 // failureTime returns when a failing row failed, in Unix seconds: by the clock of the hub, and until the hub marks the row by that
 // of the member.
 func (r Row) failureTime() int64 {

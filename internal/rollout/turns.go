@@ -104,7 +104,7 @@ func (s *rolloutStep) memberRow(c string) (Row, bool) {
 
 func (s *rolloutStep) tallyRow(c string, row Row) {
 	t, isWanted := &s.turns, !s.wantsTurn(c, row)
-	n := &t.Stages[row.Stage]
+	n, row := &t.Stages[row.Stage], t.scope.MendRow(row)
 	p, isUnavailable := s.placeRow(row, isWanted)
 	n.AddRows(p, 1)
 	if isUnavailable {
@@ -355,6 +355,9 @@ func (s *rolloutStep) keepTurn(c string, spec *atoll.RowSpec) {
 	spec.MovedAt, spec.FailedAt = min(spec.MovedAt, s.nowUnix), min(spec.FailedAt, s.nowUnix)
 	row, has := s.Rows[c]
 	t := &s.turns
+	if row = t.scope.MendRow(row); row.Spec.FailedAt == 0 {
+		spec.FailedAt = 0
+	}
 	if !t.isBounded || !has || spec.FailedAt != 0 || !s.Terms.isFailed(row.Stage, t.Stages[row.Stage]) || row.Spec.Revision != spec.Revision || s.awaitsTurn(c, spec) || !t.scope.IsHeldBy(row) {
 		return
 	}
