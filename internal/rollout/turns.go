@@ -218,9 +218,9 @@ func (s *rolloutStep) wantsTurn(c string, row Row) bool {
 }
 
 // withoutReplacements returns the arrivals that wait for their turn. One that replaces a copy does not: a move is
-// no change of a template. Neither does one that takes a share of divided replicas after the first installation.
+// no change of a template. A removal that waits for a confirmation is none. Neither does one that takes a share of divided replicas after the first installation.
 func (s *rolloutStep) withoutReplacements(arrivals []string) []string {
-	moving := len(s.leavingClusters())
+	moving := len(s.newlyLeaving) + len(s.leaving)
 	if s.moveResumed {
 		for _, c := range s.staying {
 			if row := s.Rows[c].Spec; row.Phase == atoll.RowActive && row.Since >= s.moveStart {
