@@ -101,9 +101,9 @@ type RowSpec struct {
 	// MovedAt is when the row was allowed to hold its revision, in Unix seconds, where the Bundle states a rollout
 	// or is paused. Like Reason it does not move the generation, nor do the following fields.
 	MovedAt int64 `json:"t,omitempty"`
-	// StageFailed: the row failed at its revision, and its stage with it. It stays until the row gets
-	// another revision.
-	StageFailed bool `json:"x,omitempty"`
+	// FailedAt is when the hub saw that the row failed at its revision, and its stage with it, in Unix seconds; 0: it
+	// did not. It stays until the row gets another revision, or is healthy after a resume.
+	FailedAt int64 `json:"x,omitempty"`
 	// AdmittedRemoval, of a row that waits for its turn, is the hash of the items that its turn removes.
 	// They were counted with those of all other rows, or confirmed.
 	AdmittedRemoval string `json:"z,omitempty"`
@@ -118,7 +118,7 @@ func (r RowSpec) Equal(o RowSpec) bool {
 
 // HasSameTurn reports whether both specs remember the same of their turn in a rollout.
 func (r RowSpec) HasSameTurn(o RowSpec) bool {
-	return r.MovedAt == o.MovedAt && r.StageFailed == o.StageFailed && r.AdmittedRemoval == o.AdmittedRemoval
+	return r.MovedAt == o.MovedAt && r.FailedAt == o.FailedAt && r.AdmittedRemoval == o.AdmittedRemoval
 }
 
 // hasSameOrder reports whether both specs order the same of the member.

@@ -55,8 +55,11 @@ type Row struct {
 	Known bool
 	// CheckIn is how often the cluster checks in; 0: it holds a stream.
 	CheckIn time.Duration
-	// Stage of the Bundle's rollout.
-	Stage int
+	// Stage of the Bundle's rollout. LostAt is when the cluster was lost, and CountsUntil is until when the rollout
+	// counts the row all the same; zero: it does not.
+	Stage       int
+	LostAt      time.Time
+	CountsUntil time.Time
 	// More rows than this one say the same; this is the first of them by cluster name.
 	More int
 	// Names of their clusters, the first few in order; none where there are no more.

@@ -209,9 +209,13 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 	flags(r.Reachable, r.Waited, r.Known, r.Spec.Orphan, r.Spec.Recall != nil, r.Status != nil)
 	b = binary.AppendVarint(b, int64(r.CheckIn))
 	if l.view.isBounded() {
-		flags(r.Spec.StageFailed)
+		flags(r.Spec.FailedAt != 0)
 		b = binary.AppendVarint(b, int64(r.Stage))
-		b = binary.AppendVarint(b, r.inRollout().TurnTime())
+		began, failed := r.inRollout().TurnTimes()
+		b = binary.AppendVarint(binary.AppendVarint(b, began), failed)
+		if !r.CountsUntil.IsZero() {
+			b = binary.AppendVarint(b, r.CountsUntil.Unix())
+		}
 	}
 	text(string(r.Spec.Phase))
 	text(r.Spec.Reason)

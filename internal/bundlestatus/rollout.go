@@ -40,8 +40,30 @@ func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
 	}
 	if c, ok := r.Clusters.GetByUID(row.Spec.UID); ok {
 		out.Stage = v.terms.StageOf(row.Cluster, c.Labels)
+		out.setLoss(c, v.terms, time.Now())
 	}
 	return out
+}
+
+// setLoss sets when the cluster of the row was lost, and until when the row counts all the same. Rows that do not count any more are
+// alike, whenever they were lost.
+func (r *Row) setLoss(c *v1alpha1.Cluster, terms *rollout.Terms, now time.Time) {
+	if r.Reachable {
+		return
+	}
+	r.LostAt = rollout.LossTime(c, now)
+	if end := terms.CountsUntil(r.inRollout(), now); end.After(now) {
+		r.CountsUntil = end
+	}
+}
+
+// wakeAtLossEnd requests another look for when the rollout counts a lost cluster no more.
+func (m *bundleMemo) wakeAtLossEnd(rows []Row, now time.Time) {
+	for i := range rows {
+		if left := rows[i].CountsUntil.Sub(now); left > 0 {
+			m.wakeAfter(left)
+		}
+	}
 }
 
 // enqueueStagedBundlesOfCluster enqueues the Bundles of a cluster whose rows are counted by stage.
@@ -76,7 +98,7 @@ func (in StatusInput) awaitsTurn(r Row) bool {
 
 // inRollout returns the row as rollouts see it.
 func (r Row) inRollout() rollout.Row {
-	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable}
+	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable, LostAt: r.LostAt, Stage: r.Stage, CheckIn: r.CheckIn}
 }
 
 // isCounted reports whether a rollout counts a row: a Pending one only while it waits for its turn.
@@ -110,9 +132,9 @@ func (t *rowTally) countProgress(in StatusInput) {
 		if !in.isCounted(r) {
 			continue
 		}
-		n, row := &t.progress.Stages[r.Stage], r.inRollout()
+		n, row := &t.progress.Stages[r.Stage], scope.MendRow(r.inRollout())
 		isWanted := !in.awaitsTurn(r)
-		p := rollout.ProgressOf(row, isWanted)
+		p, isUnavailable := in.Terms.PlaceRow(row, isWanted, in.Now)
 		n.AddRows(p, int(r.rowCount()))
 		switch {
 		case p == rollout.RowDisconnected && !isWanted:
@@ -120,7 +142,7 @@ func (t *rowTally) countProgress(in StatusInput) {
 		case p == rollout.RowFailing && !scope.IsHeldBy(row):
 			n.Accepted += int(r.rowCount())
 		}
-		if r.Spec.Phase != atoll.RowPending && row.IsUnavailable() {
+		if r.Spec.Phase != atoll.RowPending && isUnavailable {
 			t.progress.Unavailable += int(r.rowCount())
 		}
 	}

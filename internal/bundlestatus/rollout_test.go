@@ -99,6 +99,8 @@ func TestFailuresThatHoldARollout(t *testing.T) {
 		"a person resumed":                      {[]Row{failedAt(500), newRow("c", readyStatus(), inStage(1, true))}, 600, "WaitsForStage"},
 		"a cluster that came before":            {[]Row{failedAt(500), cameAt(400)}, 0, "StageFailed"},
 		"a cluster that came later":             {[]Row{failedAt(500), cameAt(600)}, 0, "WaitsForStage"},
+		"it is healthy after the resume":        {[]Row{newRow("a", readyStatus(), func(r *Row) { r.Spec.MovedAt, r.Spec.FailedAt = 500, 550 }), newRow("c", readyStatus(), inStage(1, true))}, 600, "WaitsForStage"},
+		"it is healthy without a resume":        {[]Row{newRow("a", readyStatus(), func(r *Row) { r.Spec.MovedAt, r.Spec.FailedAt = 500, 550 }), newRow("c", readyStatus(), inStage(1, true))}, 0, "StageFailed"},
 		"both":                                  {[]Row{failedAt(500), cameAt(600), newRow("d", readyStatus(), inStage(1, true))}, 0, "StageFailed"},
 	} {
 		in := StatusInput{Rows: c.rows, Latest: latest, Terms: rollout.CompileTerms(stated), Now: time.Unix(1000, 0)}
@@ -107,6 +109,46 @@ func TestFailuresThatHoldARollout(t *testing.T) {
 		}
 		if got := ComputeStatus(in).Rollout.Reason; got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// A cluster that is lost in its change, or within minSuccessTime, holds its stage for a bounded time. Rows that count no more are
+// alike.
+func TestLostClustersInARollout(t *testing.T) {
+	terms := rollout.CompileTerms(&v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{
+		{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a"}}, MinSuccessTime: &metav1.Duration{Duration: time.Minute}},
+	}})
+	behind := &atoll.RowStatus{Generation: 4, State: atoll.RowReady, Applied: true, Since: 1}
+	healthy := &atoll.RowStatus{Generation: 5, State: atoll.RowReady, Applied: true, Since: 1000}
+	for name, c := range map[string]struct {
+		status    *atoll.RowStatus
+		failed    bool
+		at        int64
+		want      string
+		countsFor int64
+	}{
+		"in its change":                      {behind, false, 1500, "1 0 1 0 0, 1 0", 100},
+		"in its change, after ten minutes":   {behind, false, 1600, "0 0 0 0 1, 0 0", 0},
+		"within minSuccessTime":              {healthy, false, 1059, "1 1 0 0 0, 1 1", 1},
+		"after minSuccessTime":               {healthy, false, 1060, "0 0 0 0 1, 0 0", 0},
+		"its stage failed":                   {behind, true, 99_999, "1 0 0 1 0, 0 0", 0},
+		"its stage failed, a moment earlier": {behind, true, 1001, "1 0 0 1 0, 1 0", 599},
+	} {
+		row, now := newRow("a", c.status, makeUnreachable), time.Unix(c.at, 0)
+		if c.failed {
+			row.Spec.FailedAt = 1000
+		}
+		row.setLoss(&v1alpha1.Cluster{Status: v1alpha1.ClusterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ClusterReady, Status: metav1.ConditionUnknown, LastTransitionTime: metav1.Unix(1000, 0)}}}}, terms, now)
+		in := StatusInput{Rows: []Row{row, newRow("c", readyStatus(), inStage(1, true))}, Latest: latest, Terms: terms, Now: now}
+		tally := countRows(in)
+		n := tally.progress.Stages[0]
+		if got := fmt.Sprintf("%d %d %d %d %d, %d %d", n.Clusters, n.Updated, n.Changing, n.Failed, n.Disconnected, tally.progress.Unavailable, n.Soaking); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		m := &bundleMemo{}
+		if m.wakeAtLossEnd(in.Rows, now); int64(m.again/time.Second) != c.countsFor {
+			t.Errorf("%s: it counts for another %s, want %ds", name, m.again, c.countsFor)
 		}
 	}
 }

@@ -48,8 +48,8 @@ func TestAnAdmittedLossCoversNoOther(t *testing.T) {
 // A row that changes in the second of a resume changed because of it, and fails its stage like any other.
 func TestAResumeDoesNotAcceptTheNextFailures(t *testing.T) {
 	s := playScript(t, "stage second c02; revision r2; step; after 1m; report Degraded c01; step; after 1m; resume; step; report Degraded c02; after 1m; step")
-	if got := s.rows["c02"].Spec; got.Revision != "r2" || !got.StageFailed {
-		t.Errorf("c02 is at %s, failed its stage: %t", got.Revision, got.StageFailed)
+	if got := s.rows["c02"].Spec; got.Revision != "r2" || got.FailedAt == 0 {
+		t.Errorf("c02 is at %s, its stage failed at %d", got.Revision, got.FailedAt)
 	}
 	if got := s.rows["c03"].Spec.Revision; got != "r1" {
 		t.Errorf("c03 is at %s although the stage before failed", got)

@@ -7,7 +7,7 @@ import (
 )
 
 // FailureScope decides which failures hold a rollout. A failure holds only what waited before the failed row changed.
-// A resume begins every wait again. The zero value is of a rollout in which nothing waits: no failure holds it.
+// A resume excuses what had failed before it. The zero value is of a rollout in which nothing waits: no failure holds it.
 type FailureScope struct {
 	// now, since when the first row waits, and the last resume, in Unix seconds.
 	now, waitingSince, resumedAt int64
@@ -39,19 +39,41 @@ func (f *FailureScope) AddWaiting(row Row) {
 	}
 }
 
-// IsHeldBy reports whether the row failed in the rollout, so that it holds what waits. Times are in seconds: a row that
-// changes in the second of a resume changes because of it.
+// IsHeldBy reports whether the row failed in the rollout, so that it holds what waits.
 func (f *FailureScope) IsHeldBy(row Row) bool {
-	return f.waits && row.isFailing() && row.Spec.MovedAt >= max(f.waitingSince, f.resumedAt)
+	return f.waits && row.isFailing() && row.Spec.MovedAt >= f.waitingSince && !f.isResumed(row)
 }
 
-// TurnTime returns the time by which FailureScope tells rows apart that are equal otherwise, in Unix seconds; 0: none.
-func (r Row) TurnTime() int64 {
+// isResumed reports whether the row had changed and failed at the last resume. What was changing then, and failed later, was
+// not resumed. Times are in seconds: a row that changes in the second of a resume changes because of it.
+func (f *FailureScope) isResumed(row Row) bool {
+	return row.Spec.MovedAt < f.resumedAt && row.failureTime() <= f.resumedAt
+}
+
+// MendRow returns the row without its mark of a failure, where a resume excused the failure and the row is healthy again.
+func (f *FailureScope) MendRow(row Row) Row {
+	if row.Spec.FailedAt != 0 && row.isReady() && f.isResumed(row) {
+		row.Spec.FailedAt = 0
+	}
+	return row
+}
+
+// failureTime returns when a failing row failed, in Unix seconds: by the clock of the hub, and until the hub marks the row by that
+// of the member.
+func (r Row) failureTime() int64 {
+	if r.Spec.FailedAt != 0 || r.Status == nil {
+		return r.Spec.FailedAt
+	}
+	return r.Status.Since
+}
+
+// TurnTimes returns the times by which FailureScope tells rows apart that are equal otherwise, in Unix seconds; 0: none.
+func (r Row) TurnTimes() (began, failed int64) {
 	switch {
 	case r.Spec.Phase == atoll.RowPending:
-		return r.Spec.Since
+		return r.Spec.Since, 0
 	case r.isFailing():
-		return r.Spec.MovedAt
+		return r.Spec.MovedAt, r.failureTime()
 	}
-	return 0
+	return 0, 0
 }

@@ -16,7 +16,7 @@ import (
 type gateWalk struct {
 	*rolloutWalk
 	// doneSince is when the canary became healthy at the revision without a break; -1: it is not. While it is disconnected
-	// it breaks nothing.
+	// it breaks nothing, once it was healthy or is lost for ten minutes.
 	doneSince time.Duration
 	// approvedBy has the users that approved the revision, and when.
 	approvedBy map[string]time.Duration
@@ -66,7 +66,7 @@ func (w *gateWalk) stepAndJudge(t *testing.T) {
 	t.Helper()
 	before := maps.Clone(w.rows)
 	canary := w.withLink("c01", w.rows["c01"])
-	isDone := !canary.Online || canary.Spec.Revision == w.baseInput.Revision && canary.Spec.Phase == atoll.RowActive && canary.isReady()
+	isDone := !canary.Online && !w.isLostInChange("c01", canary) || canary.Spec.Revision == w.baseInput.Revision && canary.Spec.Phase == atoll.RowActive && canary.isReady()
 	switch {
 	case !isDone:
 		w.doneSince = -1

@@ -4,6 +4,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -56,29 +60,60 @@ func (t *StageTally) AddRows(p RowProgress, n int) {
 	}
 }
 
-// ProgressOf returns where a row is. isWanted: it holds what is wanted.
-func ProgressOf(row Row, isWanted bool) RowProgress {
+// PlaceRow returns where a row is, and whether maxUnavailable counts it. isWanted: it holds what is wanted. A row by which
+// its stage failed holds it wherever its cluster is.
+func (t *Terms) PlaceRow(row Row, isWanted bool, now time.Time) (p RowProgress, isUnavailable bool) {
+	counts := row.Online || isWanted && t.CountsUntil(row, now).After(now)
 	switch {
-	case !row.Online:
-		return RowDisconnected
+	case isWanted && row.Spec.FailedAt != 0:
+		return RowFailing, counts && !row.isReady()
+	case !counts:
+		return RowDisconnected, false
 	case !isWanted:
-		return RowWaiting
+		p = RowWaiting
 	case row.isFailing():
-		return RowFailing
-	case row.isReady():
-		return RowUpdated
+		p = RowFailing
+	case row.reportsReady():
+		p = RowUpdated
+	default:
+		p = RowChanging
 	}
-	return RowChanging
+	return p, !row.isReady()
 }
 
-// IsUnavailable reports whether a row of a connected cluster is not healthy.
-func (r Row) IsUnavailable() bool { return r.Online && !r.isReady() }
+// CountsUntil returns until when a row of a disconnected cluster, which holds what is wanted, counts as it last reported. A
+// lost stream is no success: a change that is not complete goes on for the time in which clusters come back, and
+// minSuccessTime runs to its end. After that the cluster blocks nothing.
+func (t *Terms) CountsUntil(row Row, now time.Time) time.Time {
+	success := t.successTimeOf(row.Stage)
+	if row.reportsReady() {
+		return time.Unix(row.healthySince(now.Unix()), 0).Add(success)
+	}
+	lost := row.LostAt
+	if moved := time.Unix(row.Spec.MovedAt, 0); moved.After(lost) { // it was connected then
+		lost = moved
+	}
+	return lost.Add(max(row.readinessTimeout(), success))
+}
+
+// LossTime returns when a cluster that is not connected was lost; zero: it never was ready. The condition Ready becomes unknown
+// a moment after the loss. Until then the loss is now.
+func LossTime(c *v1alpha1.Cluster, now time.Time) time.Time {
+	ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady)
+	switch {
+	case ready == nil:
+		return time.Time{}
+	case ready.Status == metav1.ConditionUnknown:
+		return ready.LastTransitionTime.Time
+	}
+	return now
+}
 
 // isFailing reports whether the row could not be applied, or is unhealthy and does not become healthy by itself,
 // or whether its stage failed by it.
 func (r Row) isFailing() bool {
 	st := r.Status
-	return r.Spec.StageFailed || st != nil && st.Generation == r.Spec.Generation && (st.State == atoll.RowFailed || st.State == atoll.RowDegraded)
+	return r.Spec.FailedAt != 0 || st != nil && st.Generation == r.Spec.Generation && (st.State == atoll.RowFailed || st.State == atoll.RowDegraded)
 }
 
 // healthySince returns since when the row is healthy at its revision, in Unix seconds. A time in the future, of a

@@ -30,6 +30,8 @@ type Row struct {
 	// UncertainUntil is when the hub can tell that a cluster without a stream is disconnected: it
 	// has just started, or lost most clusters at once. In the past or zero: it can.
 	UncertainUntil time.Time
+	// LostAt is when the cluster was lost, if it is not Online; zero: it never was.
+	LostAt time.Time
 	// Stage is the index of the cluster's stage in Input.Terms.
 	Stage int
 	// CheckIn is how often the cluster checks in; 0: it holds a stream.
@@ -43,8 +45,11 @@ func (r Row) readinessTimeout() time.Duration {
 
 // isReady reports whether the cluster can be reached, and reports that the content of this
 // spec is there and healthy.
-func (r Row) isReady() bool {
-	return r.Online && r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady
+func (r Row) isReady() bool { return r.Online && r.reportsReady() }
+
+// reportsReady reports whether the last report says that the content of this spec is there and healthy.
+func (r Row) reportsReady() bool {
+	return r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady
 }
 
 // Input of one step.

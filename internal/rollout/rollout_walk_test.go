@@ -26,6 +26,16 @@ func (w *rolloutWalk) playLine(line string) {
 
 func (w *rolloutWalk) randomCluster() string { return fmt.Sprintf("c%02d", 1+w.rand.IntN(20)) }
 
+// changingCluster returns the first cluster that changes, or any.
+func (w *rolloutWalk) changingCluster() string {
+	for _, c := range slices.Sorted(maps.Keys(w.rows)) {
+		if row := w.withLink(c, w.rows[c]); row.Online && w.isWanted(row) && !row.isReady() && !row.isFailing() {
+			return c
+		}
+	}
+	return w.randomCluster()
+}
+
 // actRandomly lets a cluster, a link or a person do something. After the walk only clusters become healthy.
 func (w *rolloutWalk) actRandomly(revision int) {
 	switch w.rand.IntN(14) {
@@ -37,6 +47,11 @@ func (w *rolloutWalk) actRandomly(revision int) {
 		w.playLine("back " + w.randomCluster())
 	case 4:
 		w.playLine("report Degraded " + w.randomCluster())
+		if w.rand.IntN(3) == 0 { // what changes at a resume fails later
+			w.playLine("resume")
+			w.playLine("after 1m")
+			w.playLine("report Degraded " + w.changingCluster())
+		}
 	case 5:
 		w.playLine("report Progressing " + w.randomCluster())
 	case 6:
@@ -60,7 +75,7 @@ func (w *rolloutWalk) stepAndCheck(t *testing.T) {
 	before, terms := maps.Clone(w.rows), CompileTerms(w.rollout)
 	w.log = append(w.log, "step")
 	w.advanceOnce()
-	moved, changing, waiting, broken := map[int]int{}, map[int]int{}, map[int]bool{}, 0
+	moved, changing, waiting, soaking, broken := map[int]int{}, map[int]int{}, map[int]bool{}, map[int]bool{}, 0
 	unavailable, connected := 0, 0
 	for c, row := range w.rows {
 		stage, row, was := terms.StageOf(c, w.clusters[c].Labels), w.withLink(c, row), w.withLink(c, before[c])
@@ -74,17 +89,22 @@ func (w *rolloutWalk) stepAndCheck(t *testing.T) {
 				broken++
 			}
 		}
-		if row.Online {
+		if w.isSoaking(row, stage) {
+			soaking[stage] = true
+		}
+		if row.Online || w.isLostInChange(c, row) {
 			connected++
 			if was.Spec.Phase == atoll.RowActive && !was.isReady() {
 				unavailable++
 			}
-			isWanted := row.Spec.Revision == w.baseInput.Revision && row.Spec.Phase == atoll.RowActive
-			waiting[stage] = waiting[stage] || !isWanted
-			if isWanted && !row.isReady() && !row.isFailing() {
+			waiting[stage] = waiting[stage] || !w.isWanted(row)
+			if w.isWanted(row) && !row.isReady() && !row.isFailing() {
 				changing[stage]++
 			}
 		}
+	}
+	if stage := w.findBrokenStage(terms); stage >= 0 && len(moved) > 0 {
+		t.Fatalf("clusters change although stage %d failed after the last resume\n%s", stage, strings.Join(w.log, "\n"))
 	}
 	if broken > 0 && broken+unavailable > 3 {
 		t.Fatalf("%d healthy clusters change while %d are unhealthy\n%s", broken, unavailable, strings.Join(w.log, "\n"))
@@ -94,11 +114,46 @@ func (w *rolloutWalk) stepAndCheck(t *testing.T) {
 			t.Fatalf("%d clusters of a stage change at one time\n%s", changing[stage], strings.Join(w.log, "\n"))
 		}
 		for earlier := range stage {
-			if n > 0 && (waiting[earlier] || changing[earlier] > 0) {
+			if n > 0 && (waiting[earlier] || soaking[earlier] || changing[earlier] > 0) {
 				t.Fatalf("stage %d changes before stage %d is done\n%s", stage, earlier, strings.Join(w.log, "\n"))
 			}
 		}
 	}
+}
+
+// isWanted reports whether a row holds the latest revision.
+func (w *rolloutWalk) isWanted(row Row) bool {
+	return row.Spec.Revision == w.baseInput.Revision && row.Spec.Phase == atoll.RowActive
+}
+
+// isLostInChange reports whether the cluster was lost less than ten minutes ago, before it reported to be healthy at the latest
+// revision.
+func (w *rolloutWalk) isLostInChange(c string, row Row) bool {
+	lost := max(w.lostAt[c].Unix(), row.Spec.MovedAt)
+	return !row.Online && w.isWanted(row) && !row.reportsReady() && w.now.Unix() < lost+600
+}
+
+// isSoaking reports whether a cluster of the first stage, connected or not, has been healthy for less than its three minutes.
+func (w *rolloutWalk) isSoaking(row Row, stage int) bool {
+	return stage == 0 && w.isWanted(row) && row.reportsReady() && !row.isFailing() && max(row.Spec.MovedAt, row.Status.Since)+180 > w.now.Unix()
+}
+
+// findBrokenStage returns a stage in which more connected clusters than it may have reported a failure after the last resume;
+// -1: none.
+func (w *rolloutWalk) findBrokenStage(terms *Terms) int {
+	failed := [3]int{}
+	for c, row := range w.rows {
+		st := row.Status
+		if w.online[c] && w.isWanted(row) && st != nil && st.Generation == row.Spec.Generation && st.State == atoll.RowDegraded && st.Since > w.baseInput.ResumedAt.Unix() {
+			failed[terms.StageOf(c, w.clusters[c].Labels)]++
+		}
+	}
+	for stage, most := range [...]int{0, 1, 0} {
+		if failed[stage] > most {
+			return stage
+		}
+	}
+	return -1
 }
 
 func (w *rolloutWalk) withLink(c string, row Row) Row {
@@ -107,7 +162,7 @@ func (w *rolloutWalk) withLink(c string, row Row) Row {
 }
 
 // TestRolloutWalk checks the bounds of rollouts over random reports, links, labels and people, and that a rollout ends
-// when all clusters are healthy.
+// when all clusters are healthy. A cluster that is lost in its change, or in minSuccessTime, lets no other change.
 func TestRolloutWalk(t *testing.T) {
 	walks := 100
 	if testing.Short() {

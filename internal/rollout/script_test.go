@@ -78,6 +78,7 @@ type scriptStage struct {
 	online    map[string]bool
 	checkIns  map[string]time.Duration
 	uncertain map[string]time.Time
+	lostAt    map[string]time.Time
 	rows      map[string]Row
 	placement v1alpha1.PlacementSpec
 	unfit     v1alpha1.WhenUnfit
@@ -95,7 +96,7 @@ type scriptStage struct {
 
 func newStage(t testing.TB) *scriptStage {
 	return &scriptStage{
-		t: t, now: time.Unix(1_000_000, 0), clusters: map[string]*schedule.Cluster{}, online: map[string]bool{}, checkIns: map[string]time.Duration{}, uncertain: map[string]time.Time{}, rows: map[string]Row{},
+		t: t, now: time.Unix(1_000_000, 0), clusters: map[string]*schedule.Cluster{}, online: map[string]bool{}, checkIns: map[string]time.Duration{}, uncertain: map[string]time.Time{}, lostAt: map[string]time.Time{}, rows: map[string]Row{},
 		baseInput: Input{BundleUID: "bundle", Revision: "r1"},
 	}
 }
@@ -119,7 +120,9 @@ func (s *scriptStage) runCommand(cmd string, args []string) string {
 	case "deny":
 		s.clusters[args[0]].Accepted = false
 	case "away":
-		s.online[args[0]] = false
+		if s.online[args[0]] {
+			s.online[args[0]], s.lostAt[args[0]] = false, s.now
+		}
 	case "back":
 		s.online[args[0]] = true
 	case "checkin": // NAME EVERY
@@ -306,7 +309,7 @@ func (s *scriptStage) buildInput() Input {
 	in, specs := s.baseInput, map[string]atoll.RowSpec{}
 	in.Now, in.Rows, in.ExplainWaits = s.now, map[string]Row{}, true
 	for c, r := range s.rows {
-		r.Online, r.CheckIn, r.UncertainUntil = s.online[c], s.checkIns[c], s.uncertain[c]
+		r.Online, r.CheckIn, r.UncertainUntil, r.LostAt = s.online[c], s.checkIns[c], s.uncertain[c], s.lostAt[c]
 		in.Rows[c], specs[c] = r, r.Spec
 	}
 	s.addRolloutInput(&in)
@@ -414,7 +417,7 @@ func (s *scriptStage) formatRow(c string, r atoll.RowSpec) string {
 	for _, item := range slices.Sorted(maps.Keys(r.ExcludedPending)) {
 		out += " still with " + item[strings.LastIndexByte(item, '/')+1:]
 	}
-	if r.StageFailed {
+	if r.FailedAt != 0 {
 		out += " failed its stage"
 	}
 	if r.AdmittedRemoval != "" {

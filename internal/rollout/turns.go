@@ -34,6 +34,8 @@ type turns struct {
 	gateAgain time.Time
 	// uncertainUntil is the first time at which the hub can tell of a cluster that it is disconnected.
 	uncertainUntil time.Time
+	// lossEnds is the first time at which a disconnected cluster stops counting.
+	lossEnds time.Time
 }
 
 // planTurns decides which rows change now. Rows at rest and at the wanted revision cost no memory.
@@ -101,11 +103,11 @@ func (s *rolloutStep) memberRow(c string) (Row, bool) {
 }
 
 func (s *rolloutStep) tallyRow(c string, row Row) {
-	t, isWanted, isReady := &s.turns, !s.wantsTurn(c, row), row.Online && row.isReady()
-	n := &t.Stages[row.Stage]
-	p := s.progressOfRow(row, isWanted)
+	t, isWanted := &s.turns, !s.wantsTurn(c, row)
+	n, row := &t.Stages[row.Stage], t.scope.MendRow(row)
+	p, isUnavailable := s.placeRow(row, isWanted)
 	n.AddRows(p, 1)
-	if p != RowDisconnected && !isReady {
+	if isUnavailable {
 		t.Unavailable++
 	}
 	switch p {
@@ -120,23 +122,29 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 		return
 	case RowWaiting:
 		t.scope.AddWaiting(row)
-		if isReady {
+		if !isUnavailable {
 			return
 		}
 	}
 	t.awaited = append(t.awaited, c)
 }
 
-// progressOfRow returns where a row is. While the hub cannot tell whether its cluster is disconnected, the row counts,
-// and not as healthy.
-func (s *rolloutStep) progressOfRow(row Row, isWanted bool) RowProgress {
-	isUncertain := s.isConnectionUncertain(row)
-	row.Online = row.Online || isUncertain
-	p := ProgressOf(row, isWanted)
-	if isUncertain && p == RowUpdated {
-		p = RowChanging
+// placeRow returns where a row is, and whether it is unavailable. While the hub cannot tell whether its cluster is
+// disconnected, the row counts, and not as healthy.
+func (s *rolloutStep) placeRow(row Row, isWanted bool) (p RowProgress, isUnavailable bool) {
+	if s.isConnectionUncertain(row) {
+		row.Online = true
+		if p, _ = s.Terms.PlaceRow(row, isWanted, s.Now); p == RowUpdated {
+			p = RowChanging
+		}
+		return p, true
 	}
-	return p
+	if p, isUnavailable = s.Terms.PlaceRow(row, isWanted, s.Now); !row.Online && p != RowDisconnected {
+		if end := s.Terms.CountsUntil(row, s.Now); end.After(s.Now) && (s.turns.lossEnds.IsZero() || end.Before(s.turns.lossEnds)) {
+			s.turns.lossEnds = end
+		}
+	}
+	return p, isUnavailable
 }
 
 // tallySuccessTime counts a healthy row that is so for a shorter time than minSuccessTime.
@@ -157,11 +165,7 @@ func (s *rolloutStep) tallyFailures() {
 			t.Stages[row.Stage].Accepted++
 			continue
 		}
-		since := s.nowUnix
-		if row.Status != nil {
-			since = min(since, row.Status.SinceTime().Unix())
-		}
-		if t.failedSince == 0 || since < t.failedSince {
+		if since := min(row.failureTime(), s.nowUnix); t.failedSince == 0 || since < t.failedSince {
 			t.failedSince = since
 		}
 	}
@@ -214,9 +218,9 @@ func (s *rolloutStep) wantsTurn(c string, row Row) bool {
 }
 
 // withoutReplacements returns the arrivals that wait for their turn. One that replaces a copy does not: a move is
-// no change of a template. Neither does one that takes a share of divided replicas after the first installation.
+// no change of a template. A removal that waits for a confirmation is none. Neither does one that takes a share of divided replicas after the first installation.
 func (s *rolloutStep) withoutReplacements(arrivals []string) []string {
-	moving := len(s.leavingClusters())
+	moving := len(s.newlyLeaving) + len(s.leaving)
 	if s.moveResumed {
 		for _, c := range s.staying {
 			if row := s.Rows[c].Spec; row.Phase == atoll.RowActive && row.Since >= s.moveStart {
@@ -313,6 +317,9 @@ func (s *rolloutStep) requestNextTurn() {
 	if !t.uncertainUntil.IsZero() {
 		s.requeueNoLater(t.uncertainUntil)
 	}
+	if !t.lossEnds.IsZero() {
+		s.requeueNoLater(t.lossEnds)
+	}
 	if !t.gateAgain.IsZero() {
 		s.requeueNoLater(t.gateAgain)
 	}
@@ -335,22 +342,27 @@ func (s *rolloutStep) awaitsTurn(c string, spec *atoll.RowSpec) bool {
 
 // beginTurn sets when the row was allowed to take the revision that it is given.
 func (s *rolloutStep) beginTurn(spec *atoll.RowSpec) {
-	spec.MovedAt, spec.StageFailed, spec.AdmittedRemoval = 0, false, ""
+	spec.MovedAt, spec.FailedAt, spec.AdmittedRemoval = 0, 0, ""
 	if s.turns.isBounded {
 		spec.MovedAt = s.nowUnix
 	}
 }
 
-// keepTurn mends a time in the future, and marks a row by which its stage fails, so that the stage stays failed
-// when the row is healthy again.
+// keepTurn mends times in the future, and marks a row by which its stage fails, so that the stage stays failed when the
+// row is healthy again. A pause decides nothing about that.
 func (s *rolloutStep) keepTurn(c string, spec *atoll.RowSpec) {
 	s.forgetTakenBackRemoval(c, spec)
-	if spec.MovedAt = min(spec.MovedAt, s.nowUnix); s.turns.wait.Reason != atoll.ReasonStageFailed {
+	spec.MovedAt, spec.FailedAt = min(spec.MovedAt, s.nowUnix), min(spec.FailedAt, s.nowUnix)
+	row, has := s.Rows[c]
+	t := &s.turns
+	if row = t.scope.MendRow(row); row.Spec.FailedAt == 0 {
+		spec.FailedAt = 0
+	}
+	if !t.isBounded || !has || spec.FailedAt != 0 || !s.Terms.isFailed(row.Stage, t.Stages[row.Stage]) || row.Spec.Revision != spec.Revision || s.awaitsTurn(c, spec) || !t.scope.IsHeldBy(row) {
 		return
 	}
-	row, has := s.Rows[c]
-	if has && row.Stage == s.turns.wait.Stage && row.Online && row.Spec.Revision == spec.Revision && !s.awaitsTurn(c, spec) && s.turns.scope.IsHeldBy(row) {
-		spec.StageFailed = true
+	if p, _ := s.placeRow(row, true); p == RowFailing {
+		spec.FailedAt = s.nowUnix
 	}
 }
 

@@ -97,7 +97,7 @@ func EncodeSpec(r atoll.RowSpec, words *Dictionary) string {
 		l.writeNested(func() { writeApproval(&l, a) })
 	}
 	l.writeNumber('t', r.MovedAt, 0)
-	l.writeFlag('x', r.StageFailed)
+	l.writeNumber('x', r.FailedAt, 0)
 	l.writeText('z', r.AdmittedRemoval)
 	return string(l.buf)
 }
@@ -249,7 +249,7 @@ func readTurnField(f *lineReader, r *atoll.RowSpec) {
 	case 't':
 		r.MovedAt = f.readNumber()
 	case 'x':
-		r.StageFailed = true
+		r.FailedAt = f.readNumber()
 	case 'z':
 		r.AdmittedRemoval = f.decodeText(f.value)
 	}
