@@ -16,6 +16,9 @@ func (a *Assessment) IsEmpty() bool {
 	return a == nil || len(a.Feedback) == 0 && len(a.Health) == 0 && a.Completion == ""
 }
 
+// JudgesHealth reports whether the health of the object depends on the assessment.
+func (a *Assessment) JudgesHealth() bool { return a != nil && (len(a.Health) > 0 || a.Completion != "") }
+
 // ID distinguishes assessments by what they state; empty for an empty one.
 func (a *Assessment) ID() string {
 	if a.IsEmpty() {

@@ -50,11 +50,7 @@ func (e *MemberApplier) rejudgeOnRuleChange(bundle string, before map[atoll.Item
 		if !other {
 			continue
 		}
-		e.markObservationStale(key)
-		if r, _ := e.book.Record(key); r.UID != "" { // else it is judged when it is made
-			e.ensureTask(key).judge = true
-			e.markDue(key)
-		}
+		e.rejudge(key)
 		gk := schema.GroupKind{Group: key.Group, Kind: key.Kind}
 		if now[key] != nil && observe.NeedsOnlyMetadata(gk.Group, gk.Kind) && !kinds[gk] {
 			kinds[gk] = true
@@ -62,6 +58,38 @@ func (e *MemberApplier) rejudgeOnRuleChange(bundle string, before map[atoll.Item
 		}
 	}
 	return whole
+}
+
+// rejudge looks again at the key's object. The caller holds mu.
+func (e *MemberApplier) rejudge(key atoll.ItemKey) {
+	e.markObservationStale(key)
+	if r, _ := e.book.Record(key); r.UID != "" { // else it is judged when it is made
+		e.ensureTask(key).judge = true
+		e.markDue(key)
+	}
+}
+
+// setForbidden notes why the member's administrator denies the key's object; empty: it is permitted. Rules do not
+// read what is denied, so that the object is judged again where that changes. The caller holds mu.
+func (e *MemberApplier) setForbidden(key atoll.ItemKey, why string) {
+	changed := (e.forbidden[key] == "") != (why == "")
+	if e.forbidden[key] = why; why == "" {
+		delete(e.forbidden, key)
+	}
+	r, _ := e.book.Record(key)
+	observer, _ := e.book.ObservedItem(key)
+	if changed && (e.rules[r.Owner][key] != nil || e.rules[observer][key] != nil) {
+		e.rejudge(key)
+	}
+}
+
+// rulesOf returns the rules that judge the object of a Bundle now; nil without any, and for an object that is denied.
+// The caller holds mu.
+func (e *MemberApplier) rulesOf(bundle string, key atoll.ItemKey) *assess.Rules {
+	if e.forbidden[key] != "" {
+		return nil
+	}
+	return e.rules[bundle][key]
 }
 
 // isKindRuled reports whether rules judge an object of the kind. The caller holds mu.
@@ -80,5 +108,5 @@ func (e *MemberApplier) isKindRuled(gk schema.GroupKind) bool {
 func (e *MemberApplier) JudgesOf(bundle string, key atoll.ItemKey) observe.Judges {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return observe.Judges{Interpreters: e.interpreters[bundle], Rules: e.rules[bundle][key]}
+	return observe.Judges{Interpreters: e.interpreters[bundle], Rules: e.rulesOf(bundle, key)}
 }
