@@ -163,6 +163,15 @@ func TestPathsThatMultiplyAreRefused(t *testing.T) {
 	}
 }
 
+// A path is checked for its length before it is parsed: the parser's stack grows with it.
+func TestALongPathIsNotParsed(t *testing.T) {
+	for length, want := range map[int]string{atoll.MaxPath: "", atoll.MaxPath + 1: "is 513 bytes long, and at most 512 are read", 4 << 20: "is 4194304 bytes long, and at most 512 are read"} {
+		if _, err := compilePath(strings.Repeat(".a", length/2) + strings.Repeat("a", length%2)); want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%d bytes: %v", length, err)
+		}
+	}
+}
+
 // Each rule that is refused is named by its path.
 func TestRulesThatAreRefused(t *testing.T) {
 	path := field.NewPath("rules")
@@ -183,13 +192,10 @@ func TestRulesThatAreRefused(t *testing.T) {
 
 // A path that is accepted reads any object, and gives bounded text.
 func FuzzFeedback(f *testing.F) {
-	for _, path := range []string{".status.phase", `.status.conditions[?(@.type=="Ready")].status`, ".status.nodes[-1:].name", ".status.nodes[*]", ".spec.nodes[0]", "{.spec['cpu']}", ".a[?(@.b>1)]", "$"} {
+	for _, path := range []string{".status.phase", `.status.conditions[?(@.type=="Ready")].status`, ".status.nodes[-1:].name", ".status.nodes[*]", ".spec.nodes[0]", "{.spec['cpu']}", ".a[?(@.b>1)]", "$", strings.Repeat("[?(@.a", 4096)} {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		if len(path) > 512 {
-			return
-		}
 		for _, kind := range []v1alpha1.FeedbackType{v1alpha1.FeedbackJSON, v1alpha1.FeedbackQuantity, v1alpha1.FeedbackString} {
 			object := newDatabase()
 			for _, v := range CompileRules(&atoll.Assessment{Feedback: []v1alpha1.FeedbackRule{{Name: "n", JSONPath: path, Type: kind}}}).ReadFeedback(object) {

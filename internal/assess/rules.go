@@ -52,7 +52,7 @@ func CompileRules(a *atoll.Assessment) *Rules {
 		path, err := compilePath(rule.JSONPath)
 		r.feedback = append(r.feedback, feedbackReader{rule, path, err})
 	}
-	for _, rule := range a.Health {
+	for _, rule := range a.Health[:min(len(a.Health), atoll.MaxHealthRules)] {
 		r.health = append(r.health, healthCondition{compileCondition(rule.Expression), rule})
 	}
 	if a.Completion != "" {
@@ -136,8 +136,12 @@ func (r *Rules) judgeHealth(object map[string]any) Verdict {
 		case err != nil:
 			return failedVerdict(c.text, err)
 		case !met:
+			health := atoll.Progressing
+			if c.rule.WhenFalse == v1alpha1.WhenFalseDegraded {
+				health = atoll.Degraded
+			}
 			return Verdict{
-				Health: atoll.Health(cmp.Or(c.rule.WhenFalse, v1alpha1.WhenFalseProgressing)), Reason: cmp.Or(atoll.Reason(c.rule.Reason), atoll.ReasonHealthRuleUnmet),
+				Health: health, Reason: cmp.Or(atoll.Reason(c.rule.Reason), atoll.ReasonHealthRuleUnmet),
 				Message: phrase.CutText(cmp.Or(c.rule.Message, c.text+" is false"), maxMessage),
 			}
 		}

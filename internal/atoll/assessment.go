@@ -1,6 +1,11 @@
 package atoll
 
-import "atoll.dev/atoll/api/v1alpha1"
+import (
+	"errors"
+	"unicode/utf8"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
 
 // Assessment is what members read and judge of an item's object beyond what its kind says. It is never changed, only
 // replaced.
@@ -17,7 +22,41 @@ func (a *Assessment) IsEmpty() bool {
 }
 
 // JudgesHealth reports whether the health of the object depends on the assessment.
-func (a *Assessment) JudgesHealth() bool { return a != nil && (len(a.Health) > 0 || a.Completion != "") }
+func (a *Assessment) JudgesHealth() bool {
+	return a != nil && (len(a.Health) > 0 || a.Completion != "")
+}
+
+// The bounds of an Assessment's rules.
+const (
+	MaxHealthRules = 8
+	MaxExpression  = 2048 // bytes
+	MaxPath        = 512  // bytes
+	maxRuleWord    = 63   // bytes of a reason, a type and a health
+	maxRuleMessage = 256  // characters
+)
+
+// CheckForm returns an error for an assessment that no hub makes. What a text states is not checked.
+func (a *Assessment) CheckForm() error {
+	switch {
+	case a == nil:
+		return nil
+	case len(a.Feedback) > MaxFeedbackValues || len(a.Health) > MaxHealthRules:
+		return errors.New("it has more rules of feedback or health than any item has")
+	case len(a.Completion) > MaxExpression:
+		return errors.New("its rule of completion is longer than any rule is")
+	}
+	for _, f := range a.Feedback {
+		if f.Name == "" || len(f.Name) > MaxFeedbackName || f.JSONPath == "" || len(f.JSONPath) > MaxPath || len(f.Type) > maxRuleWord {
+			return errors.New("a rule of its feedback has a form that no rule has")
+		}
+	}
+	for _, h := range a.Health {
+		if h.Expression == "" || len(h.Expression) > MaxExpression || len(h.Reason) > maxRuleWord || len(h.WhenFalse) > maxRuleWord || utf8.RuneCountInString(h.Message) > maxRuleMessage {
+			return errors.New("a rule of its health has a form that no rule has")
+		}
+	}
+	return nil
+}
 
 // ID distinguishes assessments by what they state; empty for an empty one.
 func (a *Assessment) ID() string {

@@ -23,8 +23,6 @@ const (
 	valueMemory      = 64
 	elementMemory    = 320
 	manifestOverhead = 4 << 10
-	// maxAssessmentRules is the largest number of rules of feedback, and of rules of health, of an item.
-	maxAssessmentRules = 16
 	// maxKeyPart is the longest part of an object's key.
 	maxKeyPart = 253
 )
@@ -102,8 +100,8 @@ func checkItemForm(it *atoll.RenderedItem) error {
 	if it.ServiceAccount != "" && !atoll.IsQualifiedServiceAccount(it.ServiceAccount) {
 		return errors.New("it names no ServiceAccount")
 	}
-	if a := it.Assessment; a != nil && (len(a.Feedback) > maxAssessmentRules || len(a.Health) > maxAssessmentRules) {
-		return errors.New("it has more rules of feedback or health than any item has")
+	if err := it.Assessment.CheckForm(); err != nil {
+		return err
 	}
 	if it.Approval != "" && !atoll.IsDriftID(it.Approval) {
 		return errors.New("its approval has a form that no approval has")

@@ -12,6 +12,17 @@ func upsertFrame(bundle, manifest string) *pb.FromHub {
 	return &pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Bundle: bundle, Generation: 1, Manifest: []byte(manifest)}}}
 }
 
+// assessed returns a manifest of an item with an assessment.
+func assessed(assessment string) string {
+	return `{"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"assessment":` + assessment + `}]}`
+}
+
+// text returns a text of n bytes.
+func text(n int) string { return strings.Repeat("a", n) }
+
+// repeatList returns the element n times, with commas.
+func repeatList(element string, n int) string { return strings.Repeat(element+",", n-1) + element }
+
 // A manifest that no hub sends is refused as a whole, and nothing of it is stored.
 func TestMalformedManifestsAreRefused(t *testing.T) {
 	const uid = "0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
@@ -42,6 +53,17 @@ func TestMalformedManifestsAreRefused(t *testing.T) {
 		"a group that is a path":                {uid, item("../ConfigMap/shop/a", "../v1"), false},
 		"an approval":                           {uid, `{"items":[{"key":"/ConfigMap/shop/a","hash":"h","object":{"a":1},"observe":"Approve","approval":"0123456789abcdef"}]}`, true},
 		"an approval of another form":           {uid, `{"items":[{"key":"/ConfigMap/shop/a","hash":"h","object":{"a":1},"observe":"Approve","approval":"yes"}]}`, false},
+		"rules of the largest form":             {uid, assessed(`{"feedback":[` + repeatList(`{"name":"`+text(63)+`","jsonPath":"`+text(512)+`","type":"String"}`, 16) + `],"health":[` + repeatList(`{"expression":"`+text(2048)+`","message":"`+strings.Repeat("é", 256)+`","reason":"`+text(63)+`"}`, 8) + `],"completion":"` + text(2048) + `"}`), true},
+		"a long path":                           {uid, assessed(`{"feedback":[{"name":"a","jsonPath":"` + text(513) + `","type":"String"}]}`), false},
+		"no path":                               {uid, assessed(`{"feedback":[{"name":"a","type":"String"}]}`), false},
+		"a long name of feedback":               {uid, assessed(`{"feedback":[{"name":"` + text(64) + `","jsonPath":".a","type":"String"}]}`), false},
+		"many rules of feedback":                {uid, assessed(`{"feedback":[` + repeatList(`{"name":"a","jsonPath":".a","type":"String"}`, 17) + `]}`), false},
+		"many rules of health":                  {uid, assessed(`{"health":[` + repeatList(`{"expression":"true"}`, 9) + `]}`), false},
+		"a long expression":                     {uid, assessed(`{"health":[{"expression":"` + text(2049) + `"}]}`), false},
+		"no expression":                         {uid, assessed(`{"health":[{}]}`), false},
+		"a long message":                        {uid, assessed(`{"health":[{"expression":"true","message":"` + text(257) + `"}]}`), false},
+		"a long reason":                         {uid, assessed(`{"health":[{"expression":"true","reason":"` + text(64) + `"}]}`), false},
+		"a long completion":                     {uid, assessed(`{"completion":"` + text(2049) + `"}`), false},
 		"a tombstone of a path":                 {uid, `{"tombstones":[{"key":"/ConfigMap/shop/.."}]}`, false},
 		"labels of a path":                      {uid, `{"namespaces":{"..":{}}}`, false},
 		"a deleted namespace that is a path":    {uid, `{"deletedNamespaces":["a/b"]}`, false},
