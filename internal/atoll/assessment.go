@@ -1,6 +1,7 @@
 package atoll
 
 import (
+	"encoding/json"
 	"errors"
 	"unicode/utf8"
 
@@ -20,6 +21,25 @@ type Assessment struct {
 func (a *Assessment) IsEmpty() bool {
 	return a == nil || len(a.Feedback) == 0 && len(a.Health) == 0 && a.Completion == ""
 }
+
+// UnmarshalJSON decodes an assessment. Longer lists than an assessment has are refused before their rules take memory:
+// an element of three bytes would take more than a hundred.
+func (a *Assessment) UnmarshalJSON(text []byte) error {
+	var form struct {
+		Feedback [MaxFeedbackValues + 1]json.RawMessage `json:"feedback"`
+		Health   [MaxHealthRules + 1]json.RawMessage    `json:"health"`
+	}
+	if err := json.Unmarshal(text, &form); err != nil { // which drops the elements after those of an array
+		return err
+	}
+	if form.Feedback[MaxFeedbackValues] != nil || form.Health[MaxHealthRules] != nil {
+		return errTooManyRules
+	}
+	type plain Assessment
+	return json.Unmarshal(text, (*plain)(a))
+}
+
+var errTooManyRules = errors.New("it has more rules of feedback or health than any item has")
 
 // JudgesHealth reports whether the health of the object depends on the assessment.
 func (a *Assessment) JudgesHealth() bool {
@@ -41,7 +61,7 @@ func (a *Assessment) CheckForm() error {
 	case a == nil:
 		return nil
 	case len(a.Feedback) > MaxFeedbackValues || len(a.Health) > MaxHealthRules:
-		return errors.New("it has more rules of feedback or health than any item has")
+		return errTooManyRules
 	case len(a.Completion) > MaxExpression:
 		return errors.New("its rule of completion is longer than any rule is")
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -117,6 +118,26 @@ func TestCountValues(t *testing.T) {
 	} {
 		if got := countJSONValues([]byte(text), 4); got != want {
 			t.Errorf("%s: %d values, want %d", text, got, want)
+		}
+	}
+}
+
+// Rules take memory only after their number is checked: a manifest of 8 MiB had two million of them, and took 352 MiB
+// before it was refused.
+func TestTheMemoryOfRulesIsBounded(t *testing.T) {
+	manifest := assessed(`{"health":[` + repeatList(`{}`, 2<<20) + `]}`)
+	for name, manifest := range map[string]string{
+		"of one item":      manifest,
+		"of many items":    `{"items":[` + repeatList(`{"assessment":{"health":[`+repeatList(`{}`, 300)+`]}}`, 6000) + `]}`,
+		"without an order": `{"items":[{"assessment":{"health":[` + repeatList(`{}`, 1<<20) + `],"health":[` + repeatList(`{}`, 1<<20) + `]}}]}`,
+	} {
+		u := &pb.Upsert{Bundle: "b", Generation: 1, Manifest: []byte(manifest)}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := decodeManifest(u)
+		runtime.ReadMemStats(&after)
+		if made := (after.TotalAlloc - before.TotalAlloc) >> 20; err == nil || made > 16 {
+			t.Errorf("%s: %v, and %d MiB are made", name, err, made)
 		}
 	}
 }
