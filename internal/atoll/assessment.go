@@ -78,6 +78,34 @@ func (a *Assessment) CheckForm() error {
 	return nil
 }
 
+// ExpressionTexts are the different expressions of rules. The zero value has none.
+type ExpressionTexts struct {
+	texts map[string]struct{}
+	bytes int
+}
+
+// Add adds the expressions of rules of health, and of a rule of completion.
+func (t *ExpressionTexts) Add(health []v1alpha1.HealthRule, completion string) {
+	t.addText(completion)
+	for _, h := range health {
+		t.addText(h.Expression)
+	}
+}
+
+func (t *ExpressionTexts) addText(text string) {
+	if _, known := t.texts[text]; known {
+		return
+	}
+	if t.texts == nil {
+		t.texts = map[string]struct{}{}
+	}
+	t.texts[text] = struct{}{}
+	t.bytes += len(text)
+}
+
+// Bytes is the length of the different expressions.
+func (t *ExpressionTexts) Bytes() int { return t.bytes }
+
 // ID distinguishes assessments by what they state; empty for an empty one.
 func (a *Assessment) ID() string {
 	if a.IsEmpty() {

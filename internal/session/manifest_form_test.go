@@ -18,6 +18,15 @@ func assessed(assessment string) string {
 	return `{"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"assessment":` + assessment + `}]}`
 }
 
+// expressionsOf returns a manifest with as many different expressions of 2 KiB, each of them twice.
+func expressionsOf(n int) string {
+	var items []string
+	for i := range 2 * n {
+		items = append(items, fmt.Sprintf(`{"key":"/ConfigMap/shop/a%d","apiVersion":"v1","hash":"h","object":{"a":1},"assessment":{"completion":"%2048d"}}`, i, i%n))
+	}
+	return `{"items":[` + strings.Join(items, ",") + `]}`
+}
+
 // text returns a text of n bytes.
 func text(n int) string { return strings.Repeat("a", n) }
 
@@ -65,6 +74,8 @@ func TestMalformedManifestsAreRefused(t *testing.T) {
 		"a long message":                        {uid, assessed(`{"health":[{"expression":"true","message":"` + text(257) + `"}]}`), false},
 		"a long reason":                         {uid, assessed(`{"health":[{"expression":"true","reason":"` + text(64) + `"}]}`), false},
 		"a long completion":                     {uid, assessed(`{"completion":"` + text(2049) + `"}`), false},
+		"expressions of many bytes":             {uid, expressionsOf(33), false},
+		"expressions of the most bytes":         {uid, expressionsOf(32), true},
 		"a tombstone of a path":                 {uid, `{"tombstones":[{"key":"/ConfigMap/shop/.."}]}`, false},
 		"labels of a path":                      {uid, `{"namespaces":{"..":{}}}`, false},
 		"a deleted namespace that is a path":    {uid, `{"deletedNamespaces":["a/b"]}`, false},

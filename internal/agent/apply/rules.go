@@ -11,26 +11,25 @@ import (
 
 // Rules of feedback, health and completion come with the items whose objects they judge.
 
-// setRules compiles the rules of a Bundle's items. Rules that stay as they are, are not compiled again. The content
-// that is kept of an item keeps its rules. The caller holds mu.
-func (e *MemberApplier) setRules(h *ownership.BundleHolding) {
-	before, now := e.rules[h.Manifest.Bundle], map[atoll.ItemKey]*assess.Rules{}
-	add := func(items []atoll.RenderedItem) {
+// compileRules returns the rules of a Bundle's items. The content that is kept of an item keeps its rules. It takes up to
+// seconds, so that the caller does not hold mu.
+func compileRules(h *ownership.BundleHolding) map[atoll.ItemKey]*assess.Rules {
+	out := map[atoll.ItemKey]*assess.Rules{}
+	for _, items := range [][]atoll.RenderedItem{h.Manifest.Items, h.Kept} {
 		for i := range items {
-			it := &items[i]
-			if it.Assessment == nil || it.Key.IsSecret() || now[it.Key] != nil {
-				continue
-			}
-			if now[it.Key] = before[it.Key]; now[it.Key].ID() != it.Assessment.ID() {
-				now[it.Key] = assess.CompileRules(it.Assessment)
+			if it := &items[i]; it.Assessment != nil && !it.Key.IsSecret() && out[it.Key] == nil {
+				out[it.Key] = assess.CompileRules(it.Assessment)
 			}
 		}
 	}
-	add(h.Manifest.Items)
-	add(h.Kept)
-	delete(e.rules, h.Manifest.Bundle)
-	if len(now) > 0 {
-		e.rules[h.Manifest.Bundle] = now
+	return out
+}
+
+// setRules takes the rules of a Bundle's items. The caller holds mu.
+func (e *MemberApplier) setRules(bundle string, rules map[atoll.ItemKey]*assess.Rules) {
+	delete(e.rules, bundle)
+	if len(rules) > 0 {
+		e.rules[bundle] = rules
 	}
 }
 
