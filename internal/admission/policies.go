@@ -42,6 +42,9 @@ func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.A
 	if before != nil && apiequality.Semantic.DeepEqual(before.Spec, now.Spec) {
 		return nil
 	}
+	if errs := assess.CheckItemRules(spec.ItemRules, at.Child("itemRules")); len(errs) > 0 {
+		return refuseFields(a, atoll.ReasonInvalidField, errs...)
+	}
 	var had []placementReference
 	if before != nil {
 		had = placementReferences(&before.Spec.Placement, at.Child("placement"))
@@ -87,7 +90,6 @@ func (p *AdmissionPlugin) checkPropagationSpec(spec *v1alpha1.PropagationSpec, n
 	}
 	errs = append(errs, checkRollout(spec.Rollout, at.Child("rollout"))...)
 	errs = append(errs, policymatch.CheckIgnoredFieldsOfRules(spec.ItemRules, at.Child("itemRules"))...)
-	errs = append(errs, assess.CheckItemRules(spec.ItemRules, at.Child("itemRules"))...)
 	for i, rule := range spec.ItemRules {
 		errs = append(errs, p.checkSelectors(rule.ResourceSelectors, namespace, at.Child("itemRules").Index(i).Child("resourceSelectors"))...)
 	}

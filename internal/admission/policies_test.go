@@ -113,11 +113,6 @@ func TestFieldsOfAPolicyThatAreRefused(t *testing.T) {
 		"groupBy: {labelKey: x.dev/app}":                            "",
 		"itemRules: [{ignoreFields: [/spec]}, {ignoreFields: [s]}]": "spec.itemRules[1].ignoreFields[0]: Invalid value: \"s\"",
 		"itemRules: [{feedback: [{name: a, jsonPath: .status.a, type: String}], health: [{expression: object.a == 1}], completion: {expression: has(object.b)}}]": "",
-		"itemRules: [{feedback: [{name: a, jsonPath: '.status[', type: String}]}]":                                                                                `spec.itemRules[0].feedback[0].jsonPath: Invalid value: ".status[": unterminated array`,
-		"itemRules: [{health: [{expression: 'true'}, {expression: '1'}]}]":                                                                                        `spec.itemRules[0].health[1].expression: Invalid value: "1": gives a int, and true or false is needed`,
-		"itemRules: [{health: [{expression: 'true', reason: Missing}]}]":                                                                                          `spec.itemRules[0].health[0].reason: Invalid value: "Missing": it is a reason of Atoll`,
-		"itemRules: [{completion: {expression: object.}}]":                                                                                                        `spec.itemRules[0].completion.expression: Invalid value: "object.": line 1, column 8: Syntax error`,
-		"itemRules: [{completion: {expression: 'true'}, resourceSelectors: [{apiVersion: v1, kind: Secret}]}]":                                                    `spec.itemRules[0].resourceSelectors[0]: Forbidden: a rule of feedback, health or completion selects no Secrets`,
 		"itemRules: [{resourceSelectors: [{apiVersion: v1, kind: Secret}, {apiVersion: v1, kind: secret}]}]":                                                      `spec.itemRules[0].resourceSelectors[1].kind: Invalid value: "secret": must be the name of one kind`,
 		"resourceSelectors: [{apiVersion: v1, kind: Secret, namespace: blog}]":                                                                                    `spec.resourceSelectors[0].namespace: Invalid value: "blog": a policy in namespace "shop" selects only there`,
 		"placement: {clusterSets: [A]}":                                         `spec.placement.clusterSets[0]: Invalid value: "A": is not the name of a cluster set`,
@@ -142,6 +137,28 @@ func TestFieldsOfAPolicyThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", spec, err, want)
 		}
 		wantReason(t, err)
+	}
+}
+
+// Rules of feedback, health and completion are compiled where the spec changes, and not for a change of the metadata.
+func TestRulesOfAPolicyThatAreRefused(t *testing.T) {
+	p := newGrantingPlugin(Hub{})
+	for spec, want := range map[string]string{
+		"itemRules: [{feedback: [{name: a, jsonPath: '.status[', type: String}]}]":                             `spec.itemRules[0].feedback[0].jsonPath: Invalid value: ".status[": unterminated array`,
+		"itemRules: [{health: [{expression: 'true'}, {expression: '1'}]}]":                                     `spec.itemRules[0].health[1].expression: Invalid value: "1": gives a int, and true or false is needed`,
+		"itemRules: [{health: [{expression: 'true', reason: Missing}]}]":                                       `spec.itemRules[0].health[0].reason: Invalid value: "Missing": it is a reason of Atoll`,
+		"itemRules: [{completion: {expression: object.}}]":                                                     `spec.itemRules[0].completion.expression: Invalid value: "object.": line 1, column 8: Syntax error`,
+		"itemRules: [{completion: {expression: 'true'}, resourceSelectors: [{apiVersion: v1, kind: Secret}]}]": `spec.itemRules[0].resourceSelectors[0]: Forbidden: a rule of feedback, health or completion selects no Secrets`,
+	} {
+		policy := policyOf(t, "shop", "", spec)
+		err := p.Validate(t.Context(), requestOf("ann", policy, nil), nil)
+		if err == nil || !strings.Contains(err.Error(), "is invalid: "+want) {
+			t.Errorf("%s: %v, want %q", spec, err, want)
+		}
+		wantReason(t, err)
+		if err := p.Validate(t.Context(), requestOf("ann", policy, policy), nil); err != nil {
+			t.Errorf("%s: the spec stays, and %v", spec, err)
+		}
 	}
 }
 

@@ -2,7 +2,9 @@ package assess
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 // newDatabase returns an object of a kind that Atoll does not know.
@@ -163,6 +166,15 @@ func TestPathsThatMultiplyAreRefused(t *testing.T) {
 	}
 }
 
+// A path is checked for its length before it is parsed: the parser's stack grows with it.
+func TestALongPathIsNotParsed(t *testing.T) {
+	for length, want := range map[int]string{atoll.MaxPath: "", atoll.MaxPath + 1: "is 513 bytes long, and at most 512 are read", 4 << 20: "is 4194304 bytes long, and at most 512 are read"} {
+		if _, err := compilePath(strings.Repeat(".a", length/2) + strings.Repeat("a", length%2)); want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%d bytes: %v", length, err)
+		}
+	}
+}
+
 // Each rule that is refused is named by its path.
 func TestRulesThatAreRefused(t *testing.T) {
 	path := field.NewPath("rules")
@@ -181,15 +193,54 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}
 }
 
+// Equal assessments share their rules, and equal expressions their conditions: 400 objects under one rule took 250 MB.
+// What is no longer in use is forgotten.
+func TestWhatIsCompiledIsShared(t *testing.T) {
+	newAssessment := func(feedback string) *atoll.Assessment {
+		return &atoll.Assessment{Feedback: []v1alpha1.FeedbackRule{{Name: feedback, JSONPath: ".a"}}, Health: []v1alpha1.HealthRule{{Expression: "object.shared == 1"}}, Completion: "object.shared == 1"}
+	}
+	one, again, other := CompileRules(newAssessment("a")), CompileRules(newAssessment("a")), CompileRules(newAssessment("b"))
+	if one != again || one == other || one.completion != other.completion || one.health[0].condition != other.completion {
+		t.Error("equal rules or conditions are compiled twice")
+	}
+	id := one.ID()
+	runtime.KeepAlive([]*Rules{one, again, other}) // and nothing uses them afterwards
+	testwait.UntilTrue(t, "the rules are forgotten", func() bool {
+		runtime.GC()
+		sharedRules.mu.Lock()
+		defer sharedRules.mu.Unlock()
+		_, held := sharedRules.byKey[id]
+		return !held
+	})
+}
+
+// All expressions of a policy have a bound together, where equal ones count once. Nothing is compiled beyond it.
+func TestTheExpressionsOfAPolicyAreBounded(t *testing.T) {
+	rules := func(texts ...string) (out []v1alpha1.ItemRule) {
+		for _, text := range texts {
+			out = append(out, v1alpha1.ItemRule{Health: []v1alpha1.HealthRule{{Expression: text}}, Completion: &v1alpha1.CompletionRule{Expression: text}})
+		}
+		return out
+	}
+	var texts []string
+	for i := range maxExpressionBytes / 1024 {
+		texts = append(texts, fmt.Sprintf("%-1024s", fmt.Sprintf("object.a == %d", i)))
+	}
+	at := field.NewPath("rules")
+	if errs := CheckItemRules(rules(append(texts, texts[0])...), at); len(errs) > 0 {
+		t.Errorf("expressions of the largest length: %v", errs)
+	}
+	if errs := CheckItemRules(rules(append(texts, "[")...), at); len(errs) != 1 || errs[0].Field != "rules" || !strings.Contains(errs[0].Detail, "have 16385 bytes together, and at most 16384 are compiled") {
+		t.Errorf("one byte more: %v", errs)
+	}
+}
+
 // A path that is accepted reads any object, and gives bounded text.
 func FuzzFeedback(f *testing.F) {
-	for _, path := range []string{".status.phase", `.status.conditions[?(@.type=="Ready")].status`, ".status.nodes[-1:].name", ".status.nodes[*]", ".spec.nodes[0]", "{.spec['cpu']}", ".a[?(@.b>1)]", "$"} {
+	for _, path := range []string{".status.phase", `.status.conditions[?(@.type=="Ready")].status`, ".status.nodes[-1:].name", ".status.nodes[*]", ".spec.nodes[0]", "{.spec['cpu']}", ".a[?(@.b>1)]", "$", strings.Repeat("[?(@.a", 4096)} {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		if len(path) > 512 {
-			return
-		}
 		for _, kind := range []v1alpha1.FeedbackType{v1alpha1.FeedbackJSON, v1alpha1.FeedbackQuantity, v1alpha1.FeedbackString} {
 			object := newDatabase()
 			for _, v := range CompileRules(&atoll.Assessment{Feedback: []v1alpha1.FeedbackRule{{Name: "n", JSONPath: path, Type: kind}}}).ReadFeedback(object) {

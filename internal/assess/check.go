@@ -1,7 +1,10 @@
 package assess
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/lru"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -11,10 +14,28 @@ import (
 // CheckItemRules returns the feedback, health and completion of rules that no member can evaluate, and those that
 // select Secrets.
 func CheckItemRules(rules []v1alpha1.ItemRule, at *field.Path) (errs field.ErrorList) {
+	if n := countExpressionBytes(rules); n > maxExpressionBytes {
+		return field.ErrorList{field.Forbidden(at, fmt.Sprintf("their different expressions of health and completion have %d bytes together, and at most %d are compiled", n, maxExpressionBytes))}
+	}
 	for i := range rules {
 		errs = append(errs, checkItemRule(&rules[i], at.Index(i))...)
 	}
 	return errs
+}
+
+// maxExpressionBytes bounds the different expressions of the rules of a policy. Each KiB takes up to 70 ms to compile.
+const maxExpressionBytes = 16 << 10
+
+func countExpressionBytes(rules []v1alpha1.ItemRule) int {
+	var texts atoll.ExpressionTexts
+	for i := range rules {
+		completion := ""
+		if c := rules[i].Completion; c != nil {
+			completion = c.Expression
+		}
+		texts.Add(rules[i].Health, completion)
+	}
+	return texts.Bytes()
 }
 
 func checkItemRule(rule *v1alpha1.ItemRule, at *field.Path) (errs field.ErrorList) {
@@ -53,8 +74,18 @@ func checkNoSecrets(selectors []v1alpha1.ResourceSelector, at *field.Path) (errs
 	return errs
 }
 
+// checkedConditions holds why expressions do not compile; nil for those that do.
+var checkedConditions = lru.New(1024)
+
 func checkCondition(text string, at *field.Path) field.ErrorList {
-	if _, err := expr.CompileObjectCondition(text); err != nil {
+	checked, known := checkedConditions.Get(text)
+	if !known {
+		_, err := expr.CompileObjectCondition(text)
+		if checked = err; len(text) <= expr.MaxLength {
+			checkedConditions.Add(text, checked)
+		}
+	}
+	if err, fails := checked.(error); fails {
 		return field.ErrorList{field.Invalid(at, text, err.Error())}
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/client-go/util/jsonpath"
+
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // objectPath is a compiled JSONPath that leads to at most one value of an object.
@@ -14,6 +16,9 @@ type objectPath struct{ path *jsonpath.JSONPath }
 // compilePath compiles a path such as ".status.phase", with or without braces. Parts that multiply results are
 // refused: the cost of all others is in proportion to the object.
 func compilePath(text string) (*objectPath, error) {
+	if len(text) > atoll.MaxPath { // the parser's depth grows with the text
+		return nil, fmt.Errorf("is %d bytes long, and at most %d are read", len(text), atoll.MaxPath)
+	}
 	braced := text
 	if !strings.HasPrefix(text, "{") {
 		braced = "{" + text + "}"

@@ -26,7 +26,7 @@ type condition struct {
 }
 
 type healthCondition struct {
-	condition
+	*condition
 	rule v1alpha1.HealthRule
 }
 
@@ -42,29 +42,37 @@ type Verdict struct {
 }
 
 // CompileRules returns the rules of an assessment; nil for an empty one. A rule that does not compile, as of another
-// version of the hub, is a rule that cannot be evaluated.
+// version of the hub, is a rule that cannot be evaluated. Equal assessments share their rules, and equal expressions
+// their conditions, while they are in use.
 func CompileRules(a *atoll.Assessment) *Rules {
 	if a.IsEmpty() {
 		return nil
 	}
-	r := &Rules{id: a.ID()}
+	id := a.ID()
+	return sharedRules.getOrMake(id, func() *Rules { return makeRules(id, a) })
+}
+
+func makeRules(id string, a *atoll.Assessment) *Rules {
+	r := &Rules{id: id}
 	for _, rule := range a.Feedback[:min(len(a.Feedback), atoll.MaxFeedbackValues)] {
 		path, err := compilePath(rule.JSONPath)
 		r.feedback = append(r.feedback, feedbackReader{rule, path, err})
 	}
-	for _, rule := range a.Health {
+	for _, rule := range a.Health[:min(len(a.Health), atoll.MaxHealthRules)] {
 		r.health = append(r.health, healthCondition{compileCondition(rule.Expression), rule})
 	}
 	if a.Completion != "" {
 		c := compileCondition(a.Completion)
-		r.completion = &c
+		r.completion = c
 	}
 	return r
 }
 
-func compileCondition(text string) condition {
-	compiled, err := expr.CompileObjectCondition(text)
-	return condition{text, compiled, err}
+func compileCondition(text string) *condition {
+	return sharedConditions.getOrMake(text, func() *condition {
+		compiled, err := expr.CompileObjectCondition(text)
+		return &condition{text, compiled, err}
+	})
 }
 
 // ID distinguishes rules by what they state; empty for a nil Rules.
@@ -136,8 +144,12 @@ func (r *Rules) judgeHealth(object map[string]any) Verdict {
 		case err != nil:
 			return failedVerdict(c.text, err)
 		case !met:
+			health := atoll.Progressing
+			if c.rule.WhenFalse == v1alpha1.WhenFalseDegraded {
+				health = atoll.Degraded
+			}
 			return Verdict{
-				Health: atoll.Health(cmp.Or(c.rule.WhenFalse, v1alpha1.WhenFalseProgressing)), Reason: cmp.Or(atoll.Reason(c.rule.Reason), atoll.ReasonHealthRuleUnmet),
+				Health: health, Reason: cmp.Or(atoll.Reason(c.rule.Reason), atoll.ReasonHealthRuleUnmet),
 				Message: phrase.CutText(cmp.Or(c.rule.Message, c.text+" is false"), maxMessage),
 			}
 		}

@@ -1,6 +1,12 @@
 package atoll
 
-import "atoll.dev/atoll/api/v1alpha1"
+import (
+	"encoding/json"
+	"errors"
+	"unicode/utf8"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
 
 // Assessment is what members read and judge of an item's object beyond what its kind says. It is never changed, only
 // replaced.
@@ -15,6 +21,90 @@ type Assessment struct {
 func (a *Assessment) IsEmpty() bool {
 	return a == nil || len(a.Feedback) == 0 && len(a.Health) == 0 && a.Completion == ""
 }
+
+// UnmarshalJSON decodes an assessment. Longer lists than an assessment has are refused before their rules take memory:
+// an element of three bytes would take more than a hundred.
+func (a *Assessment) UnmarshalJSON(text []byte) error {
+	var form struct {
+		Feedback [MaxFeedbackValues + 1]json.RawMessage `json:"feedback"`
+		Health   [MaxHealthRules + 1]json.RawMessage    `json:"health"`
+	}
+	if err := json.Unmarshal(text, &form); err != nil { // which drops the elements after those of an array
+		return err
+	}
+	if form.Feedback[MaxFeedbackValues] != nil || form.Health[MaxHealthRules] != nil {
+		return errTooManyRules
+	}
+	type plain Assessment
+	return json.Unmarshal(text, (*plain)(a))
+}
+
+var errTooManyRules = errors.New("it has more rules of feedback or health than any item has")
+
+// JudgesHealth reports whether the health of the object depends on the assessment.
+func (a *Assessment) JudgesHealth() bool {
+	return a != nil && (len(a.Health) > 0 || a.Completion != "")
+}
+
+// The bounds of an Assessment's rules.
+const (
+	MaxHealthRules = 8
+	MaxExpression  = 2048 // bytes
+	MaxPath        = 512  // bytes
+	maxRuleWord    = 63   // bytes of a reason, a type and a health
+	maxRuleMessage = 256  // characters
+)
+
+// CheckForm returns an error for an assessment that no hub makes. What a text states is not checked.
+func (a *Assessment) CheckForm() error {
+	switch {
+	case a == nil:
+		return nil
+	case len(a.Feedback) > MaxFeedbackValues || len(a.Health) > MaxHealthRules:
+		return errTooManyRules
+	case len(a.Completion) > MaxExpression:
+		return errors.New("its rule of completion is longer than any rule is")
+	}
+	for _, f := range a.Feedback {
+		if f.Name == "" || len(f.Name) > MaxFeedbackName || f.JSONPath == "" || len(f.JSONPath) > MaxPath || len(f.Type) > maxRuleWord {
+			return errors.New("a rule of its feedback has a form that no rule has")
+		}
+	}
+	for _, h := range a.Health {
+		if h.Expression == "" || len(h.Expression) > MaxExpression || len(h.Reason) > maxRuleWord || len(h.WhenFalse) > maxRuleWord || utf8.RuneCountInString(h.Message) > maxRuleMessage {
+			return errors.New("a rule of its health has a form that no rule has")
+		}
+	}
+	return nil
+}
+
+// ExpressionTexts are the different expressions of rules. The zero value has none.
+type ExpressionTexts struct {
+	texts map[string]struct{}
+	bytes int
+}
+
+// Add adds the expressions of rules of health, and of a rule of completion.
+func (t *ExpressionTexts) Add(health []v1alpha1.HealthRule, completion string) {
+	t.addText(completion)
+	for _, h := range health {
+		t.addText(h.Expression)
+	}
+}
+
+func (t *ExpressionTexts) addText(text string) {
+	if _, known := t.texts[text]; known {
+		return
+	}
+	if t.texts == nil {
+		t.texts = map[string]struct{}{}
+	}
+	t.texts[text] = struct{}{}
+	t.bytes += len(text)
+}
+
+// Bytes is the length of the different expressions.
+func (t *ExpressionTexts) Bytes() int { return t.bytes }
 
 // ID distinguishes assessments by what they state; empty for an empty one.
 func (a *Assessment) ID() string {

@@ -67,9 +67,9 @@ func compileCountsUncached(text string) (*CountExpression, error) {
 	if err != nil {
 		return nil, err
 	}
-	checked, issues := env.Compile(text)
-	if issues.Err() != nil {
-		return nil, explainCountIssue(firstIssue(issues))
+	checked, _, err := compileText(env, text)
+	if err != nil {
+		return nil, explainCountIssue(err)
 	}
 	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) {
 		return nil, fmt.Errorf("gives a %s, and true or false is needed", t)

@@ -37,7 +37,9 @@ type DocumentExpression struct {
 }
 
 var documentEnvironment = sync.OnceValues(func() (*cel.Env, error) {
-	options := []cel.EnvOption{cel.OptionalTypes()}
+	// The macros of optional types, optMap and optFlatMap, copy their target: a chain of them grows exponentially
+	// before any cost is bounded. The standard macros do not.
+	options := []cel.EnvOption{cel.OptionalTypes(), cel.ClearMacros(), cel.Macros(cel.StandardMacros...)}
 	return cel.NewEnv(append(options, sharedFunctions()...)...)
 })
 
@@ -64,9 +66,9 @@ func compileDocument(text string, stopCost uint64, variables ...string) (*Docume
 	if env, err = env.Extend(seen...); err != nil {
 		return nil, nil, err
 	}
-	checked, issues := env.Compile(text)
-	if issues.Err() != nil {
-		return nil, nil, firstIssue(issues)
+	checked, _, err := compileText(env, text)
+	if err != nil {
+		return nil, nil, err
 	}
 	if callsMatchesFunction(checked.NativeRep().Expr()) {
 		return nil, nil, errors.New("matches is not here, since what it costs cannot be bounded: use startsWith, endsWith or contains, or patterns in Lua")

@@ -69,9 +69,9 @@ func compileSelectorUncached(text string) (*ClusterSelector, error) {
 	if err != nil {
 		return nil, err
 	}
-	checked, issues := env.Compile(text)
-	if issues.Err() != nil {
-		return nil, explainClusterIssue(firstIssue(issues), issues, text, "properties")
+	checked, issues, err := compileText(env, text)
+	if err != nil {
+		return nil, explainClusterIssue(err, issues, text, "properties")
 	}
 	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) {
 		return nil, fmt.Errorf("gives a %s, and true or false is needed", t)

@@ -60,9 +60,9 @@ func compileValueUncached(text string) (*ValueExpression, error) {
 	if err != nil {
 		return nil, err
 	}
-	checked, issues := env.Compile(text)
-	if issues.Err() != nil {
-		return nil, explainClusterIssue(firstIssue(issues), issues, text)
+	checked, issues, err := compileText(env, text)
+	if err != nil {
+		return nil, explainClusterIssue(err, issues, text)
 	}
 	cost, err := env.EstimateCost(checked, sizeEstimator{})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -264,11 +265,16 @@ func FuzzHubFrames(f *testing.F) {
 
 // FuzzAgentFrames passes arbitrary bytes of a hub to the agent's side.
 func FuzzAgentFrames(f *testing.F) {
-	b, err := proto.Marshal(&pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Bundle: "b", Generation: 1, Manifest: []byte(`{"items":[{"hash":"h"}]}`)}}})
-	if err != nil {
-		f.Fatal(err)
+	for _, manifest := range []string{
+		`{"items":[{"hash":"h"}]}`, assessed(`{"feedback":[{"name":"a","jsonPath":"` + strings.Repeat("[?(@.a", 1000) + `","type":"String"}]}`),
+		assessed(`{"health":[` + repeatList(`{}`, 1000) + `],"completion":"` + text(3000) + `"}`),
+	} {
+		b, err := proto.Marshal(&pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Bundle: "b", Generation: 1, Manifest: []byte(manifest)}}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
 	}
-	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var m pb.FromHub
 		if proto.Unmarshal(b, &m) != nil {

@@ -23,8 +23,9 @@ const (
 	valueMemory      = 64
 	elementMemory    = 320
 	manifestOverhead = 4 << 10
-	// maxAssessmentRules is the largest number of rules of feedback, and of rules of health, of an item.
-	maxAssessmentRules = 16
+	// maxExpressionBytes bounds the different expressions of a manifest, which take 300 times their length when they
+	// are compiled. A policy has at most 16 KiB.
+	maxExpressionBytes = 64 << 10
 	// maxKeyPart is the longest part of an object's key.
 	maxKeyPart = 253
 )
@@ -78,10 +79,17 @@ func checkManifestForm(m *atoll.Manifest) error {
 	if !isValidSecretNameSuffix(m.Bundle) {
 		return errors.New("the UID of the bundle has a form that no UID has")
 	}
+	var expressions atoll.ExpressionTexts
 	for i := range m.Items {
 		if err := checkItemForm(&m.Items[i]); err != nil {
 			return fmt.Errorf("item %d: %w", i, err)
 		}
+		if a := m.Items[i].Assessment; a != nil {
+			expressions.Add(a.Health, a.Completion)
+		}
+	}
+	if expressions.Bytes() > maxExpressionBytes {
+		return fmt.Errorf("its rules have more than %d bytes of different expressions", maxExpressionBytes)
 	}
 	for i := range m.Tombstones {
 		if err := checkKeyForm(m.Tombstones[i].Key); err != nil {
@@ -102,8 +110,8 @@ func checkItemForm(it *atoll.RenderedItem) error {
 	if it.ServiceAccount != "" && !atoll.IsQualifiedServiceAccount(it.ServiceAccount) {
 		return errors.New("it names no ServiceAccount")
 	}
-	if a := it.Assessment; a != nil && (len(a.Feedback) > maxAssessmentRules || len(a.Health) > maxAssessmentRules) {
-		return errors.New("it has more rules of feedback or health than any item has")
+	if err := it.Assessment.CheckForm(); err != nil {
+		return err
 	}
 	if it.Approval != "" && !atoll.IsDriftID(it.Approval) {
 		return errors.New("its approval has a form that no approval has")

@@ -37,7 +37,7 @@ func TestANamespaceIsMadeWithoutAnItem(t *testing.T) {
 		}
 	}
 	m.Generation, m.Remove, m.Namespaces = 2, true, nil
-	e.foldHolding(ownership.BundleHolding{Manifest: m})
+	e.foldHolding(ownership.BundleHolding{Manifest: m}, nil)
 	if f := e.workOnKey(t.Context(), key); f != nil {
 		t.Fatalf("%+v", f)
 	}
@@ -45,7 +45,7 @@ func TestANamespaceIsMadeWithoutAnItem(t *testing.T) {
 		t.Errorf("the row is removed, and the namespace is not deleted on the hub: %+v", s)
 	}
 	m.Generation, m.DeletedNamespaces = 3, []string{"shop"}
-	e.foldHolding(ownership.BundleHolding{Manifest: m})
+	e.foldHolding(ownership.BundleHolding{Manifest: m}, nil)
 	api.expectWrites(t)
 	e.workOnKey(t.Context(), key)
 	api.expectWrites(t, "DELETE shop")

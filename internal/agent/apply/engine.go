@@ -134,7 +134,7 @@ func New(o Options, stored store.StoredContents) *MemberApplier {
 	for _, going := range []bool{true, false} {
 		for _, b := range stored.Bundles {
 			if b.Holding.Manifest.Remove == going {
-				e.foldHolding(b.Holding)
+				e.foldHolding(b.Holding, compileRules(&b.Holding))
 			}
 		}
 	}
@@ -163,11 +163,12 @@ func (e *MemberApplier) UpsertManifest(ctx context.Context, m atoll.Manifest, at
 		}
 	}
 	holding := ownership.Merge(prev, m)
+	rules := compileRules(&holding)
 	if err := e.o.Store.PutBundle(ctx, store.Bundle{Holding: holding, Position: at}); err != nil {
 		return err
 	}
 	e.mu.Lock()
-	for _, key := range e.foldHolding(holding) {
+	for _, key := range e.foldHolding(holding, rules) {
 		e.markDue(key)
 	}
 	e.markChangedNamespacesDue(prev, &m)
@@ -183,8 +184,8 @@ func (e *MemberApplier) UpsertManifest(ctx context.Context, m atoll.Manifest, at
 	return nil
 }
 
-// foldHolding takes the holding into the book and gives the keys that it touched.
-func (e *MemberApplier) foldHolding(h ownership.BundleHolding) []atoll.ItemKey {
+// foldHolding takes the holding, with its rules, into the book and gives the keys that it touched.
+func (e *MemberApplier) foldHolding(h ownership.BundleHolding, rules map[atoll.ItemKey]*assess.Rules) []atoll.ItemKey {
 	before := e.observedKeysOfBundle(h.Manifest.Bundle)
 	keys := e.book.FoldHolding(h)
 	for _, key := range keys {
@@ -194,7 +195,7 @@ func (e *MemberApplier) foldHolding(h ownership.BundleHolding) []atoll.ItemKey {
 	}
 	e.dropObserved(before, keys)
 	e.setInterpreters(h.Manifest.Bundle, h.Manifest.Interpreters)
-	e.setRules(&h)
+	e.setRules(h.Manifest.Bundle, rules)
 	return append(keys, e.updateHPATargets(h)...)
 }
 

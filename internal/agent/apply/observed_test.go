@@ -403,7 +403,7 @@ func TestAnObservedObjectIsPendingUntilItIsCompared(t *testing.T) {
 	}
 	expectPending("at first")
 	expectDrift("compared", `"x"`)
-	e.foldHolding(ownership.BundleHolding{Manifest: newManifest("b1", 2, observeAs(confItem("y"), atoll.ObserveDrift))})
+	e.foldHolding(ownership.BundleHolding{Manifest: newManifest("b1", 2, observeAs(confItem("y"), atoll.ObserveDrift))}, nil)
 	expectPending("edited on the hub")
 	expectDrift("compared again", `"y"`)
 }

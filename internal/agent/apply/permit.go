@@ -131,9 +131,9 @@ func (e *MemberApplier) recheckApplyPermission(ctx context.Context, p pendingWor
 	defer e.mu.Unlock()
 	switch {
 	case failure == nil:
-		delete(e.forbidden, p.Key)
+		e.setForbidden(p.Key, "")
 	case failure.Reason == atoll.ReasonDeniedByPolicy:
-		e.forbidden[p.Key] = failure.Message
+		e.setForbidden(p.Key, failure.Message)
 	default:
 		e.ensureTask(p.Key).weigh = true
 		return failure

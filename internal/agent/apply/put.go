@@ -215,7 +215,7 @@ func (e *MemberApplier) sendApply(ctx context.Context, p pendingWork, res member
 	})
 	e.recordAppliedView(v)
 	e.ensureTask(p.Key).recreate = ""
-	delete(e.forbidden, p.Key)
+	e.setForbidden(p.Key, "")
 	e.mu.Unlock()
 	e.o.Watch.Start(res)
 	if s.uid == "" {

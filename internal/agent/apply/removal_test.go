@@ -148,7 +148,7 @@ func TestADeletionIsCheckedAtTheLastMoment(t *testing.T) {
 	e.o.Lease = heldLease(func() bool { return false })
 	expectFailure(t, e.beginDelete(t.Context(), p, res), &Failure{Reason: atoll.ReasonNotLeaseHolder, Waits: true, Message: "another agent took over this member; nothing is deleted by this one"})
 	e.o.Lease = heldLease(func() bool {
-		e.foldHolding(ownership.BundleHolding{Manifest: newManifest("b1", 2, confItem("x"))})
+		e.foldHolding(ownership.BundleHolding{Manifest: newManifest("b1", 2, confItem("x"))}, nil)
 		return true
 	})
 	expectFailure(t, e.beginDelete(t.Context(), p, res), &Failure{Reason: atoll.ReasonWaitsForObjects, Waits: true, First: 10 * time.Millisecond, Message: "it is wanted again"})

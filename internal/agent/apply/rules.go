@@ -11,26 +11,25 @@ import (
 
 // Rules of feedback, health and completion come with the items whose objects they judge.
 
-// setRules compiles the rules of a Bundle's items. Rules that stay as they are, are not compiled again. The content
-// that is kept of an item keeps its rules. The caller holds mu.
-func (e *MemberApplier) setRules(h *ownership.BundleHolding) {
-	before, now := e.rules[h.Manifest.Bundle], map[atoll.ItemKey]*assess.Rules{}
-	add := func(items []atoll.RenderedItem) {
+// compileRules returns the rules of a Bundle's items. The content that is kept of an item keeps its rules. It takes up to
+// seconds, so that the caller does not hold mu.
+func compileRules(h *ownership.BundleHolding) map[atoll.ItemKey]*assess.Rules {
+	out := map[atoll.ItemKey]*assess.Rules{}
+	for _, items := range [][]atoll.RenderedItem{h.Manifest.Items, h.Kept} {
 		for i := range items {
-			it := &items[i]
-			if it.Assessment == nil || it.Key.IsSecret() || now[it.Key] != nil {
-				continue
-			}
-			if now[it.Key] = before[it.Key]; now[it.Key].ID() != it.Assessment.ID() {
-				now[it.Key] = assess.CompileRules(it.Assessment)
+			if it := &items[i]; it.Assessment != nil && !it.Key.IsSecret() && out[it.Key] == nil {
+				out[it.Key] = assess.CompileRules(it.Assessment)
 			}
 		}
 	}
-	add(h.Manifest.Items)
-	add(h.Kept)
-	delete(e.rules, h.Manifest.Bundle)
-	if len(now) > 0 {
-		e.rules[h.Manifest.Bundle] = now
+	return out
+}
+
+// setRules takes the rules of a Bundle's items. The caller holds mu.
+func (e *MemberApplier) setRules(bundle string, rules map[atoll.ItemKey]*assess.Rules) {
+	delete(e.rules, bundle)
+	if len(rules) > 0 {
+		e.rules[bundle] = rules
 	}
 }
 
@@ -50,11 +49,7 @@ func (e *MemberApplier) rejudgeOnRuleChange(bundle string, before map[atoll.Item
 		if !other {
 			continue
 		}
-		e.markObservationStale(key)
-		if r, _ := e.book.Record(key); r.UID != "" { // else it is judged when it is made
-			e.ensureTask(key).judge = true
-			e.markDue(key)
-		}
+		e.rejudge(key)
 		gk := schema.GroupKind{Group: key.Group, Kind: key.Kind}
 		if now[key] != nil && observe.NeedsOnlyMetadata(gk.Group, gk.Kind) && !kinds[gk] {
 			kinds[gk] = true
@@ -62,6 +57,38 @@ func (e *MemberApplier) rejudgeOnRuleChange(bundle string, before map[atoll.Item
 		}
 	}
 	return whole
+}
+
+// rejudge looks again at the key's object. The caller holds mu.
+func (e *MemberApplier) rejudge(key atoll.ItemKey) {
+	e.markObservationStale(key)
+	if r, _ := e.book.Record(key); r.UID != "" { // else it is judged when it is made
+		e.ensureTask(key).judge = true
+		e.markDue(key)
+	}
+}
+
+// setForbidden notes why the member's administrator denies the key's object; empty: it is permitted. Rules do not
+// read what is denied, so that the object is judged again where that changes. The caller holds mu.
+func (e *MemberApplier) setForbidden(key atoll.ItemKey, why string) {
+	changed := (e.forbidden[key] == "") != (why == "")
+	if e.forbidden[key] = why; why == "" {
+		delete(e.forbidden, key)
+	}
+	r, _ := e.book.Record(key)
+	observer, _ := e.book.ObservedItem(key)
+	if changed && (e.rules[r.Owner][key] != nil || e.rules[observer][key] != nil) {
+		e.rejudge(key)
+	}
+}
+
+// rulesOf returns the rules that judge the object of a Bundle now; nil without any, and for an object that is denied.
+// The caller holds mu.
+func (e *MemberApplier) rulesOf(bundle string, key atoll.ItemKey) *assess.Rules {
+	if e.forbidden[key] != "" {
+		return nil
+	}
+	return e.rules[bundle][key]
 }
 
 // isKindRuled reports whether rules judge an object of the kind. The caller holds mu.
@@ -80,5 +107,5 @@ func (e *MemberApplier) isKindRuled(gk schema.GroupKind) bool {
 func (e *MemberApplier) JudgesOf(bundle string, key atoll.ItemKey) observe.Judges {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return observe.Judges{Interpreters: e.interpreters[bundle], Rules: e.rules[bundle][key]}
+	return observe.Judges{Interpreters: e.interpreters[bundle], Rules: e.rulesOf(bundle, key)}
 }

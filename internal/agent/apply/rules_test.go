@@ -18,6 +18,9 @@ func ruledItem(value, condition string) atoll.RenderedItem {
 	return it
 }
 
+// heardView is a view that the watch has reported.
+func heardView(v observe.View) view { return view{View: v} }
+
 // ownedConf is the record of confItem("x") in the member.
 func ownedConf() ownership.Record {
 	return ownership.Record{
@@ -75,6 +78,41 @@ func TestOtherRulesJudgeTheObjectAgain(t *testing.T) {
 	seen()
 	if got := state(); got != atoll.RowReady {
 		t.Errorf("afterwards it is %s", got)
+	}
+}
+
+// Rules do not read an object that the member's administrator denies. What they read before is not reported, also with
+// a failure, and the object is judged without them.
+func TestRulesDoNotReadWhatIsDenied(t *testing.T) {
+	item := ruledItem("x", "quantity(object.data.a) > 1.0")
+	for name, failure := range map[string]*Failure{"no failure": nil, "a failure": {Reason: atoll.ReasonDeniedByPolicy, Message: deniedText}} {
+		e := newStubEngine(t, newMemoryMember(t, liveConf("secret")), []ownership.Record{shopNamespace, ownedConf()}, newManifest("b1", 1, item))
+		view := seenConf()
+		view.Health, view.Reason, view.Message = atoll.Unknown, atoll.ReasonHealthRuleFailed, `quantity("secret"): it is none`
+		view.RulesID, view.Feedback = item.Assessment.ID(), []atoll.FeedbackValue{{Name: "a", Value: "secret"}}
+		e.views[confKey] = heardView(view)
+		e.limitAgent(t, noConfigMaps)
+		e.holdTask(confKey).weigh = true
+		e.mu.Lock()
+		e.setForbidden(confKey, deniedText)
+		e.mu.Unlock()
+		e.holdTask(confKey).failure = failure
+		got := e.itemStatus("b1", &item, nil)
+		if !e.tasks[confKey].judge || e.JudgesOf("b1", confKey).Rules != nil || got.Observed || got.Applied || got.Text != "" || got.Feedback != nil {
+			t.Errorf("%s: before it is judged again: %+v", name, got)
+		}
+		e.holdTask(confKey).failure = nil
+		expectFailure(t, e.workOnKey(t.Context(), confKey), nil)
+		got = e.itemStatus("b1", &item, nil)
+		if got.Health != atoll.Unknown || got.Why != atoll.ReasonDeniedByPolicy || !got.Applied || got.Feedback != nil || e.views[confKey].RulesID != "" {
+			t.Errorf("%s: afterwards: %+v", name, got)
+		}
+		e.limitAgent(t, "{}")
+		e.holdTask(confKey).weigh = true
+		expectFailure(t, e.workOnKey(t.Context(), confKey), nil)
+		if got = e.itemStatus("b1", &item, nil); got.Why != atoll.ReasonHealthRuleFailed {
+			t.Errorf("%s: when it is permitted: %+v", name, got)
+		}
 	}
 }
 

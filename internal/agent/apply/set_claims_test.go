@@ -52,7 +52,7 @@ func TestClaimsOfAStatefulSetGoWithTheNamespace(t *testing.T) {
 				t.Fatalf("the set: %+v", f)
 			}
 			if m.Generation, m.DeletedNamespaces = 3, []string{"shop"}; c.before {
-				e.foldHolding(ownership.BundleHolding{Manifest: m})
+				e.foldHolding(ownership.BundleHolding{Manifest: m}, nil)
 			}
 			if got := reasonOf(e.workOnKey(t.Context(), space.Key)); got != c.want {
 				t.Errorf("the namespace stays for %q, want %q", got, c.want)

@@ -54,14 +54,15 @@ func (e *MemberApplier) itemStatus(bundle string, it *atoll.RenderedItem, prev *
 		return e.observedStatus(it, o, r.Owner == bundle, prev)
 	}
 	out := e.appliedItemStatus(bundle, it, r, prev)
+	why := e.forbidden[it.Key]
+	if why != "" {
+		dropRead(&out, it, r.UID == "")
+	}
 	if e.addFailure(&out) {
 		return out
 	}
-	if why := e.forbidden[it.Key]; why != "" && isPlainlyHealthy(&out) {
-		out.Why, out.Text = atoll.ReasonDeniedByPolicy, "it stays as it is: "+why
-	}
-	if e.forbidden[it.Key] != "" {
-		out.Feedback = nil
+	if why != "" && isPlainlyHealthy(&out) {
+		addDenial(&out, it, why)
 	}
 	if r.Owner != bundle && r.UID != "" && r.Template != it.UID {
 		out.Reason = atoll.ReasonWaitsForObjects
@@ -70,20 +71,39 @@ func (e *MemberApplier) itemStatus(bundle string, it *atoll.RenderedItem, prev *
 	return out
 }
 
+// dropRead leaves out what rules read of a denied object before it was denied. gone: it ran to completion.
+func dropRead(out *report.Item, it *atoll.RenderedItem, gone bool) {
+	out.Feedback = nil
+	if gone && it.Assessment != nil {
+		out.Text = ""
+	}
+}
+
+// addDenial adds why the member's administrator denies an object that is applied and healthy by its kind. Its health is
+// Unknown where rules state it, so that no rollout goes on.
+func addDenial(out *report.Item, it *atoll.RenderedItem, why string) {
+	out.Why, out.Text = atoll.ReasonDeniedByPolicy, "it stays as it is: "+why
+	if it.Assessment.JudgesHealth() && !out.Completed {
+		out.Health, out.Text = atoll.Unknown, "rules do not judge it, and it stays as it is: "+why
+	}
+}
+
 // appliedItemStatus returns what is known of an item's object from its record and its view. The caller holds mu.
 func (e *MemberApplier) appliedItemStatus(bundle string, it *atoll.RenderedItem, r ownership.Record, prev *atoll.RowStatus) report.Item {
 	out := report.Item{Key: it.Key}
 	if it.Failed() {
 		out.RenderError = it.Error
 	}
-	if v, seen := e.viewOf(it.Key); seen {
+	v, seen := e.viewOf(it.Key)
+	judged := v.RulesID == e.rulesOf(bundle, it.Key).ID()
+	if seen && (judged || e.forbidden[it.Key] == "") { // rules have read the object of another view before it was denied
 		out.Observed = true
 		e.addViewTo(&out, it, v)
 	}
 	if r.UID != "" {
 		out.Applied = r.Template == it.UID && (r.Owner != bundle || r.Applied == it.Hash)
-		if v, seen := e.viewOf(it.Key); seen && r.Owner == bundle && v.RulesID != e.rules[bundle][it.Key].ID() {
-			out.Applied = false // until the object is judged by the present rules
+		if seen && r.Owner == bundle && !judged {
+			out.Applied = false // until the object is judged by the present rules, or by none where it is denied
 		}
 	} else if r.HasRun(it, it.Hash) {
 		e.reportFinishedRun(&out, r, prev)
@@ -94,7 +114,7 @@ func (e *MemberApplier) appliedItemStatus(bundle string, it *atoll.RenderedItem,
 // addViewTo adds what the view of an item's object says.
 func (e *MemberApplier) addViewTo(out *report.Item, it *atoll.RenderedItem, v observe.View) {
 	out.Health, out.Why, out.Text, out.Reflected, out.Feedback = v.Health, v.Reason, v.Message, v.Reflected, v.Feedback
-	out.Completed = v.Finished && it.StatesCompletion()
+	out.Completed = v.Finished && v.RulesID != "" && it.StatesCompletion()
 }
 
 // addFailure adds the last failure of work on the item, if there is one. The caller holds mu.

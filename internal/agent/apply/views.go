@@ -67,7 +67,7 @@ func (e *MemberApplier) recordAppliedView(v observe.View) {
 // recordCompletion records whether the object of a view has run to completion, where a rule says it. The record
 // outlives the object and the agent. The caller holds mu.
 func (e *MemberApplier) recordCompletion(v observe.View, left bool) {
-	if r, known := e.book.Record(v.Key); known && !left && !v.CompletionUnknown && e.rules[r.Owner][v.Key].StatesCompletion() {
+	if r, known := e.book.Record(v.Key); known && !left && !v.CompletionUnknown && e.rulesOf(r.Owner, v.Key).StatesCompletion() {
 		e.book.RecordCompletion(v.Key, v.UID, v.Finished)
 	}
 }
