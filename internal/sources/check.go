@@ -184,7 +184,7 @@ func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source,
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("Source %s: %w", asked[i].Name, err))
+			errs = append(errs, fmt.Errorf("take the content of Source %s: %w", asked[i].Name, err))
 		}
 		taken(asked[i], c.Commit, considered && err == nil)
 	}

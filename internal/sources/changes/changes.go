@@ -177,10 +177,15 @@ func FindInterruption(source, sourceNow *v1alpha1.Source, repo, repoNow *v1alpha
 		return atoll.ReasonSettingsChanged, "the Source changed during the check"
 	case repoNow.Generation != repo.Generation:
 		return atoll.ReasonSettingsChanged, "the Repository changed during the check"
-	case sourceNow.Status.AttemptedCommit != source.Status.AttemptedCommit || sourceNow.Status.Settings != source.Status.Settings:
+	case !isSameAttempt(source, sourceNow):
 		return atoll.ReasonSettingsChanged, "another check applied a commit during the check"
 	}
 	return "", ""
+}
+
+// isSameAttempt reports whether no other check applied anything for a Source in between.
+func isSameAttempt(before, now *v1alpha1.Source) bool {
+	return before.Status.AttemptedCommit == now.Status.AttemptedCommit && before.Status.Settings == now.Status.Settings
 }
 
 // CreatedUID returns the UID of an object that a Source created; empty for one that others made. recorded is the UID
