@@ -79,6 +79,11 @@ const fewNames = 3
 // formatFew returns the first few names, and how many more there are.
 func formatFew(names []string) string { return phrase.JoinFirst(names, fewNames, len(names)) }
 
+// awaitedReturns lists the lost clusters whose return rows wait for.
+func (s *rolloutStep) awaitedReturns() []string {
+	return slices.DeleteFunc(s.leavingClusters(), func(c string) bool { return !s.awaitsReturn(c) })
+}
+
 // blockingClusters lists all clusters that rows wait for, those of ending copies and lost ones included. A set that several rows share,
 // each without its own cluster, counts as a whole.
 func (s *rolloutStep) blockingClusters() []string {
@@ -106,10 +111,8 @@ func (s *rolloutStep) blockingClusters() []string {
 			all[c] = true
 		}
 	}
-	for _, c := range s.leavingClusters() {
-		if s.awaitsReturn(c) {
-			all[c] = true
-		}
+	for _, c := range s.awaitedReturns() {
+		all[c] = true
 	}
 	if s.turns.countWaiting() > 0 {
 		for _, c := range s.turns.awaited {
