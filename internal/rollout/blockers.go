@@ -79,9 +79,14 @@ const fewNames = 3
 // formatFew returns the first few names, and how many more there are.
 func formatFew(names []string) string { return phrase.JoinFirst(names, fewNames, len(names)) }
 
-// awaitedReturns lists the lost clusters whose return rows wait for.
-func (s *rolloutStep) awaitedReturns() []string {
-	return slices.DeleteFunc(s.leavingClusters(), func(c string) bool { return !s.awaitsReturn(c) })
+// awaitedOldCopies lists the clusters whose copies end and are waited for: those that replacements wait for, and lost ones,
+// which have to return.
+func (s *rolloutStep) awaitedOldCopies() []string {
+	out := slices.DeleteFunc(s.leavingClusters(), func(c string) bool { return !s.awaitsReturn(c) })
+	if len(s.withheld) > 0 {
+		out = append(out, s.ending...)
+	}
+	return out
 }
 
 // blockingClusters lists all clusters that rows wait for, those of ending copies and lost ones included. A set that several rows share,
@@ -106,12 +111,7 @@ func (s *rolloutStep) blockingClusters() []string {
 			}
 		}
 	}
-	if len(s.withheld) > 0 {
-		for _, c := range s.ending {
-			all[c] = true
-		}
-	}
-	for _, c := range s.awaitedReturns() {
+	for _, c := range s.awaitedOldCopies() {
 		all[c] = true
 	}
 	if s.turns.countWaiting() > 0 {
