@@ -42,3 +42,27 @@ func TestALostClusterIsReplaced(t *testing.T) {
 		})
 	}
 }
+
+// The connection of a lost cluster decides about its old copy: it goes when the cluster is back and the replacement is
+// healthy at that time.
+func TestAnOldCopyGoesAtTheReturn(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a")
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement.MaxClusters = 1 })
+		m.cutRevision("web", &atoll.Content{})
+		m.settleRows("web")
+		addClusters(m, "b")
+		m.setOnline("a", false)
+		m.changeCluster("a", func(c *v1alpha1.Cluster) {
+			c.Spec.Taints = []v1alpha1.Taint{{Key: v1alpha1.TaintUnreachable, Effect: corev1.TaintEffectNoExecute}}
+		})
+		m.settleRows("web")
+		expectRows(t, m, "web", "a Leaving r1, b Active r1")
+		m.setOnline("b", false)
+		m.setOnline("a", true)
+		expectRows(t, m, "web", "a Leaving r1, b Active r1")
+		m.setOnline("b", true)
+		expectRows(t, m, "web", "a Removing r1, b Active r1")
+	})
+}

@@ -79,6 +79,16 @@ const fewNames = 3
 // formatFew returns the first few names, and how many more there are.
 func formatFew(names []string) string { return phrase.JoinFirst(names, fewNames, len(names)) }
 
+// awaitedOldCopies lists the clusters whose copies end and are waited for: those that replacements wait for, and lost ones,
+// which have to return.
+func (s *rolloutStep) awaitedOldCopies() []string {
+	out := slices.DeleteFunc(s.leavingClusters(), func(c string) bool { return !s.awaitsReturn(c) })
+	if len(s.withheld) > 0 {
+		out = append(out, s.ending...)
+	}
+	return out
+}
+
 // blockingClusters lists all clusters that rows wait for, those of ending copies and lost ones included. A set that several rows share,
 // each without its own cluster, counts as a whole.
 func (s *rolloutStep) blockingClusters() []string {
@@ -101,15 +111,8 @@ func (s *rolloutStep) blockingClusters() []string {
 			}
 		}
 	}
-	if len(s.withheld) > 0 {
-		for _, c := range s.ending {
-			all[c] = true
-		}
-	}
-	for _, c := range s.leavingClusters() {
-		if s.awaitsReturn(c) {
-			all[c] = true
-		}
+	for _, c := range s.awaitedOldCopies() {
+		all[c] = true
 	}
 	if s.turns.countWaiting() > 0 {
 		for _, c := range s.turns.awaited {

@@ -86,12 +86,9 @@ func (s *rolloutStep) isEditOverBudget() bool {
 	if s.mustConfirmAny(s.newlyLeaving) || s.mustConfirmAny(s.heldClusters) {
 		return true
 	}
-	stays, restored, going := 0, false, unionClusterNames(s.newlyLeaving, s.heldClusters, s.RecentlyRemoved)
-	for _, c := range s.leaving {
-		if !s.awaitsReturn(c) { // that may take days, and RecentlyRemoved has it for its time
-			going[c] = true
-		}
-	}
+	// A return may take days. RecentlyRemoved counts such a row for its time.
+	leaving := slices.DeleteFunc(slices.Clone(s.leaving), s.awaitsReturn)
+	stays, restored, going := 0, false, unionClusterNames(s.newlyLeaving, s.heldClusters, leaving, s.RecentlyRemoved)
 	for _, c := range s.staying {
 		if row, has := s.Rows[c]; has && row.Spec.Phase != atoll.RowRemoving && row.Spec.Phase != atoll.RowPending {
 			stays++

@@ -2,6 +2,8 @@ package rollout
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -108,4 +110,46 @@ func TestTheRemovalBudgetDelaysNoFailover(t *testing.T) {
 	s.runCommand("back", []string{"c20"})
 	s.runCommand("settle", nil)
 	s.expectPhases(map[string]atoll.RowPhase{"c01": "", "c03": "", "c06": "", "c20": atoll.RowActive})
+}
+
+// recoverCluster connects a cluster again, and removes its taints.
+func (s *scriptStage) recoverCluster(name string) {
+	s.runCommand("back", []string{name})
+	s.clusters[name].Taints = nil
+}
+
+// A removal that waits for its confirmation waits with the same words and the same plan after its cluster has recovered.
+func TestAHeldRemovalOutlivesTheLoss(t *testing.T) {
+	s := newStage(t)
+	s.runCommand("fleet", []string{"20"})
+	s.placement.MaxClusters = 12
+	s.runCommand("settle", nil)
+	chosen := slices.Sorted(maps.Keys(s.rows))
+	for _, name := range chosen[:4] {
+		s.loseCluster(name)
+	}
+	s.runCommand("settle", nil)
+	held := s.rows[chosen[0]].Spec
+	if held.Phase != atoll.RowHeld {
+		t.Fatalf("nothing is held:\n%s", s.formatRows())
+	}
+	for _, name := range chosen[:4] {
+		s.recoverCluster(name)
+	}
+	s.runCommand("settle", nil)
+	if got := s.rows[chosen[0]].Spec; got.Reason != held.Reason || got.Phase != held.Phase {
+		t.Errorf("%s [%s], was %s [%s]", got.Phase, got.Reason, held.Phase, held.Reason)
+	}
+}
+
+// A cluster that is untainted and lost again at once keeps its old copy, too.
+func TestALostCopyStaysWhenItsClusterFlaps(t *testing.T) {
+	s := newLostStage(t)
+	s.runCommand("settle", nil)
+	s.clusters["a"].Taints = nil
+	s.runCommand("settle", nil)
+	s.expectPhases(map[string]atoll.RowPhase{"a": atoll.RowLeaving, "b": atoll.RowActive})
+	s.runCommand("back", []string{"a"})
+	s.advanceOnce()
+	s.expectPhases(map[string]atoll.RowPhase{"a": atoll.RowRemoving, "b": atoll.RowActive})
 }

@@ -361,6 +361,9 @@ func (f *CompiledPlacement) judgeByUsedGroup(c *Cluster, row *atoll.RowSpec, ter
 		v.Outcome, v.RowReason, v.Filter = OutcomeLeaves, atoll.ReasonGroupLeft, FilterGroups
 		v.Reason = fmt.Sprintf("group %s is used again, which comes before %s", f.groupName, home.groupName)
 		v.EvictAt, v.PlacementFingerprint = time.Time{}, ""
+		if !row.Phase.IsChosen() && namesLossTaint(row.Reason) {
+			v.keepLeaving(FilterGroups, row)
+		}
 	}
 	return v
 }

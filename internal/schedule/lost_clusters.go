@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -22,6 +23,11 @@ const (
 var lossTaints = []string{v1alpha1.TaintUnreachable, v1alpha1.TaintNotReady}
 
 func isLossTaint(t *v1alpha1.Taint) bool { return slices.Contains(lossTaints, t.Key) }
+
+// namesLossTaint reports whether the text of an eviction names a taint of the hub.
+func namesLossTaint(text string) bool {
+	return slices.ContainsFunc(lossTaints, func(key string) bool { return strings.Contains(text, "taint "+key+":") })
+}
 
 // rowTerms are the terms by which rows are judged.
 type rowTerms struct {
@@ -67,9 +73,9 @@ func (f *CompiledPlacement) replacesGroupOf(row *atoll.RowSpec) bool {
 
 // keepUnreplacedRows turns the verdicts on lost clusters around that nothing replaces. The order of the clusters
 // decides which rows stay, so that each decision keeps the same ones. A row that leaves for another reason too takes the
-// place of none.
+// place of none. All rows stay in either case where no cluster fits.
 func (d *groupDecider) keepUnreplacedRows() {
-	if len(d.lost) == 0 {
+	if len(d.lost) == 0 || d.placed == 0 {
 		return
 	}
 	u := d.findUnreplaced()
@@ -138,9 +144,6 @@ func (d *groupDecider) findUnreplaced() unreplacedRows {
 	}
 	if holders == 0 {
 		return unreplacedRows{}
-	}
-	if d.UnmetSpread != "" {
-		return all
 	}
 	if len(d.workloads) > 0 {
 		if d.dividesToSomeConnectedCluster() {

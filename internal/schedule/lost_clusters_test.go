@@ -300,3 +300,17 @@ func TestAnExclusiveLostCopyNeverMoves(t *testing.T) {
 		}
 	}
 }
+
+// A lost row that was leaving stays where no cluster fits any more, and the next decision is the same.
+func TestALostRowStaysWhereNothingFits(t *testing.T) {
+	f := newLostFleet(t, "{replicaScheduling: {replicaSchedulingType: Divided}}", 6, nil, newCluster("a"), newCluster("b"))
+	f.loseClusters("a", unreachable)
+	f.expectOutcomes(t, "lost", "b", "a")
+	f.Clusters[1].Accepted = false
+	for range 3 {
+		d := f.decideAndApply()
+		if v, _ := d.FindVerdict("a"); !d.NoFit || v.Outcome != OutcomeKept || v.RowReason != atoll.ReasonClusterLost {
+			t.Fatalf("%s, %s", v, v.RowReason)
+		}
+	}
+}

@@ -139,7 +139,7 @@ type Verdict struct {
 	// KeptLost states why the row stays although the hub tainted the cluster as lost; empty: it did not, or the
 	// placement tolerates it.
 	KeptLost string
-	// LeavesLost: the row leaves because the hub tainted the cluster as lost.
+	// LeavesLost: the row leaves, and began to when the hub tainted the cluster as lost.
 	LeavesLost bool
 	// CapacityReason states the bound of the cluster's stated capacity that keeps the row at
 	// its revision and share; empty: none does.

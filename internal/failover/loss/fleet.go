@@ -78,8 +78,8 @@ func (c *census) isDisrupted(maxLostPercent int) bool { return c.lost*100 > maxL
 // Fleet is all clusters that have joined. It is a value without clock and lock. Make it with NewFleet.
 type Fleet struct {
 	census
-	// streams counts the clusters that hold streams. Where the hub is cut off, those that check in seem ready for
-	// two of their intervals.
+	// streams counts the clusters that hold streams. Those that check in seem ready for two of their intervals while the
+	// hub is cut off.
 	streams census
 	byName  map[string]Member
 	zones   map[string]*census

@@ -31,10 +31,8 @@ func (e Explanation) writeWaits(b *strings.Builder, x BundleExplanation) {
 	switch {
 	case x.Unmet != "":
 		fmt.Fprintf(b, "  Nothing comes and what runs is kept as it is%s: %s; %s.\n", e.durationSinceText(x.WaitsSince), x.Unmet, actor)
-	case x.NoFit && x.isAllLost():
-		fmt.Fprintf(b, "  All clusters that hold it are lost%s, and no other can take their place; what runs is kept; to act: %s.\n", e.durationSinceText(x.WaitsSince), atoll.ActorMember)
 	case x.NoFit:
-		fmt.Fprintf(b, "  No cluster fits the placement%s%s; %s.\n", e.durationSinceText(x.WaitsSince), x.noFitConsequence(), actor)
+		e.writeNoFit(b, x, actor)
 	}
 	e.writeQuarantine(b, x)
 	if x.Unweighed {
@@ -55,6 +53,15 @@ func (e Explanation) writeWaits(b *strings.Builder, x BundleExplanation) {
 	if x.WaitsFor != "" && !x.NoFit && len(x.Short) == 0 && !slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return c.Row != nil && c.Row.WaitsFor != "" }) {
 		fmt.Fprintf(b, "  Waits%s for %s.\n", e.durationSinceText(x.WaitsSince), x.WaitsFor)
 	}
+}
+
+// writeNoFit writes that no cluster fits, or that all that hold the Bundle are lost.
+func (e Explanation) writeNoFit(b *strings.Builder, x BundleExplanation, actor string) {
+	if x.isAllLost() {
+		fmt.Fprintf(b, "  All clusters that hold it are lost%s, and no other can take their place; what runs is kept; to act: %s.\n", e.durationSinceText(x.WaitsSince), atoll.ActorMember)
+		return
+	}
+	fmt.Fprintf(b, "  No cluster fits the placement%s%s; %s.\n", e.durationSinceText(x.WaitsSince), x.noFitConsequence(), actor)
 }
 
 // writeQuarantine writes why the Bundle is not rendered.
