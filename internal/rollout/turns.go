@@ -167,8 +167,8 @@ func (s *rolloutStep) tallyFailures() {
 	t := &s.turns
 	for _, c := range t.failing {
 		row := s.Rows[c]
-		if !t.scope.IsHeldBy(row) {
-			t.Stages[row.Stage].Accepted++
+		isHeld := t.scope.IsHeldBy(row)
+		if t.Stages[row.Stage].AddFailures(row, isHeld, 1); !isHeld {
 			continue
 		}
 		if since := min(row.failureTime(), s.nowUnix); t.failedSince == 0 || since < t.failedSince {
