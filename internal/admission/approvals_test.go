@@ -32,6 +32,8 @@ func TestGatesOfARollout(t *testing.T) {
 		"a name twice":     {[]v1alpha1.RolloutGate{{Name: "a", Wait: wait(time.Hour)}}, []v1alpha1.RolloutGate{{Name: "a", Wait: wait(time.Hour)}}, "spec.rollout.stages[0].gatesAfter[0].name: Duplicate"},
 		"no time":          {[]v1alpha1.RolloutGate{{Name: "a", Wait: wait(0)}}, nil, "spec.rollout.stages[0].gatesBefore[0].wait"},
 		"too much time":    {[]v1alpha1.RolloutGate{{Name: "a", Wait: wait(721 * time.Hour)}}, nil, "spec.rollout.stages[0].gatesBefore[0].wait"},
+		"two approvals":    {[]v1alpha1.RolloutGate{{Name: "a", Approval: &v1alpha1.ApprovalGate{}}}, []v1alpha1.RolloutGate{{Name: "b", Approval: &v1alpha1.ApprovalGate{}}}, "spec.rollout.stages[0].gatesAfter[0].approval: Forbidden"},
+		"none is earlier":  {[]v1alpha1.RolloutGate{{Name: "a", CEL: "earlier.failed == 0"}}, nil, "spec.rollout.stages[0].gatesBefore[0].cel: Invalid"},
 		"no expression":    {[]v1alpha1.RolloutGate{{Name: "a", CEL: "all.lost == 0"}}, nil, "spec.rollout.stages[0].gatesBefore[0].cel"},
 		"no number":        {[]v1alpha1.RolloutGate{{Name: "a", Approval: &v1alpha1.ApprovalGate{Approvers: -1}}}, nil, "spec.rollout.stages[0].gatesBefore[0].approval.approvers"},
 		"a short validity": {[]v1alpha1.RolloutGate{{Name: "a", Approval: &v1alpha1.ApprovalGate{ValidFor: wait(time.Second)}}}, nil, "spec.rollout.stages[0].gatesBefore[0].approval.validFor"},

@@ -36,7 +36,7 @@ func checkRollout(r *v1alpha1.Rollout, at *field.Path) (errs field.ErrorList) {
 		errs = append(errs, checkStageClusters(&s.Clusters, i == len(r.Stages)-1, in.Child("clusters"))...)
 		errs = append(errs, checkRolloutBound(s.MaxConcurrency, 1, in.Child("maxConcurrency"))...)
 		errs = append(errs, checkRolloutBound(s.MaxFailures, 0, in.Child("maxFailures"))...)
-		errs = append(errs, rollout.CheckGates(s, in)...)
+		errs = append(errs, rollout.CheckGates(s, i == 0, in)...)
 	}
 	return errs
 }

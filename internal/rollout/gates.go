@@ -126,9 +126,10 @@ func (g *gate) isOf(s *v1alpha1.GateStatus, revision string) bool {
 	return s.Stage == g.stageName && s.Name == g.Name && s.Hash == g.hash && s.Revision == revision
 }
 
-// CheckGates returns the fields of a stage's gates that could not be honoured.
-func CheckGates(s *v1alpha1.RolloutStage, at *field.Path) (errs field.ErrorList) {
-	names := map[string]bool{}
+// CheckGates returns the fields of a stage's gates that could not be honoured. An approval is of a stage, and not of a gate, so
+// that a stage has one such gate.
+func CheckGates(s *v1alpha1.RolloutStage, isFirst bool, at *field.Path) (errs field.ErrorList) {
+	names, approvals := map[string]bool{}, 0
 	check := func(gates []v1alpha1.RolloutGate, at *field.Path) {
 		for i := range gates {
 			g, in := &gates[i], at.Index(i)
@@ -137,11 +138,26 @@ func CheckGates(s *v1alpha1.RolloutStage, at *field.Path) (errs field.ErrorList)
 			}
 			names[g.Name] = true
 			errs = append(errs, checkGate(g, in)...)
+			if g.Approval != nil {
+				approvals++
+			}
+			if approvals > 1 && g.Approval != nil {
+				errs = append(errs, field.Forbidden(in.Child("approval"), "an approval is of the whole stage, which has an approval gate already"))
+			}
+			if isFirst && readsEarlier(g) {
+				errs = append(errs, field.Invalid(in.Child("cel"), phrase.TruncateText(g.CEL, 64), "the first stage has none earlier, so that the gate would never hold"))
+			}
 		}
 	}
 	check(s.GatesBefore, at.Child("gatesBefore"))
 	check(s.GatesAfter, at.Child("gatesAfter"))
 	return errs
+}
+
+// readsEarlier reports whether an expression reads counts of earlier stages.
+func readsEarlier(g *v1alpha1.RolloutGate) bool {
+	c, err := expr.CompileCountExpression(g.CEL)
+	return err == nil && slices.Contains(c.ReadGroups(), "earlier")
 }
 
 func checkGate(g *v1alpha1.RolloutGate, at *field.Path) (errs field.ErrorList) {
