@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,8 @@ func TestGatesOfARollout(t *testing.T) {
 		"a name twice":     {[]v1alpha1.RolloutGate{{Name: "a", Wait: wait(time.Hour)}}, []v1alpha1.RolloutGate{{Name: "a", Wait: wait(time.Hour)}}, "spec.rollout.stages[0].gatesAfter[0].name: Duplicate"},
 		"no time":          {[]v1alpha1.RolloutGate{{Name: "a", Wait: wait(0)}}, nil, "spec.rollout.stages[0].gatesBefore[0].wait"},
 		"too much time":    {[]v1alpha1.RolloutGate{{Name: "a", Wait: wait(721 * time.Hour)}}, nil, "spec.rollout.stages[0].gatesBefore[0].wait"},
+		"two approvals":    {[]v1alpha1.RolloutGate{{Name: "a", Approval: &v1alpha1.ApprovalGate{}}}, []v1alpha1.RolloutGate{{Name: "b", Approval: &v1alpha1.ApprovalGate{}}}, "spec.rollout.stages[0].gatesAfter[0].approval: Forbidden"},
+		"none is earlier":  {[]v1alpha1.RolloutGate{{Name: "a", CEL: "earlier.failed == 0"}}, nil, "spec.rollout.stages[0].gatesBefore[0].cel: Invalid"},
 		"no expression":    {[]v1alpha1.RolloutGate{{Name: "a", CEL: "all.lost == 0"}}, nil, "spec.rollout.stages[0].gatesBefore[0].cel"},
 		"no number":        {[]v1alpha1.RolloutGate{{Name: "a", Approval: &v1alpha1.ApprovalGate{Approvers: -1}}}, nil, "spec.rollout.stages[0].gatesBefore[0].approval.approvers"},
 		"a short validity": {[]v1alpha1.RolloutGate{{Name: "a", Approval: &v1alpha1.ApprovalGate{ValidFor: wait(time.Second)}}}, nil, "spec.rollout.stages[0].gatesBefore[0].approval.validFor"},
@@ -40,6 +43,23 @@ func TestGatesOfARollout(t *testing.T) {
 		got := fmt.Sprint(checkRollout(&v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{stage}}, field.NewPath("spec", "rollout")).ToAggregate())
 		if c.refused == "" && got != "<nil>" || !strings.Contains(got, c.refused) {
 			t.Errorf("%s: %s, want %q", name, got, c.refused)
+		}
+	}
+}
+
+// A Bundle holds as many approvals as its schema accepts: gates that need more could never open.
+func TestApprovalsThatABundleCanHold(t *testing.T) {
+	for stages, refused := range map[int]bool{6: false, 7: true} {
+		r := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged}
+		for i := range stages {
+			r.Stages = append(r.Stages, v1alpha1.RolloutStage{
+				Name: fmt.Sprint("s", i), Clusters: v1alpha1.StageClusters{Names: []string{"oslo"}},
+				GatesAfter: []v1alpha1.RolloutGate{{Name: "owner", Approval: &v1alpha1.ApprovalGate{Approvers: 10}}},
+			})
+		}
+		got := fmt.Sprint(checkRollout(r, field.NewPath("spec", "rollout")).ToAggregate())
+		if strings.Contains(got, "spec.rollout.stages: Invalid") != refused {
+			t.Errorf("%d stages with 10 approvals each: %s, want a refusal: %t", stages, got, refused)
 		}
 	}
 }
@@ -73,6 +93,7 @@ func bundleWithApprovals(approvals ...any) *unstructured.Unstructured {
 func TestApprovals(t *testing.T) {
 	const began, now = "2026-11-22T12:00:00Z", "2026-11-22T13:00:00Z"
 	bobs := approvalOf("canary", "web-r2", "bob", began)
+	sixtyFour := slices.Repeat([]any{approvalOf("canary", "web-r1", "bob", began)}, 64)
 	withPause := bundleWithApprovals(approvalOf("canary", "web-r2", "", ""))
 	_ = unstructured.SetNestedMap(withPause.Object, map[string]any{"message": "x"}, "spec", "pause")
 	for name, c := range map[string]struct {
@@ -81,19 +102,20 @@ func TestApprovals(t *testing.T) {
 		want        string // user, time
 		refused     string
 	}{
-		"an approval":                  {"alice", bundleWithApprovals(), bundleWithApprovals(approvalOf("canary", "web-r2", "", "")), "alice " + now, ""},
-		"in the name of another":       {"alice", bundleWithApprovals(), bundleWithApprovals(approvalOf("canary", "web-r2", "bob", began)), "alice " + now, ""},
-		"after that of another":        {"alice", bundleWithApprovals(bobs), bundleWithApprovals(bobs, approvalOf("canary", "web-r2", "", "")), "bob " + began + ", alice " + now, ""},
-		"that of another is edited":    {"alice", bundleWithApprovals(bobs), bundleWithApprovals(approvalOf("canary", "web-r2", "bob", "2099-01-01T00:00:00Z")), "alice " + now, ""},
-		"again":                        {"alice", bundleWithApprovals(bobs, approvalOf("canary", "web-r2", "alice", began)), bundleWithApprovals(bobs, approvalOf("canary", "web-r2", "alice", began), approvalOf("canary", "web-r2", "", "")), "bob " + began + ", alice " + now, ""},
-		"that of another is withdrawn": {"alice", bundleWithApprovals(bobs), bundleWithApprovals(), "", ""},
-		"earlier revisions go":         {"alice", bundleWithApprovals(approvalOf("canary", "web-r1", "bob", began)), bundleWithApprovals(approvalOf("canary", "web-r1", "bob", began), approvalOf("canary", "web-r2", "", "")), "alice " + now, ""},
-		"without the right":            {"mallory", bundleWithApprovals(), bundleWithApprovals(approvalOf("canary", "web-r2", "alice", began)), "mallory " + now, "the verb approve on bundles.atoll.dev is needed"},
-		"withdrawn without the right":  {"mallory", bundleWithApprovals(bobs), bundleWithApprovals(), "", "the verb approve"},
-		"of another revision":          {"alice", bundleWithApprovals(), bundleWithApprovals(approvalOf("canary", "web-r3", "", "")), "alice " + now, "spec.approvals[0].revision"},
-		"of a stage without a gate":    {"alice", bundleWithApprovals(), bundleWithApprovals(approvalOf("more", "web-r2", "", "")), "alice " + now, "spec.approvals[0].stage"},
-		"of no stage":                  {"alice", bundleWithApprovals(), bundleWithApprovals(approvalOf("none", "web-r2", "", "")), "alice " + now, "spec.approvals[0].stage"},
-		"with something else":          {"alice", bundleWithApprovals(), withPause, "alice " + now, "may be changed, and one at a time"},
+		"an approval":                                  {"alice", bundleWithApprovals(), bundleWithApprovals(approvalOf("canary", "web-r2", "", "")), "alice " + now, ""},
+		"in the name of another":                       {"alice", bundleWithApprovals(), bundleWithApprovals(approvalOf("canary", "web-r2", "bob", began)), "alice " + now, ""},
+		"after that of another":                        {"alice", bundleWithApprovals(bobs), bundleWithApprovals(bobs, approvalOf("canary", "web-r2", "", "")), "bob " + began + ", alice " + now, ""},
+		"that of another is edited":                    {"alice", bundleWithApprovals(bobs), bundleWithApprovals(approvalOf("canary", "web-r2", "bob", "2099-01-01T00:00:00Z")), "alice " + now, ""},
+		"again":                                        {"alice", bundleWithApprovals(bobs, approvalOf("canary", "web-r2", "alice", began)), bundleWithApprovals(bobs, approvalOf("canary", "web-r2", "alice", began), approvalOf("canary", "web-r2", "", "")), "bob " + began + ", alice " + now, ""},
+		"that of another is withdrawn":                 {"alice", bundleWithApprovals(bobs), bundleWithApprovals(), "", ""},
+		"earlier revisions go":                         {"alice", bundleWithApprovals(approvalOf("canary", "web-r1", "bob", began)), bundleWithApprovals(approvalOf("canary", "web-r1", "bob", began), approvalOf("canary", "web-r2", "", "")), "alice " + now, ""},
+		"as many of earlier revisions as there may be": {"alice", bundleWithApprovals(sixtyFour...), bundleWithApprovals(append(slices.Clone(sixtyFour), approvalOf("canary", "web-r2", "", ""))...), "alice " + now, ""},
+		"without the right":                            {"mallory", bundleWithApprovals(), bundleWithApprovals(approvalOf("canary", "web-r2", "alice", began)), "mallory " + now, "the verb approve on bundles.atoll.dev is needed"},
+		"withdrawn without the right":                  {"mallory", bundleWithApprovals(bobs), bundleWithApprovals(), "", "the verb approve"},
+		"of another revision":                          {"alice", bundleWithApprovals(), bundleWithApprovals(approvalOf("canary", "web-r3", "", "")), "alice " + now, "spec.approvals[0].revision"},
+		"of a stage without a gate":                    {"alice", bundleWithApprovals(), bundleWithApprovals(approvalOf("more", "web-r2", "", "")), "alice " + now, "spec.approvals[0].stage"},
+		"of no stage":                                  {"alice", bundleWithApprovals(), bundleWithApprovals(approvalOf("none", "web-r2", "", "")), "alice " + now, "spec.approvals[0].stage"},
+		"with something else":                          {"alice", bundleWithApprovals(), withPause, "alice " + now, "may be changed, and one at a time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := New(Options{Own: func(user.Info) bool { return false }, Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 13, 0, 0, 0, time.UTC))})

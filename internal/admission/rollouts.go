@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -26,6 +27,9 @@ func checkRollout(r *v1alpha1.Rollout, at *field.Path) (errs field.ErrorList) {
 	if staged := r.Type == v1alpha1.RolloutStaged; staged != (len(r.Stages) > 0) {
 		errs = append(errs, field.Invalid(at.Child("type"), r.Type, "stages need type: Staged, and type: Staged needs stages"))
 	}
+	if n := countNeededApprovals(r); n > maxApprovals {
+		errs = append(errs, field.Invalid(at.Child("stages"), n, fmt.Sprintf("the gates need more than the %d approvals that a Bundle can hold", maxApprovals)))
+	}
 	names := map[string]bool{v1alpha1.RestStage: true}
 	for i := range r.Stages {
 		s, in := &r.Stages[i], at.Child("stages").Index(i)
@@ -36,9 +40,21 @@ func checkRollout(r *v1alpha1.Rollout, at *field.Path) (errs field.ErrorList) {
 		errs = append(errs, checkStageClusters(&s.Clusters, i == len(r.Stages)-1, in.Child("clusters"))...)
 		errs = append(errs, checkRolloutBound(s.MaxConcurrency, 1, in.Child("maxConcurrency"))...)
 		errs = append(errs, checkRolloutBound(s.MaxFailures, 0, in.Child("maxFailures"))...)
-		errs = append(errs, rollout.CheckGates(s, in)...)
+		errs = append(errs, rollout.CheckGates(s, i == 0, in)...)
 	}
 	return errs
+}
+
+// countNeededApprovals returns how many approvals the gates of all stages need.
+func countNeededApprovals(r *v1alpha1.Rollout) (n int) {
+	for _, s := range r.Stages {
+		for _, g := range slices.Concat(s.GatesBefore, s.GatesAfter) {
+			if g.Approval != nil {
+				n += max(1, int(g.Approval.Approvers))
+			}
+		}
+	}
+	return n
 }
 
 func checkStageClusters(c *v1alpha1.StageClusters, isLast bool, at *field.Path) field.ErrorList {

@@ -139,8 +139,8 @@ func (t *rowTally) countProgress(in StatusInput) {
 		switch {
 		case p == rollout.RowDisconnected && !isWanted:
 			n.DisconnectedWaiting += int(r.rowCount())
-		case p == rollout.RowFailing && !scope.IsHeldBy(row):
-			n.Accepted += int(r.rowCount())
+		case p == rollout.RowFailing:
+			n.AddFailures(row, scope.IsHeldBy(row), int(r.rowCount()))
 		}
 		if r.Spec.Phase != atoll.RowPending && isUnavailable {
 			t.progress.Unavailable += int(r.rowCount())

@@ -39,9 +39,11 @@ func (f *FailureScope) AddWaiting(row Row) {
 	}
 }
 
-// IsHeldBy reports whether the row failed in the rollout, so that it holds what waits.
+// IsHeldBy reports whether the row failed in the rollout, so that it holds what waits. A row by which its stage failed holds
+// also what began to wait later.
 func (f *FailureScope) IsHeldBy(row Row) bool {
-	return f.waits && row.isFailing() && row.Spec.MovedAt >= f.waitingSince && !f.isResumed(row)
+	failedInTime := row.Spec.FailedAt != 0 || row.Spec.MovedAt >= f.waitingSince
+	return f.waits && row.isFailing() && failedInTime && !f.isResumed(row)
 }
 
 // isResumed reports whether the row had changed and failed at the last resume. What was changing then, and failed later, was

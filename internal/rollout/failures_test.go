@@ -33,6 +33,8 @@ func TestFailureScope(t *testing.T) {
 		"a cluster that came in the same second": {[]atoll.RowSpec{pending(900)}, 900, 910, 0, 0, true},
 		"a cluster that came later":              {[]atoll.RowSpec{pending(901)}, 900, 910, 0, 0, false},
 		"a cluster that comes":                   {[]atoll.RowSpec{unseen}, 900, 910, 0, 0, false},
+		"its stage failed before it came":        {[]atoll.RowSpec{pending(990)}, 900, 910, 915, 0, true},
+		"that was resumed":                       {[]atoll.RowSpec{pending(990)}, 900, 910, 915, 950, false},
 		"one of several came before":             {[]atoll.RowSpec{unseen, pending(800)}, 900, 910, 0, 0, true},
 		"it came by a clock that was ahead":      {[]atoll.RowSpec{pending(5000)}, 1000, 1000, 0, 0, true},
 	} {

@@ -28,9 +28,18 @@ type GateRecord struct {
 	Watched   time.Duration
 }
 
-// elapsedTime returns how long the gate has surely been judged.
-func (r *GateRecord) elapsedTime() time.Duration {
-	return r.Watched + max(0, r.FirstSeen.Sub(r.Since.Time)-clockMargin)
+// elapsedTime returns how long the gate has surely been judged, while all earlier stages were done. brokenUntil is when the last
+// of their clusters became healthy: no step sees a break in a pause, or while no hub leads. A time of before the gate, or
+// of a clock that is ahead, shows no break.
+func (r *GateRecord) elapsedTime(brokenUntil int64, now time.Time) time.Duration {
+	since := r.Since.Time
+	if broken := time.Unix(brokenUntil, 0); broken.After(since) {
+		if broken.After(r.FirstSeen) {
+			return min(r.Watched, now.Sub(broken))
+		}
+		since = broken
+	}
+	return r.Watched + max(0, r.FirstSeen.Sub(since)-clockMargin)
 }
 
 // gateKind is one kind of gate. gateKinds is the table of them.
@@ -56,6 +65,8 @@ type gateFacts struct {
 	progress  *Progress
 	// record of the gate; nil: it was not judged before.
 	record *GateRecord
+	// brokenUntil is when the last cluster of the earlier stages became healthy, in Unix seconds.
+	brokenUntil int64
 }
 
 // gateVerdict is what a gate sees, and when time alone may change it.
@@ -115,9 +126,10 @@ func (g *gate) isOf(s *v1alpha1.GateStatus, revision string) bool {
 	return s.Stage == g.stageName && s.Name == g.Name && s.Hash == g.hash && s.Revision == revision
 }
 
-// CheckGates returns the fields of a stage's gates that could not be honoured.
-func CheckGates(s *v1alpha1.RolloutStage, at *field.Path) (errs field.ErrorList) {
-	names := map[string]bool{}
+// CheckGates returns the fields of a stage's gates that could not be honoured. An approval is of a stage, and not of a gate, so
+// that a stage has one such gate.
+func CheckGates(s *v1alpha1.RolloutStage, isFirst bool, at *field.Path) (errs field.ErrorList) {
+	names, approvals := map[string]bool{}, 0
 	check := func(gates []v1alpha1.RolloutGate, at *field.Path) {
 		for i := range gates {
 			g, in := &gates[i], at.Index(i)
@@ -126,11 +138,26 @@ func CheckGates(s *v1alpha1.RolloutStage, at *field.Path) (errs field.ErrorList)
 			}
 			names[g.Name] = true
 			errs = append(errs, checkGate(g, in)...)
+			if g.Approval != nil {
+				approvals++
+			}
+			if approvals > 1 && g.Approval != nil {
+				errs = append(errs, field.Forbidden(in.Child("approval"), "an approval is of the whole stage, which has an approval gate already"))
+			}
+			if isFirst && readsEarlier(g) {
+				errs = append(errs, field.Invalid(in.Child("cel"), phrase.TruncateText(g.CEL, 64), "the first stage has none earlier, so that the gate would never hold"))
+			}
 		}
 	}
 	check(s.GatesBefore, at.Child("gatesBefore"))
 	check(s.GatesAfter, at.Child("gatesAfter"))
 	return errs
+}
+
+// readsEarlier reports whether an expression reads counts of earlier stages.
+func readsEarlier(g *v1alpha1.RolloutGate) bool {
+	c, err := expr.CompileCountExpression(g.CEL)
+	return err == nil && slices.Contains(c.ReadGroups(), "earlier")
 }
 
 func checkGate(g *v1alpha1.RolloutGate, at *field.Path) (errs field.ErrorList) {
@@ -195,7 +222,7 @@ func (s *rolloutStep) passGates(i int) bool {
 		if v := stored.find(g); v != nil && v.State == v1alpha1.GatePassed {
 			continue
 		}
-		status := s.judgeGate(g)
+		status := s.judgeGate(g, i)
 		pass = pass && status.State == v1alpha1.GateSatisfied
 		judged = append(judged, status)
 	}
@@ -208,8 +235,12 @@ func (s *rolloutStep) passGates(i int) bool {
 	return false
 }
 
-func (s *rolloutStep) judgeGate(g *gate) v1alpha1.GateStatus {
+// judgeGate judges a gate into a stage.
+func (s *rolloutStep) judgeGate(g *gate, stage int) v1alpha1.GateStatus {
 	in := gateFacts{now: s.Now, revision: s.Revision, approvals: s.Approvals, progress: &s.turns.Progress}
+	for i := range stage {
+		in.brokenUntil = max(in.brokenUntil, s.turns.healthySince[i])
+	}
 	out := v1alpha1.GateStatus{Stage: g.stageName, Name: g.Name, Revision: s.Revision, Hash: g.hash, State: v1alpha1.GateWaiting, Since: metav1.Unix(s.nowUnix, 0)}
 	if i := slices.IndexFunc(s.Gates, func(r GateRecord) bool { return g.isOf(&r.GateStatus, s.Revision) }); i >= 0 {
 		in.record, out.Since = &s.Gates[i], s.Gates[i].Since
@@ -221,10 +252,22 @@ func (s *rolloutStep) judgeGate(g *gate) v1alpha1.GateStatus {
 	if !v.again.IsZero() && (s.turns.gateAgain.IsZero() || v.again.Before(s.turns.gateAgain)) {
 		s.turns.gateAgain = v.again
 	}
-	if _, reads := g.kind.(celGate); reads { // any report may change what it counts
-		s.eachMember(func(c string) { s.turns.awaited = append(s.turns.awaited, c) })
-	}
+	s.awaitReports(g, stage)
 	return out
+}
+
+// awaitReports awaits the clusters whose reports may change what a gate into a stage sees: any may change what is counted, and a
+// cluster of an earlier stage may break what a wait counts on.
+func (s *rolloutStep) awaitReports(g *gate, stage int) {
+	_, counts := g.kind.(celGate)
+	if _, waits := g.kind.(waitGate); !counts && !waits {
+		return
+	}
+	s.eachMember(func(c string) {
+		if counts || s.Rows[c].Stage < stage {
+			s.turns.awaited = append(s.turns.awaited, c)
+		}
+	})
 }
 
 func (s *rolloutStep) storedGates() (out []v1alpha1.GateStatus) {
@@ -292,7 +335,7 @@ func (waitGate) checkFields(g *v1alpha1.RolloutGate, at *field.Path) field.Error
 func (waitGate) judgeFacts(g *gate, in *gateFacts) gateVerdict {
 	left := g.Wait.Duration
 	if in.record != nil {
-		left -= in.record.elapsedTime()
+		left -= in.record.elapsedTime(in.brokenUntil, in.now)
 	}
 	if left <= 0 {
 		return gateVerdict{holds: true, value: "waited for " + phrase.FormatDuration(g.Wait.Duration)}

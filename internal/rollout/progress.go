@@ -35,6 +35,8 @@ type StageTally struct {
 	Updated, Changing, Failed, Waiting int
 	// Accepted hold nothing, by FailureScope. They are a part of Failed.
 	Accepted int
+	// Marked are those by which the stage failed, and which hold it whatever joins or leaves. They are a part of Failed.
+	Marked int
 	// Soaking are healthy for a shorter time than minSuccessTime. They are a part of Updated.
 	Soaking int
 	// Disconnected clusters, and those of them that do not hold what is wanted.
@@ -131,9 +133,20 @@ func (t *Terms) isDone(i int, n StageTally) bool {
 	return n.Waiting+n.Changing+n.Soaking == 0 && !t.isFailed(i, n)
 }
 
-// isFailed reports whether a stage has more failures than it may.
+// isFailed reports whether a stage has more failures than it may, or had.
 func (t *Terms) isFailed(i int, n StageTally) bool {
-	return n.Failed-n.Accepted > t.failuresOf(i, n.Clusters)
+	most := t.failuresOf(i, n.Clusters)
+	return n.Failed-n.Accepted > most || n.Marked > 0 && most != noBound
+}
+
+// AddFailures judges failing rows of equal content, which AddRows has counted.
+func (t *StageTally) AddFailures(row Row, isHeld bool, n int) {
+	switch {
+	case !isHeld:
+		t.Accepted += n
+	case row.Spec.FailedAt != 0:
+		t.Marked += n
+	}
 }
 
 // Progress is what a rollout's rows count to.

@@ -16,11 +16,16 @@ type rolloutWalk struct {
 	*scriptStage
 	rand *rand.Rand
 	log  []string
+	// isFailed: a stage failed, and since then no person resumed, and the revision is the same.
+	isFailed bool
 }
 
 func (w *rolloutWalk) playLine(line string) {
 	w.log = append(w.log, line)
 	words := strings.Fields(line)
+	if words[0] == "resume" || words[0] == "revision" {
+		w.isFailed = false
+	}
 	w.runCommand(words[0], words[1:])
 }
 
@@ -103,6 +108,10 @@ func (w *rolloutWalk) stepAndCheck(t *testing.T) {
 			}
 		}
 	}
+	if w.isFailed && len(moved) > 0 {
+		t.Fatalf("clusters change after a stage failed\n%s", strings.Join(w.log, "\n"))
+	}
+	w.isFailed = w.isFailed || w.stageWait.Reason == atoll.ReasonStageFailed
 	if stage := w.findBrokenStage(terms); stage >= 0 && len(moved) > 0 {
 		t.Fatalf("clusters change although stage %d failed after the last resume\n%s", stage, strings.Join(w.log, "\n"))
 	}

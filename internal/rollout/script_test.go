@@ -161,6 +161,8 @@ func (s *scriptStage) runCommand(cmd string, args []string) string {
 		return s.formatWaits()
 	case "stages":
 		return s.formatStages()
+	case "awaited":
+		return "  " + strings.Join(AdvanceRows(s.buildInput()).BlockingClusters, " ") + "\n"
 	case "gates":
 		return s.formatGates()
 	default:
@@ -296,7 +298,11 @@ func (s *scriptStage) reportState(state atoll.RowState, clusters []string) {
 		if r.Spec.Phase == atoll.RowRemoving && state == atoll.RowReady {
 			st = atoll.RowRemoved
 		}
-		r.Status = &atoll.RowStatus{Generation: r.Spec.Generation, State: st, Since: s.now.Unix(), Total: 1}
+		since := s.now.Unix()
+		if was := r.Status; was != nil && was.Generation == r.Spec.Generation && was.State == st {
+			since = was.Since
+		}
+		r.Status = &atoll.RowStatus{Generation: r.Spec.Generation, State: st, Since: since, Total: 1}
 		if st == atoll.RowFailed {
 			r.Status.Message = "a finalizer stays"
 		}

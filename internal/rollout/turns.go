@@ -24,6 +24,8 @@ type turns struct {
 	awaited []string
 	// soakUntil is when the last row of each stage has been healthy for minSuccessTime, in Unix seconds.
 	soakUntil []int64
+	// healthySince is when the last row of each stage became healthy, by its member, in Unix seconds.
+	healthySince []int64
 	// scope decides which of the failing clusters hold the rollout.
 	scope   FailureScope
 	failing []string
@@ -44,7 +46,8 @@ func (s *rolloutStep) planTurns() {
 		return
 	}
 	t := &s.turns
-	t.isBounded, t.Progress, t.soakUntil = true, s.Terms.NewProgress(), make([]int64, s.Terms.CountStages())
+	stages := s.Terms.CountStages()
+	t.isBounded, t.Progress, t.soakUntil, t.healthySince = true, s.Terms.NewProgress(), make([]int64, stages), make([]int64, stages)
 	t.scope = NewFailureScope(s.ResumedAt, s.Now)
 	arrivals := s.tallyMembers()
 	arrivals = s.withoutReplacements(arrivals)
@@ -149,6 +152,9 @@ func (s *rolloutStep) placeRow(row Row, isWanted bool) (p RowProgress, isUnavail
 
 // tallySuccessTime counts a healthy row that is so for a shorter time than minSuccessTime.
 func (s *rolloutStep) tallySuccessTime(n *StageTally, row Row) {
+	if since := row.Status.Since; since <= s.nowUnix { // a member's clock may be ahead
+		s.turns.healthySince[row.Stage] = max(s.turns.healthySince[row.Stage], since)
+	}
 	end := row.healthySince(s.nowUnix) + int64(s.Terms.successTimeOf(row.Stage)/time.Second)
 	if end > s.nowUnix {
 		n.Soaking++
@@ -161,8 +167,8 @@ func (s *rolloutStep) tallyFailures() {
 	t := &s.turns
 	for _, c := range t.failing {
 		row := s.Rows[c]
-		if !t.scope.IsHeldBy(row) {
-			t.Stages[row.Stage].Accepted++
+		isHeld := t.scope.IsHeldBy(row)
+		if t.Stages[row.Stage].AddFailures(row, isHeld, 1); !isHeld {
 			continue
 		}
 		if since := min(row.failureTime(), s.nowUnix); t.failedSince == 0 || since < t.failedSince {

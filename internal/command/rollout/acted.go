@@ -2,13 +2,14 @@ package rollout
 
 import (
 	"slices"
+	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
 
 // hasPersonActed reports whether a person has done already what a rollout waits for, so that its status is of before.
-func hasPersonActed(b *v1alpha1.Bundle, reason atoll.Reason) bool {
+func hasPersonActed(b *v1alpha1.Bundle, reason atoll.Reason, now time.Time) bool {
 	r := b.Status.Rollout
 	if r == nil {
 		return false
@@ -23,7 +24,7 @@ func hasPersonActed(b *v1alpha1.Bundle, reason atoll.Reason) bool {
 		if i < 0 {
 			return len(r.Gates) > 0 // the gate has passed
 		}
-		return hasApprovals(b, &r.Gates[i])
+		return hasApprovals(b, &r.Gates[i], now)
 	}
 	return false
 }
@@ -34,16 +35,17 @@ func isApprovalAwaited(b *v1alpha1.Bundle, g *v1alpha1.GateStatus) bool {
 	return g.State == v1alpha1.GateWaiting && stated != nil && stated.Approval != nil
 }
 
-// hasApprovals reports whether as many users have approved as a gate needs. An approval that has expired counts: the next
-// status shows that.
-func hasApprovals(b *v1alpha1.Bundle, g *v1alpha1.GateStatus) bool {
-	users := map[string]bool{}
+// hasApprovals reports whether as many users have approved as a gate needs, each within its validity. An approval that has
+// expired opens nothing, so that a person must act again.
+func hasApprovals(b *v1alpha1.Bundle, g *v1alpha1.GateStatus, now time.Time) bool {
+	stated, users := findGate(b.Spec.Rollout, g).Approval, map[string]bool{}
 	for _, a := range b.Spec.Approvals {
-		if a.Stage == g.Stage && a.Revision == g.Revision {
+		isValid := stated.ValidFor == nil || a.At.Add(stated.ValidFor.Duration).After(now)
+		if a.Stage == g.Stage && a.Revision == g.Revision && isValid {
 			users[a.By] = true
 		}
 	}
-	return len(users) >= max(1, int(findGate(b.Spec.Rollout, g).Approval.Approvers))
+	return len(users) >= max(1, int(stated.Approvers))
 }
 
 // findGate returns the gate of a verdict as the policy states it; nil: it states none.

@@ -124,9 +124,10 @@ func TestPauseAndResume(t *testing.T) {
 	h.ExpectWrites(t, "patch "+web, "patch "+web, "patch "+web)
 }
 
-// waitingSpec is paused, resumed, and approved by one user: enough for stage one, and too few for stage two.
-const waitingSpec = "{pause: {by: alice}, resume: {at: \"2026-11-22T12:00:00Z\"}, rollout: {stages: [{name: one, clusters: {names: [a]}, gatesAfter: [{name: owner, approval: {}}]}, {name: two, clusters: {names: [b]}, gatesBefore: [{name: owner, approval: {approvers: 2}}]}]}, " +
-	"approvals: [{stage: one, revision: r2, by: bob}, {stage: two, revision: r2, by: bob}, {stage: two, revision: r1, by: eve}]}"
+// waitingSpec is paused, resumed, and approved by one user: enough for stage one, too few for stage two, and too long ago for
+// stage three.
+const waitingSpec = "{pause: {by: alice}, resume: {at: \"2026-11-22T12:00:00Z\"}, rollout: {stages: [{name: one, clusters: {names: [a]}, gatesAfter: [{name: owner, approval: {}}]}, {name: two, clusters: {names: [b]}, gatesBefore: [{name: owner, approval: {approvers: 2}}]}, {name: three, clusters: {names: [c]}, gatesBefore: [{name: owner, approval: {validFor: 1h}}]}]}, " +
+	"approvals: [{stage: one, revision: r2, by: bob}, {stage: two, revision: r2, by: bob}, {stage: two, revision: r1, by: eve}, {stage: three, revision: r2, by: bob, at: \"2001-01-01T00:00:00Z\"}]}"
 
 // bundleIn returns a hub with a Bundle whose rollout has a status, and the status that follows it.
 func bundleIn(t *testing.T, rollout, later string) *clienttest.FakeHub {
@@ -154,6 +155,7 @@ func TestWaitForARollout(t *testing.T) {
 		"failed":              {"currentStage: canary, reason: StageFailed, message: stage canary, ", "", "bundle/web", 3, "; StageFailed: stage canary\n", "bundle/web failed: StageFailed: stage canary"},
 		"a person":            {"currentStage: canary, reason: WaitsForApproval, message: a gate, ", "", "bundle/web", 4, "; WaitsForApproval: a gate\n", "a person that may approve the rollout must act"},
 		"approved by too few": {"currentStage: canary, reason: WaitsForApproval, message: a gate, gates: [{stage: two, name: owner, revision: r2, state: Waiting}], ", "", "bundle/web", 4, "; WaitsForApproval: a gate\n", "waits for a person"},
+		"approved long ago":   {"currentStage: canary, reason: WaitsForApproval, message: a gate, gates: [{stage: three, name: owner, revision: r2, state: Waiting}], ", "", "bundle/web", 4, "; WaitsForApproval: a gate\n", "waits for a person"},
 		"approved already":    {"currentStage: canary, reason: WaitsForApproval, message: a gate, gates: [{stage: one, name: owner, revision: r2, state: Waiting}], ", "", "bundle/web", 5, "; WaitsForApproval: a gate\n", "bundle/web is not done within"},
 		"passed already":      {"currentStage: canary, reason: WaitsForApproval, message: a gate, gates: [{stage: two, name: owner, revision: r2, state: Passed}], ", "", "bundle/web", 5, "; WaitsForApproval: a gate\n", "bundle/web is not done within"},
 		"resumed already":     {"currentStage: canary, reason: StageFailed, message: stage canary, since: \"2026-11-22T11:00:00Z\", ", "", "bundle/web", 5, "; StageFailed: stage canary\n", "bundle/web is not done within"},

@@ -199,7 +199,7 @@ func (f *follower) showState(ctx context.Context, bundle *v1alpha1.Bundle) (ende
 func (f *follower) findEnd(ctx context.Context, bundle *v1alpha1.Bundle) (ended bool, err error) {
 	f.isUnseen = false
 	reason, message := waitOf(bundle)
-	if hasPersonActed(bundle, reason) {
+	if hasPersonActed(bundle, reason, time.Now()) {
 		return false, nil // the hub has not judged it yet, and writes another status then
 	}
 	switch reason {
