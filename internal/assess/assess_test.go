@@ -73,11 +73,20 @@ func TestFeedbackOfAgentsIsLimited(t *testing.T) {
 	long := strings.Repeat("é", 5000)
 	many := make([]atoll.FeedbackValue, 100)
 	for i := range many {
-		many[i] = atoll.FeedbackValue{Name: long, Value: long, Problem: long}
+		many[i] = atoll.FeedbackValue{Name: strings.Repeat("a", atoll.MaxFeedbackName), Value: long, Problem: long}
 	}
 	got := LimitFeedback(atoll.ItemKey{Kind: "ConfigMap", Name: "a"}, many)
 	if len(got) != atoll.MaxFeedbackValues || len(got[0].Name) > atoll.MaxFeedbackName || len(got[0].Value) > atoll.MaxFeedbackJSON || len(got[0].Problem) > atoll.MaxFeedbackProblem {
 		t.Errorf("%d values, the first of %d, %d and %d bytes", len(got), len(got[0].Name), len(got[0].Value), len(got[0].Problem))
+	}
+	var named []string
+	for _, name := range []string{"a", "A-1", "", "-", "a-", "1a", "a\x1b[31m", "a\n", "a\nb", "é", "a b", strings.Repeat("a", atoll.MaxFeedbackName+1)} {
+		for _, v := range LimitFeedback(atoll.ItemKey{Kind: "ConfigMap", Name: "a"}, []atoll.FeedbackValue{{Name: name, Value: "1"}}) {
+			named = append(named, v.Name)
+		}
+	}
+	if !reflect.DeepEqual(named, []string{"a", "A-1"}) {
+		t.Errorf("the names are %q", named)
 	}
 	if got := LimitFeedback(atoll.ItemKey{Kind: "Secret", Name: "a"}, many); got != nil {
 		t.Errorf("of a Secret: %+v", got)

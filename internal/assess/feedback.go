@@ -136,15 +136,18 @@ func describeKind(v any) string {
 }
 
 // LimitFeedback returns feedback of the key's object within the bounds of atoll.FeedbackValue, and none of a Secret.
-// The feedback of another process is limited before it is used.
+// Values are left out under names that no rule has, since names are printed as they are. The feedback of another process is limited before it is used.
 func LimitFeedback(key atoll.ItemKey, values []atoll.FeedbackValue) []atoll.FeedbackValue {
 	if len(values) == 0 || key.IsSecret() {
 		return nil
 	}
 	out := make([]atoll.FeedbackValue, 0, min(len(values), atoll.MaxFeedbackValues))
 	for _, v := range values[:min(len(values), atoll.MaxFeedbackValues)] {
+		if !atoll.IsFeedbackName(v.Name) {
+			continue
+		}
 		out = append(out, atoll.FeedbackValue{
-			Name: phrase.CutText(v.Name, atoll.MaxFeedbackName), Value: phrase.CutText(v.Value, atoll.MaxFeedbackJSON),
+			Name: v.Name, Value: phrase.CutText(v.Value, atoll.MaxFeedbackJSON),
 			Problem: phrase.CutText(v.Problem, atoll.MaxFeedbackProblem),
 		})
 	}
