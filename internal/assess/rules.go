@@ -86,6 +86,14 @@ func (r *Rules) ID() string {
 // StatesCompletion reports whether the rules say when an object has run to completion.
 func (r *Rules) StatesCompletion() bool { return r != nil && r.completion != nil }
 
+// CompletionText is the expression that says when an object has run to completion; empty without one.
+func (r *Rules) CompletionText() string {
+	if !r.StatesCompletion() {
+		return ""
+	}
+	return r.completion.text
+}
+
 // ReadFeedback returns the values that the rules name, without those that the object does not have.
 func (r *Rules) ReadFeedback(object map[string]any) (out []atoll.FeedbackValue) {
 	if r == nil {
