@@ -114,7 +114,7 @@ func TestHealthByRules(t *testing.T) {
 		"being deleted":    {rules: []v1alpha1.HealthRule{running}, byKind: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonTerminating}, want: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonTerminating}},
 		"not observed yet": {rules: []v1alpha1.HealthRule{running}, byKind: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved}, want: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved}},
 	} {
-		got := CompileRules(&atoll.Assessment{Health: c.rules}).JudgeObject(newDatabase(), c.byKind, nil)
+		got := CompileRules(&atoll.Assessment{Health: c.rules}).JudgeObject(newDatabase(), c.byKind, ObjectState{}, nil)
 		if c.want.Message == "" && got.Health == atoll.Unknown {
 			if got.Message == "" || len(got.Message) > maxMessage {
 				t.Errorf("%s: message %q", name, got.Message)
@@ -143,14 +143,33 @@ func TestCompletionByARule(t *testing.T) {
 		rules, object := CompileRules(&atoll.Assessment{Completion: c.expression}), newDatabase()
 		done, err := rules.HasCompleted(object)
 		c.byKind.Finished = done
-		if got := rules.JudgeObject(object, c.byKind, err); got != c.want {
+		if got := rules.JudgeObject(object, c.byKind, ObjectState{}, err); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
 	rules := CompileRules(&atoll.Assessment{Completion: "object.absent"})
 	_, err := rules.HasCompleted(newDatabase())
-	if got := rules.JudgeObject(newDatabase(), healthy, err); err == nil || got.Health != atoll.Unknown || !got.CompletionUnknown || got.Finished {
+	if got := rules.JudgeObject(newDatabase(), healthy, ObjectState{}, err); err == nil || got.Health != atoll.Unknown || !got.CompletionUnknown || got.Finished {
 		t.Errorf("it cannot be evaluated: %+v, %v", got, err)
+	}
+}
+
+// An object that is being deleted or not observed is Progressing before any rule, also where an interpreter gives another
+// reason. A completion that fails hides no Degraded.
+func TestTheStateOfAnObjectComesBeforeRules(t *testing.T) {
+	interpreted, degraded := Verdict{Health: atoll.Healthy, Reason: "Interpreted", Finished: true}, Verdict{Health: atoll.Degraded, Reason: "Broken"}
+	rules := CompileRules(&atoll.Assessment{Health: []v1alpha1.HealthRule{{Expression: "true"}}, Completion: "true"})
+	notObserved := Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved, Message: "the controller has not observed the latest generation", CompletionUnknown: true}
+	if got := rules.JudgeObject(newDatabase(), interpreted, ObjectState{Outdated: true}, nil); got != notObserved {
+		t.Errorf("not observed: %+v", got)
+	}
+	if got := rules.JudgeObject(newDatabase(), interpreted, ObjectState{Deleting: true}, nil); got.Health != atoll.Progressing || got.Reason != atoll.ReasonTerminating || got.Finished {
+		t.Errorf("being deleted: %+v", got)
+	}
+	completion := CompileRules(&atoll.Assessment{Completion: "object.absent"})
+	_, err := completion.HasCompleted(newDatabase())
+	if got := completion.JudgeObject(newDatabase(), degraded, ObjectState{}, err); got.Health != atoll.Degraded || got.Reason != "Broken" || !got.CompletionUnknown || got.Finished {
+		t.Errorf("a completion that fails: %+v", got)
 	}
 }
 
@@ -158,7 +177,7 @@ func TestCompletionByARule(t *testing.T) {
 func TestNoRules(t *testing.T) {
 	rules := CompileRules(&atoll.Assessment{})
 	byKind := Verdict{Health: atoll.Degraded, Finished: true}
-	if done, err := rules.HasCompleted(newDatabase()); rules != nil || rules.ID() != "" || done || err != nil || rules.StatesCompletion() || rules.ReadFeedback(newDatabase()) != nil || rules.JudgeObject(newDatabase(), byKind, errors.New("x")) != byKind {
+	if done, err := rules.HasCompleted(newDatabase()); rules != nil || rules.ID() != "" || done || err != nil || rules.StatesCompletion() || rules.ReadFeedback(newDatabase()) != nil || rules.JudgeObject(newDatabase(), byKind, ObjectState{Deleting: true, Outdated: true}, errors.New("x")) != byKind {
 		t.Error("an empty assessment says something")
 	}
 }
