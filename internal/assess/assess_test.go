@@ -46,6 +46,7 @@ func TestFeedbackHasTypes(t *testing.T) {
 		"a list as it is":           {".status.nodes", v1alpha1.FeedbackJSON, &atoll.FeedbackValue{Value: `[{"name":"a"},{"name":"b"}]`}},
 		"a string as JSON":          {".status.phase", v1alpha1.FeedbackJSON, &atoll.FeedbackValue{Value: `"Running"`}},
 		"absent":                    {".status.version", v1alpha1.FeedbackString, nil},
+		"behind the end of a list":  {".status.nodes[2].name", v1alpha1.FeedbackString, nil},
 		"null":                      {".spec.empty", v1alpha1.FeedbackString, nil},
 		"below what is absent":      {`.status.other[?(@.type=="Ready")].status`, v1alpha1.FeedbackString, nil},
 		"no condition of the type":  {`.status.conditions[?(@.type=="Other")].status`, v1alpha1.FeedbackString, nil},
