@@ -69,6 +69,27 @@ func TestFeedbackHasTypes(t *testing.T) {
 	}
 }
 
+// A value of any size costs little: it is not encoded when it is too large.
+func TestALargeValueIsNotEncoded(t *testing.T) {
+	list := make([]any, 1<<20)
+	for i := range list {
+		list[i] = map[string]any{"a": "b"}
+	}
+	rules := CompileRules(&atoll.Assessment{Feedback: []v1alpha1.FeedbackRule{{Name: "n", JSONPath: ".list", Type: v1alpha1.FeedbackJSON}}})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := rules.ReadFeedback(map[string]any{"list": list})
+	runtime.ReadMemStats(&after)
+	if made := (after.TotalAlloc - before.TotalAlloc) >> 10; made > 256 || len(got) != 1 || got[0].Problem != "it has more than 1024 bytes, which are not reported" {
+		t.Errorf("%d KiB are made: %+v", made, got)
+	}
+	for text, want := range map[string]bool{strings.Repeat("x", 1022): true, strings.Repeat("x", 1023): false} {
+		if got := rules.ReadFeedback(map[string]any{"list": text}); len(got) != 1 || (got[0].Problem == "") != want {
+			t.Errorf("a text of %d bytes: %+v", len(text), got)
+		}
+	}
+}
+
 // Feedback of another process keeps the bounds, and has nothing of a Secret.
 func TestFeedbackOfAgentsIsLimited(t *testing.T) {
 	long := strings.Repeat("é", 5000)

@@ -101,13 +101,38 @@ func formatQuantity(v any) (string, error) {
 	return q.String(), nil
 }
 
-// encodeValue returns a value as JSON.
+// encodeValue returns a value as JSON. A value that is certainly too large is not encoded.
 func encodeValue(v any) (string, error) {
+	if room := atoll.MaxFeedbackJSON; !fitsIn(v, &room) {
+		return "", fmt.Errorf("it has more than %d bytes, which are not reported", atoll.MaxFeedbackJSON)
+	}
 	text, err := json.Marshal(v)
 	if err != nil {
 		return "", fmt.Errorf("it has no JSON: %w", err)
 	}
 	return string(text), nil
+}
+
+// fitsIn reports whether a value may have at most so many bytes as JSON, and takes them. It stops at the first that does not fit.
+func fitsIn(v any, room *int) bool {
+	*room--
+	switch v := v.(type) {
+	case string:
+		*room -= len(v)
+	case map[string]any:
+		for key, e := range v {
+			if *room -= len(key); *room < 0 || !fitsIn(e, room) {
+				return false
+			}
+		}
+	case []any:
+		for _, e := range v {
+			if !fitsIn(e, room) {
+				return false
+			}
+		}
+	}
+	return *room >= 0
 }
 
 func isNumber(v any) bool {
