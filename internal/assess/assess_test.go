@@ -46,6 +46,7 @@ func TestFeedbackHasTypes(t *testing.T) {
 		"a list as it is":           {".status.nodes", v1alpha1.FeedbackJSON, &atoll.FeedbackValue{Value: `[{"name":"a"},{"name":"b"}]`}},
 		"a string as JSON":          {".status.phase", v1alpha1.FeedbackJSON, &atoll.FeedbackValue{Value: `"Running"`}},
 		"absent":                    {".status.version", v1alpha1.FeedbackString, nil},
+		"behind the end of a list":  {".status.nodes[2].name", v1alpha1.FeedbackString, nil},
 		"null":                      {".spec.empty", v1alpha1.FeedbackString, nil},
 		"below what is absent":      {`.status.other[?(@.type=="Ready")].status`, v1alpha1.FeedbackString, nil},
 		"no condition of the type":  {`.status.conditions[?(@.type=="Other")].status`, v1alpha1.FeedbackString, nil},
@@ -68,16 +69,46 @@ func TestFeedbackHasTypes(t *testing.T) {
 	}
 }
 
+// A value of any size costs little: it is not encoded when it is too large.
+func TestALargeValueIsNotEncoded(t *testing.T) {
+	list := make([]any, 1<<20)
+	for i := range list {
+		list[i] = map[string]any{"a": "b"}
+	}
+	rules := CompileRules(&atoll.Assessment{Feedback: []v1alpha1.FeedbackRule{{Name: "n", JSONPath: ".list", Type: v1alpha1.FeedbackJSON}}})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := rules.ReadFeedback(map[string]any{"list": list})
+	runtime.ReadMemStats(&after)
+	if made := (after.TotalAlloc - before.TotalAlloc) >> 10; made > 256 || len(got) != 1 || got[0].Problem != "it has more than 1024 bytes, which are not reported" {
+		t.Errorf("%d KiB are made: %+v", made, got)
+	}
+	for text, want := range map[string]bool{strings.Repeat("x", 1022): true, strings.Repeat("x", 1023): false} {
+		if got := rules.ReadFeedback(map[string]any{"list": text}); len(got) != 1 || (got[0].Problem == "") != want {
+			t.Errorf("a text of %d bytes: %+v", len(text), got)
+		}
+	}
+}
+
 // Feedback of another process keeps the bounds, and has nothing of a Secret.
 func TestFeedbackOfAgentsIsLimited(t *testing.T) {
 	long := strings.Repeat("é", 5000)
 	many := make([]atoll.FeedbackValue, 100)
 	for i := range many {
-		many[i] = atoll.FeedbackValue{Name: long, Value: long, Problem: long}
+		many[i] = atoll.FeedbackValue{Name: strings.Repeat("a", atoll.MaxFeedbackName), Value: long, Problem: long}
 	}
 	got := LimitFeedback(atoll.ItemKey{Kind: "ConfigMap", Name: "a"}, many)
 	if len(got) != atoll.MaxFeedbackValues || len(got[0].Name) > atoll.MaxFeedbackName || len(got[0].Value) > atoll.MaxFeedbackJSON || len(got[0].Problem) > atoll.MaxFeedbackProblem {
 		t.Errorf("%d values, the first of %d, %d and %d bytes", len(got), len(got[0].Name), len(got[0].Value), len(got[0].Problem))
+	}
+	var named []string
+	for _, name := range []string{"a", "A-1", "", "-", "a-", "1a", "a\x1b[31m", "a\n", "a\nb", "é", "a b", strings.Repeat("a", atoll.MaxFeedbackName+1)} {
+		for _, v := range LimitFeedback(atoll.ItemKey{Kind: "ConfigMap", Name: "a"}, []atoll.FeedbackValue{{Name: name, Value: "1"}}) {
+			named = append(named, v.Name)
+		}
+	}
+	if !reflect.DeepEqual(named, []string{"a", "A-1"}) {
+		t.Errorf("the names are %q", named)
 	}
 	if got := LimitFeedback(atoll.ItemKey{Kind: "Secret", Name: "a"}, many); got != nil {
 		t.Errorf("of a Secret: %+v", got)
@@ -105,7 +136,7 @@ func TestHealthByRules(t *testing.T) {
 		"being deleted":    {rules: []v1alpha1.HealthRule{running}, byKind: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonTerminating}, want: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonTerminating}},
 		"not observed yet": {rules: []v1alpha1.HealthRule{running}, byKind: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved}, want: Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved}},
 	} {
-		got := CompileRules(&atoll.Assessment{Health: c.rules}).JudgeObject(newDatabase(), c.byKind, nil)
+		got := CompileRules(&atoll.Assessment{Health: c.rules}).JudgeObject(newDatabase(), c.byKind, ObjectState{}, nil)
 		if c.want.Message == "" && got.Health == atoll.Unknown {
 			if got.Message == "" || len(got.Message) > maxMessage {
 				t.Errorf("%s: message %q", name, got.Message)
@@ -134,14 +165,33 @@ func TestCompletionByARule(t *testing.T) {
 		rules, object := CompileRules(&atoll.Assessment{Completion: c.expression}), newDatabase()
 		done, err := rules.HasCompleted(object)
 		c.byKind.Finished = done
-		if got := rules.JudgeObject(object, c.byKind, err); got != c.want {
+		if got := rules.JudgeObject(object, c.byKind, ObjectState{}, err); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
 	rules := CompileRules(&atoll.Assessment{Completion: "object.absent"})
 	_, err := rules.HasCompleted(newDatabase())
-	if got := rules.JudgeObject(newDatabase(), healthy, err); err == nil || got.Health != atoll.Unknown || !got.CompletionUnknown || got.Finished {
+	if got := rules.JudgeObject(newDatabase(), healthy, ObjectState{}, err); err == nil || got.Health != atoll.Unknown || !got.CompletionUnknown || got.Finished {
 		t.Errorf("it cannot be evaluated: %+v, %v", got, err)
+	}
+}
+
+// An object that is being deleted or not observed is Progressing before any rule, also where an interpreter gives another
+// reason. A completion that fails hides no Degraded.
+func TestTheStateOfAnObjectComesBeforeRules(t *testing.T) {
+	interpreted, degraded := Verdict{Health: atoll.Healthy, Reason: "Interpreted", Finished: true}, Verdict{Health: atoll.Degraded, Reason: "Broken"}
+	rules := CompileRules(&atoll.Assessment{Health: []v1alpha1.HealthRule{{Expression: "true"}}, Completion: "true"})
+	notObserved := Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved, Message: "the controller has not observed the latest generation", CompletionUnknown: true}
+	if got := rules.JudgeObject(newDatabase(), interpreted, ObjectState{Outdated: true}, nil); got != notObserved {
+		t.Errorf("not observed: %+v", got)
+	}
+	if got := rules.JudgeObject(newDatabase(), interpreted, ObjectState{Deleting: true}, nil); got.Health != atoll.Progressing || got.Reason != atoll.ReasonTerminating || got.Finished {
+		t.Errorf("being deleted: %+v", got)
+	}
+	completion := CompileRules(&atoll.Assessment{Completion: "object.absent"})
+	_, err := completion.HasCompleted(newDatabase())
+	if got := completion.JudgeObject(newDatabase(), degraded, ObjectState{}, err); got.Health != atoll.Degraded || got.Reason != "Broken" || !got.CompletionUnknown || got.Finished {
+		t.Errorf("a completion that fails: %+v", got)
 	}
 }
 
@@ -149,7 +199,7 @@ func TestCompletionByARule(t *testing.T) {
 func TestNoRules(t *testing.T) {
 	rules := CompileRules(&atoll.Assessment{})
 	byKind := Verdict{Health: atoll.Degraded, Finished: true}
-	if done, err := rules.HasCompleted(newDatabase()); rules != nil || rules.ID() != "" || done || err != nil || rules.StatesCompletion() || rules.ReadFeedback(newDatabase()) != nil || rules.JudgeObject(newDatabase(), byKind, errors.New("x")) != byKind {
+	if done, err := rules.HasCompleted(newDatabase()); rules != nil || rules.ID() != "" || done || err != nil || rules.StatesCompletion() || rules.ReadFeedback(newDatabase()) != nil || rules.JudgeObject(newDatabase(), byKind, ObjectState{Deleting: true, Outdated: true}, errors.New("x")) != byKind {
 		t.Error("an empty assessment says something")
 	}
 }

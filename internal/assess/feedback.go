@@ -101,13 +101,38 @@ func formatQuantity(v any) (string, error) {
 	return q.String(), nil
 }
 
-// encodeValue returns a value as JSON.
+// encodeValue returns a value as JSON. A value that is certainly too large is not encoded.
 func encodeValue(v any) (string, error) {
+	if room := atoll.MaxFeedbackJSON; !fitsIn(v, &room) {
+		return "", fmt.Errorf("it has more than %d bytes, which are not reported", atoll.MaxFeedbackJSON)
+	}
 	text, err := json.Marshal(v)
 	if err != nil {
 		return "", fmt.Errorf("it has no JSON: %w", err)
 	}
 	return string(text), nil
+}
+
+// fitsIn reports whether a value may have at most so many bytes as JSON, and takes them. It stops at the first that does not fit.
+func fitsIn(v any, room *int) bool {
+	*room--
+	switch v := v.(type) {
+	case string:
+		*room -= len(v)
+	case map[string]any:
+		for key, e := range v {
+			if *room -= len(key); *room < 0 || !fitsIn(e, room) {
+				return false
+			}
+		}
+	case []any:
+		for _, e := range v {
+			if !fitsIn(e, room) {
+				return false
+			}
+		}
+	}
+	return *room >= 0
 }
 
 func isNumber(v any) bool {
@@ -136,15 +161,18 @@ func describeKind(v any) string {
 }
 
 // LimitFeedback returns feedback of the key's object within the bounds of atoll.FeedbackValue, and none of a Secret.
-// The feedback of another process is limited before it is used.
+// Values are left out under names that no rule has, since names are printed as they are. The feedback of another process is limited before it is used.
 func LimitFeedback(key atoll.ItemKey, values []atoll.FeedbackValue) []atoll.FeedbackValue {
 	if len(values) == 0 || key.IsSecret() {
 		return nil
 	}
 	out := make([]atoll.FeedbackValue, 0, min(len(values), atoll.MaxFeedbackValues))
 	for _, v := range values[:min(len(values), atoll.MaxFeedbackValues)] {
+		if !atoll.IsFeedbackName(v.Name) {
+			continue
+		}
 		out = append(out, atoll.FeedbackValue{
-			Name: phrase.CutText(v.Name, atoll.MaxFeedbackName), Value: phrase.CutText(v.Value, atoll.MaxFeedbackJSON),
+			Name: v.Name, Value: phrase.CutText(v.Value, atoll.MaxFeedbackJSON),
 			Problem: phrase.CutText(v.Problem, atoll.MaxFeedbackProblem),
 		})
 	}

@@ -79,6 +79,9 @@ func checkFilterOperand(operand *jsonpath.ListNode) error {
 // findValue returns the value at the path; false where there is none.
 func (p *objectPath) findValue(object map[string]any) (any, bool, error) {
 	found, err := p.path.FindResults(object)
+	if err != nil && strings.HasPrefix(err.Error(), "array index out of bounds") { // as a field that is not there
+		return nil, false, nil
+	}
 	if err != nil {
 		return nil, false, err
 	}

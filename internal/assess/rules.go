@@ -41,6 +41,14 @@ type Verdict struct {
 	CompletionUnknown bool
 }
 
+// ObjectState is what an object itself states, whatever an interpreter says of it.
+type ObjectState struct {
+	// Deleting: it is being deleted, and has not run to completion.
+	Deleting bool
+	// Outdated: its controller has not observed its latest generation.
+	Outdated bool
+}
+
 // CompileRules returns the rules of an assessment; nil for an empty one. A rule that does not compile, as of another
 // version of the hub, is a rule that cannot be evaluated. Equal assessments share their rules, and equal expressions
 // their conditions, while they are in use.
@@ -86,6 +94,14 @@ func (r *Rules) ID() string {
 // StatesCompletion reports whether the rules say when an object has run to completion.
 func (r *Rules) StatesCompletion() bool { return r != nil && r.completion != nil }
 
+// CompletionText is the expression that says when an object has run to completion; empty without one.
+func (r *Rules) CompletionText() string {
+	if !r.StatesCompletion() {
+		return ""
+	}
+	return r.completion.text
+}
+
 // ReadFeedback returns the values that the rules name, without those that the object does not have.
 func (r *Rules) ReadFeedback(object map[string]any) (out []atoll.FeedbackValue) {
 	if r == nil {
@@ -108,14 +124,19 @@ func (r *Rules) HasCompleted(object map[string]any) (bool, error) {
 }
 
 // JudgeObject returns the verdict of the rules over an object, of which the kind says byKind. An object that is
-// being deleted, or that its controller has not observed, stays as the kind says. With a rule of completion, byKind has
+// being deleted, or that its controller has not observed, is Progressing before any rule. With a rule of completion, byKind has
 // the answer of HasCompleted, and failed its error.
-func (r *Rules) JudgeObject(object map[string]any, byKind Verdict, failed error) Verdict {
+func (r *Rules) JudgeObject(object map[string]any, byKind Verdict, state ObjectState, failed error) Verdict {
 	out := byKind
 	switch {
 	case r == nil || byKind.Reason == atoll.ReasonTerminating:
 		return out
-	case byKind.Reason == atoll.ReasonNotObserved:
+	case state.Deleting:
+		return Verdict{Health: atoll.Progressing, Reason: atoll.ReasonTerminating, Message: "the object is being deleted"}
+	case state.Outdated || byKind.Reason == atoll.ReasonNotObserved:
+		if out.Reason != atoll.ReasonNotObserved {
+			out = Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotObserved, Message: "the controller has not observed the latest generation", Finished: byKind.Finished}
+		}
 		out.CompletionUnknown = r.completion != nil
 		out.Finished = out.Finished && !out.CompletionUnknown
 		return out
@@ -123,10 +144,17 @@ func (r *Rules) JudgeObject(object map[string]any, byKind Verdict, failed error)
 		out = r.judgeHealth(object)
 		out.Finished = byKind.Finished
 	}
+	return r.withCompletion(out, failed)
+}
+
+// withCompletion returns a verdict with what the rule of completion adds. A failed rule hides no Degraded.
+func (r *Rules) withCompletion(out Verdict, failed error) Verdict {
 	switch {
 	case failed != nil:
-		out = failedVerdict(r.completion.text, failed)
-		out.CompletionUnknown = true
+		if out.Health != atoll.Degraded {
+			out = failedVerdict(r.completion.text, failed)
+		}
+		out.Finished, out.CompletionUnknown = false, true
 	case r.completion != nil && !out.Finished && out.Health == atoll.Healthy:
 		out = Verdict{Health: atoll.Progressing, Reason: atoll.ReasonNotCompleted, Message: phrase.CutText("it has not run to completion: "+r.completion.text+" is false", maxMessage)}
 	}

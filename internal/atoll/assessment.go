@@ -3,6 +3,7 @@ package atoll
 import (
 	"encoding/json"
 	"errors"
+	"regexp"
 	"unicode/utf8"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -66,7 +67,7 @@ func (a *Assessment) CheckForm() error {
 		return errors.New("its rule of completion is longer than any rule is")
 	}
 	for _, f := range a.Feedback {
-		if f.Name == "" || len(f.Name) > MaxFeedbackName || f.JSONPath == "" || len(f.JSONPath) > MaxPath || len(f.Type) > maxRuleWord {
+		if !IsFeedbackName(f.Name) || f.JSONPath == "" || len(f.JSONPath) > MaxPath || len(f.Type) > maxRuleWord {
 			return errors.New("a rule of its feedback has a form that no rule has")
 		}
 	}
@@ -113,6 +114,13 @@ func (a *Assessment) ID() string {
 	}
 	return HashJSON(a)
 }
+
+// IsFeedbackName reports whether a value may have the name: letters, digits and dashes between them.
+func IsFeedbackName(name string) bool {
+	return len(name) <= MaxFeedbackName && feedbackName.MatchString(name)
+}
+
+var feedbackName = regexp.MustCompile(`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`)
 
 // FeedbackValue is a value of a member's object under the name of its rule.
 type FeedbackValue struct {

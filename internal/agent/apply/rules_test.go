@@ -129,3 +129,38 @@ func TestForbiddenObjectsReportNoFeedback(t *testing.T) {
 		}
 	}
 }
+
+// A view that earlier rules judged does not record a completion, and another expression forgets the completion of an
+// object that exists.
+func TestACompletionIsOfThePresentRules(t *testing.T) {
+	withCompletion := func(text string) atoll.RenderedItem {
+		it := confItem("x")
+		it.Assessment, it.Error = &atoll.Assessment{Completion: text}, atoll.UnknownAssessment
+		return it
+	}
+	e := newStubEngine(t, newMemoryMember(t), []ownership.Record{ownedConf()}, newManifest("b1", 1, withCompletion("object.a")))
+	done := seenConf()
+	done.Finished, done.RulesID = true, e.JudgesOf("b1", confKey).Rules.ID()
+	ran := func() string {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		r, _ := e.book.Record(confKey)
+		return r.Ran
+	}
+	if e.ObjectSeen(done); ran() != "t" {
+		t.Fatalf("it ran as %q", ran())
+	}
+	if err := e.UpsertManifest(t.Context(), newManifest("b1", 2, withCompletion("object.b")), store.Position{}); err != nil {
+		t.Fatal(err)
+	}
+	if ran() != "" {
+		t.Errorf("under another expression it ran as %q", ran())
+	}
+	if e.ObjectSeen(done); ran() != "" {
+		t.Errorf("by the rules before it ran as %q", ran())
+	}
+	done.RulesID = e.JudgesOf("b1", confKey).Rules.ID()
+	if e.ObjectSeen(done); ran() != "t" {
+		t.Errorf("by the present rules it ran as %q", ran())
+	}
+}

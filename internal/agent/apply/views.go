@@ -64,10 +64,12 @@ func (e *MemberApplier) recordAppliedView(v observe.View) {
 	}
 }
 
-// recordCompletion records whether the object of a view has run to completion, where a rule says it. The record
-// outlives the object and the agent. The caller holds mu.
+// recordCompletion records whether the object of a view has run to completion, where a rule says it. A view that other
+// rules judged says nothing. The record outlives the object and the agent. The caller holds mu.
 func (e *MemberApplier) recordCompletion(v observe.View, left bool) {
-	if r, known := e.book.Record(v.Key); known && !left && !v.CompletionUnknown && e.rulesOf(r.Owner, v.Key).StatesCompletion() {
+	r, known := e.book.Record(v.Key)
+	rules := e.rulesOf(r.Owner, v.Key)
+	if known && !left && !v.CompletionUnknown && rules.StatesCompletion() && v.RulesID == rules.ID() {
 		e.book.RecordCompletion(v.Key, v.UID, v.Finished)
 	}
 }

@@ -107,7 +107,8 @@ func ViewOf(obj *unstructured.Unstructured, judges Judges) View {
 	}
 	j := judges.Interpreters.ReportState(withoutDeletionIfFinished(obj, v))
 	v.Health, v.Reason, v.Message, v.Reflected = j.Health, atoll.Reason(j.Reason), j.Message, j.Reflected
-	judged := judges.Rules.JudgeObject(obj.Object, assess.Verdict{Health: v.Health, Reason: v.Reason, Message: v.Message, Finished: v.Finished}, failed)
+	judged := judges.Rules.JudgeObject(obj.Object, assess.Verdict{Health: v.Health, Reason: v.Reason, Message: v.Message, Finished: v.Finished},
+		assess.ObjectState{Deleting: v.Deleting && !v.Finished, Outdated: kinds.HasOutdatedStatus(obj)}, failed)
 	v.Health, v.Reason, v.Message, v.Finished, v.CompletionUnknown = judged.Health, judged.Reason, judged.Message, judged.Finished, judged.CompletionUnknown
 	v.Feedback, v.RulesID = judges.Rules.ReadFeedback(obj.Object), judges.Rules.ID()
 	return v

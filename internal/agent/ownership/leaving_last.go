@@ -16,12 +16,19 @@ func (b *OwnershipRecords) indexLeaving(key atoll.ItemKey, uid string, c *Claim)
 	case c == nil || c.State != Leaving:
 	case c.Last:
 		add(b.leavingLast, uid, key)
-	default:
+	case !leavesAfterOthers(key):
 		add(b.leavingFirst, uid, key)
 	}
 	if wasFirst && len(b.leavingFirst[uid]) == 0 {
 		maps.Copy(b.unblocked, b.leavingLast[uid])
 	}
+}
+
+// leavesAfterOthers reports whether an object itself stays until others are gone, which may be those that leave last: a
+// definition until the objects of its kind are, a namespace until all in it are, and a volume claim until its Pods are.
+// So nothing waits for it.
+func leavesAfterOthers(key atoll.ItemKey) bool {
+	return IsCRD(key) || key.IsNamespace() || key.Group == "" && key.Kind == "PersistentVolumeClaim"
 }
 
 // OthersLeavingFirst returns how many other objects have to leave before the key's object, of the Bundles of its

@@ -72,6 +72,26 @@ func TestTheLastObjectWaitsForNothingElse(t *testing.T) {
 	}
 }
 
+// Nothing waits for an object that itself stays until the last ones are gone: both would stay forever.
+func TestTheLastObjectDoesNotWaitForWhatWaitsForIt(t *testing.T) {
+	last := atoll.ItemKey{Group: "example.org", Kind: "Database", Namespace: "shop", Name: "last"}
+	for other, want := range map[atoll.ItemKey]Verb{
+		{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "databases.example.org"}: Delete,
+		atoll.NamespaceKey("shop"):                                                             Delete,
+		{Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "data"}:                       Delete,
+		{Group: "example.org", Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "data"}: Nothing,
+	} {
+		b := NewOwnershipRecords()
+		for _, key := range []atoll.ItemKey{last, other} {
+			b.RestoreRecord(Record{Key: key, UID: "u-" + key.Name, Template: "t-" + key.Name, Owner: "b1", Chosen: true, Applied: "h", Label: "b1", Claims: map[string]Claim{"b1": {State: Wanted, Template: "t-" + key.Name}}})
+		}
+		b.FoldHolding(BundleHolding{Manifest: atoll.Manifest{Bundle: "b1", Generation: 2, Remove: true, Tombstones: []atoll.Tombstone{{Key: last, UID: "t-last", Last: true}}}})
+		if got := b.Next(last).Verb; got != want {
+			t.Errorf("with %s: %s of the last one, want %s", other, got, want)
+		}
+	}
+}
+
 // After a restart it waits as before.
 func TestTheLastObjectWaitsAfterARestart(t *testing.T) {
 	b, keys := takeOut(atoll.Tombstone{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "last"}, UID: "t-last", Last: true})

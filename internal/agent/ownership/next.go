@@ -193,7 +193,8 @@ type Fact struct {
 // RecordApplied records that an apply succeeded.
 func (b *OwnershipRecords) RecordApplied(key atoll.ItemKey, f Fact) {
 	r := b.ensureRecord(key)
-	if r.UID != f.UID {
+	another := r.UID != f.UID
+	if another {
 		r.Adopted = false
 	}
 	r.UID, r.APIVersion, r.Template = f.UID, f.APIVersion, f.Template
@@ -205,6 +206,8 @@ func (b *OwnershipRecords) RecordApplied(key atoll.ItemKey, f Fact) {
 		r.Ran, r.RanHash = "", ""
 	case RunsOnce(key):
 		r.Ran, r.RanHash = f.Template, f.Hash
+	case another || r.RanHash != f.Hash: // a rule says when this one has run
+		r.Ran, r.RanHash = "", ""
 	}
 	b.markDirty(key)
 	b.resolveClaims(key)
@@ -219,8 +222,8 @@ func (b *OwnershipRecords) RecordFoundAfterInterruptedApply(key atoll.ItemKey, f
 	}
 	r.UID, r.Label, r.Template, r.Adopted = f.UID, f.Label, f.Template, f.Adopted
 	r.Applied, r.Owned = "", ""
-	if RunsOnce(key) {
-		r.Ran, r.RanHash = f.Template, ""
+	if r.Ran, r.RanHash = "", ""; RunsOnce(key) {
+		r.Ran = f.Template
 	}
 	b.markDirty(key)
 	b.resolveClaims(key)

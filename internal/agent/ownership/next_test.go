@@ -189,8 +189,8 @@ func TestADeletionHasTheReleasedFinalizers(t *testing.T) {
 // An apply is recorded as a whole. Another object of the name was not there before, unless the apply says so.
 func TestAnApplyIsRecordedAsAWhole(t *testing.T) {
 	fact := Fact{UID: "u", APIVersion: "v2", Template: "t2", Hash: "h2", Label: "b2", Owned: "o2", Left: []string{"/a"}}
-	endless, adopted := fact, fact
-	endless.Endless, adopted.Adopted = true, true
+	endless, adopted, same := fact, fact, fact
+	endless.Endless, adopted.Adopted, same.Hash = true, true, "h0"
 	for name, c := range map[string]struct {
 		key          atoll.ItemKey
 		uid          string
@@ -199,10 +199,12 @@ func TestAnApplyIsRecordedAsAWhole(t *testing.T) {
 		adopted      bool
 		ran, runHash string
 	}{
-		"an object":             {shopItem, "u", false, fact, false, "t0", "h0"},
-		"one that was adopted":  {shopItem, "u", true, fact, true, "t0", "h0"},
-		"a new one of its name": {shopItem, "u0", true, fact, false, "t0", "h0"},
-		"one that is adopted":   {shopItem, "u", false, adopted, true, "t0", "h0"},
+		"an object":             {shopItem, "u", false, fact, false, "", ""},
+		"one that has run":      {shopItem, "u", false, same, false, "t0", "h0"},
+		"a new one to run":      {shopItem, "u0", false, same, false, "", ""},
+		"one that was adopted":  {shopItem, "u", true, fact, true, "", ""},
+		"a new one of its name": {shopItem, "u0", true, fact, false, "", ""},
+		"one that is adopted":   {shopItem, "u", false, adopted, true, "", ""},
 		"one that runs once":    {podKey, "u", false, fact, false, "t2", "h2"},
 		"one that runs forever": {podKey, "u", false, endless, false, "", ""},
 	} {
@@ -211,7 +213,7 @@ func TestAnApplyIsRecordedAsAWhole(t *testing.T) {
 		b.RestoreRecord(Record{Key: c.key, UID: c.uid, Adopted: c.before, Owner: "b1", Ran: "t0", RanHash: "h0", Going: true, Last: &atoll.ItemStatus{}, Claims: claims})
 		b.RecordApplied(c.key, c.fact)
 		want := Record{
-			Key: c.key, UID: "u", APIVersion: "v2", Template: "t2", Applied: "h2", Label: "b2", Owned: "o2", Left: []string{"/a"},
+			Key: c.key, UID: "u", APIVersion: "v2", Template: "t2", Applied: c.fact.Hash, Label: "b2", Owned: "o2", Left: []string{"/a"},
 			Owner: "b1", Adopted: c.adopted, Ran: c.ran, RanHash: c.runHash, Claims: claims,
 		}
 		if got, _ := b.Record(c.key); !reflect.DeepEqual(got, want) || len(b.DirtyShards()) != 1 {
@@ -235,7 +237,7 @@ func TestAFoundObjectIsRecordedByItsLabels(t *testing.T) {
 		ran, runHash string
 		changes      bool
 	}{
-		"an object":          {shopItem, "", "t0", "h0", true},
+		"an object":          {shopItem, "", "", "", true},
 		"one that runs once": {podKey, "", "t", "", true},
 		"it is known":        {shopItem, "u", "t0", "h0", false},
 	} {
