@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -209,13 +210,7 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 	flags(r.Reachable, r.Waited, r.Known, r.Spec.Orphan, r.Spec.Recall != nil, r.Status != nil)
 	b = binary.AppendVarint(b, int64(r.CheckIn))
 	if l.view.isBounded() {
-		flags(r.Spec.FailedAt != 0)
-		b = binary.AppendVarint(b, int64(r.Stage))
-		began, failed := r.inRollout().TurnTimes()
-		b = binary.AppendVarint(binary.AppendVarint(b, began), failed)
-		if !r.CountsUntil.IsZero() {
-			b = binary.AppendVarint(b, r.CountsUntil.Unix())
-		}
+		b = r.appendTurn(b)
 	}
 	text(string(r.Spec.Phase))
 	text(r.Spec.Reason)
@@ -256,6 +251,19 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 		}
 	}
 	l.key = b
+	return b
+}
+
+// appendTurn appends what tells rows apart in a rollout.
+func (r *Row) appendTurn(b []byte) []byte {
+	b = strconv.AppendBool(b, r.Spec.FailedAt != 0)
+	began, failed := r.inRollout().TurnTimes()
+	for _, n := range [...]int64{int64(r.Stage), began, failed} {
+		b = binary.AppendVarint(b, n)
+	}
+	if !r.CountsUntil.IsZero() {
+		b = binary.AppendVarint(b, r.CountsUntil.Unix())
+	}
 	return b
 }
 

@@ -46,7 +46,7 @@ func (f *FailureScope) IsHeldBy(row Row) bool {
 	return f.waits && row.isFailing() && failedInTime && !f.isResumed(row)
 }
 
-// isResumed reports whether the row had changed and failed at the last resume. What was changing then, and failed later, was
+// isResumed reports whether the row had changed and failed at the last resume. A row that was changing then, and failed later, was
 // not resumed. Times are in seconds: a row that changes in the second of a resume changes because of it.
 func (f *FailureScope) isResumed(row Row) bool {
 	return row.Spec.MovedAt < f.resumedAt && row.failureTime() <= f.resumedAt
