@@ -244,7 +244,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 }
 
 // Equal assessments share their rules, and equal expressions their conditions: 400 objects under one rule took 250 MB.
-// What is no longer in use is forgotten.
+// Rules that nothing uses are forgotten.
 func TestWhatIsCompiledIsShared(t *testing.T) {
 	newAssessment := func(feedback string) *atoll.Assessment {
 		return &atoll.Assessment{Feedback: []v1alpha1.FeedbackRule{{Name: feedback, JSONPath: ".a"}}, Health: []v1alpha1.HealthRule{{Expression: "object.shared == 1"}}, Completion: "object.shared == 1"}

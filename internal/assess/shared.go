@@ -6,7 +6,7 @@ import (
 	"weak"
 )
 
-// What is compiled takes up to 640 KB for an expression, and 140 ms. So it is shared while something uses it.
+// A compiled expression takes up to 640 KB, and 140 ms. So it is shared while something uses it.
 var (
 	sharedRules      sharedValues[Rules]
 	sharedConditions sharedValues[condition]

@@ -56,7 +56,7 @@ const (
 	maxRuleMessage = 256  // characters
 )
 
-// CheckForm returns an error for an assessment that no hub makes. What a text states is not checked.
+// CheckForm returns an error for an assessment that no hub makes. Expressions and paths are not compiled.
 func (a *Assessment) CheckForm() error {
 	switch {
 	case a == nil:
@@ -67,16 +67,25 @@ func (a *Assessment) CheckForm() error {
 		return errors.New("its rule of completion is longer than any rule is")
 	}
 	for _, f := range a.Feedback {
-		if !IsFeedbackName(f.Name) || f.JSONPath == "" || len(f.JSONPath) > MaxPath || len(f.Type) > maxRuleWord {
+		if !hasFeedbackForm(f) {
 			return errors.New("a rule of its feedback has a form that no rule has")
 		}
 	}
 	for _, h := range a.Health {
-		if h.Expression == "" || len(h.Expression) > MaxExpression || len(h.Reason) > maxRuleWord || len(h.WhenFalse) > maxRuleWord || utf8.RuneCountInString(h.Message) > maxRuleMessage {
+		if !hasHealthForm(h) {
 			return errors.New("a rule of its health has a form that no rule has")
 		}
 	}
 	return nil
+}
+
+func hasFeedbackForm(f v1alpha1.FeedbackRule) bool {
+	return IsFeedbackName(f.Name) && f.JSONPath != "" && len(f.JSONPath) <= MaxPath && len(f.Type) <= maxRuleWord
+}
+
+func hasHealthForm(h v1alpha1.HealthRule) bool {
+	return h.Expression != "" && len(h.Expression) <= MaxExpression && len(h.Reason) <= maxRuleWord && len(h.WhenFalse) <= maxRuleWord &&
+		utf8.RuneCountInString(h.Message) <= maxRuleMessage
 }
 
 // ExpressionTexts are the different expressions of rules. The zero value has none.

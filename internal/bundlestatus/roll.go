@@ -232,9 +232,10 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 		for _, gone := range st.DoneTombstones {
 			text(gone)
 		}
+		b = binary.AppendUvarint(b, uint64(len(st.Items)))
 		for i := range st.Items {
 			it := &st.Items[i]
-			flags(it.Error, true)
+			flags(it.Error, it.Completed, it.Drift != nil)
 			for _, s := range [...]string{it.Key.Group, it.Key.Kind, it.Key.Namespace, it.Key.Name, string(it.Health), string(it.Reason), it.Message} {
 				text(s)
 			}
@@ -242,7 +243,7 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 			if it.Drift != nil {
 				text(drift.Describe(it.Drift))
 			}
-			flags(it.Completed, len(it.Feedback) > 0)
+			b = binary.AppendUvarint(b, uint64(len(it.Feedback)))
 			for _, v := range it.Feedback {
 				text(v.Name)
 				text(v.Value)

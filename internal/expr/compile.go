@@ -12,7 +12,7 @@ import (
 // permits a key of any type, so that each such map may double a type: {a: a}.
 const maxComputedKeys = 4
 
-// compileText parses a text, checks its form and its types. What it costs grows with the length of the text.
+// compileText parses a text, checks its form and its types. The cost grows with the length of the text.
 func compileText(env *cel.Env, text string) (*cel.Ast, *cel.Issues, error) {
 	parsed, issues := env.Parse(text)
 	if issues.Err() != nil {

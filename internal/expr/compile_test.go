@@ -8,7 +8,7 @@ import (
 	"atoll.dev/atoll/internal/expr"
 )
 
-// What a text costs to compile grows with its length: macros that copy their target are not there, and types do not
+// The cost of compiling a text grows with its length: macros that copy their target are not there, and types do not
 // double in a chain.
 func TestTheCostOfCompilingIsBounded(t *testing.T) {
 	environments := map[string]func(string) error{

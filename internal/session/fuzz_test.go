@@ -266,8 +266,8 @@ func FuzzHubFrames(f *testing.F) {
 // FuzzAgentFrames passes arbitrary bytes of a hub to the agent's side.
 func FuzzAgentFrames(f *testing.F) {
 	for _, manifest := range []string{
-		`{"items":[{"hash":"h"}]}`, assessed(`{"feedback":[{"name":"a","jsonPath":"` + strings.Repeat("[?(@.a", 1000) + `","type":"String"}]}`),
-		assessed(`{"health":[` + repeatList(`{}`, 1000) + `],"completion":"` + text(3000) + `"}`),
+		`{"items":[{"hash":"h"}]}`, assessedManifest(`{"feedback":[{"name":"a","jsonPath":"` + strings.Repeat("[?(@.a", 1000) + `","type":"String"}]}`),
+		assessedManifest(`{"health":[` + repeatList(`{}`, 1000) + `],"completion":"` + longText(3000) + `"}`),
 	} {
 		b, err := proto.Marshal(&pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Bundle: "b", Generation: 1, Manifest: []byte(manifest)}}})
 		if err != nil {

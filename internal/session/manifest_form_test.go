@@ -13,8 +13,8 @@ func upsertFrame(bundle, manifest string) *pb.FromHub {
 	return &pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Bundle: bundle, Generation: 1, Manifest: []byte(manifest)}}}
 }
 
-// assessed returns a manifest of an item with an assessment.
-func assessed(assessment string) string {
+// assessedManifest returns a manifest of an item with an assessment.
+func assessedManifest(assessment string) string {
 	return `{"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"assessment":` + assessment + `}]}`
 }
 
@@ -27,8 +27,8 @@ func expressionsOf(n int) string {
 	return `{"items":[` + strings.Join(items, ",") + `]}`
 }
 
-// text returns a text of n bytes.
-func text(n int) string { return strings.Repeat("a", n) }
+// longText returns a text of n bytes.
+func longText(n int) string { return strings.Repeat("a", n) }
 
 // repeatList returns the element n times, with commas.
 func repeatList(element string, n int) string { return strings.Repeat(element+",", n-1) + element }
@@ -63,17 +63,17 @@ func TestMalformedManifestsAreRefused(t *testing.T) {
 		"a group that is a path":                {uid, item("../ConfigMap/shop/a", "../v1"), false},
 		"an approval":                           {uid, `{"items":[{"key":"/ConfigMap/shop/a","hash":"h","object":{"a":1},"observe":"Approve","approval":"0123456789abcdef"}]}`, true},
 		"an approval of another form":           {uid, `{"items":[{"key":"/ConfigMap/shop/a","hash":"h","object":{"a":1},"observe":"Approve","approval":"yes"}]}`, false},
-		"rules of the largest form":             {uid, assessed(`{"feedback":[` + repeatList(`{"name":"`+text(63)+`","jsonPath":"`+text(512)+`","type":"String"}`, 16) + `],"health":[` + repeatList(`{"expression":"`+text(2048)+`","message":"`+strings.Repeat("é", 256)+`","reason":"`+text(63)+`"}`, 8) + `],"completion":"` + text(2048) + `"}`), true},
-		"a long path":                           {uid, assessed(`{"feedback":[{"name":"a","jsonPath":"` + text(513) + `","type":"String"}]}`), false},
-		"no path":                               {uid, assessed(`{"feedback":[{"name":"a","type":"String"}]}`), false},
-		"a long name of feedback":               {uid, assessed(`{"feedback":[{"name":"` + text(64) + `","jsonPath":".a","type":"String"}]}`), false},
-		"many rules of feedback":                {uid, assessed(`{"feedback":[` + repeatList(`{"name":"a","jsonPath":".a","type":"String"}`, 17) + `]}`), false},
-		"many rules of health":                  {uid, assessed(`{"health":[` + repeatList(`{"expression":"true"}`, 9) + `]}`), false},
-		"a long expression":                     {uid, assessed(`{"health":[{"expression":"` + text(2049) + `"}]}`), false},
-		"no expression":                         {uid, assessed(`{"health":[{}]}`), false},
-		"a long message":                        {uid, assessed(`{"health":[{"expression":"true","message":"` + text(257) + `"}]}`), false},
-		"a long reason":                         {uid, assessed(`{"health":[{"expression":"true","reason":"` + text(64) + `"}]}`), false},
-		"a long completion":                     {uid, assessed(`{"completion":"` + text(2049) + `"}`), false},
+		"rules of the largest form":             {uid, assessedManifest(`{"feedback":[` + repeatList(`{"name":"`+longText(63)+`","jsonPath":"`+longText(512)+`","type":"String"}`, 16) + `],"health":[` + repeatList(`{"expression":"`+longText(2048)+`","message":"`+strings.Repeat("é", 256)+`","reason":"`+longText(63)+`"}`, 8) + `],"completion":"` + longText(2048) + `"}`), true},
+		"a long path":                           {uid, assessedManifest(`{"feedback":[{"name":"a","jsonPath":"` + longText(513) + `","type":"String"}]}`), false},
+		"no path":                               {uid, assessedManifest(`{"feedback":[{"name":"a","type":"String"}]}`), false},
+		"a long name of feedback":               {uid, assessedManifest(`{"feedback":[{"name":"` + longText(64) + `","jsonPath":".a","type":"String"}]}`), false},
+		"many rules of feedback":                {uid, assessedManifest(`{"feedback":[` + repeatList(`{"name":"a","jsonPath":".a","type":"String"}`, 17) + `]}`), false},
+		"many rules of health":                  {uid, assessedManifest(`{"health":[` + repeatList(`{"expression":"true"}`, 9) + `]}`), false},
+		"a long expression":                     {uid, assessedManifest(`{"health":[{"expression":"` + longText(2049) + `"}]}`), false},
+		"no expression":                         {uid, assessedManifest(`{"health":[{}]}`), false},
+		"a long message":                        {uid, assessedManifest(`{"health":[{"expression":"true","message":"` + longText(257) + `"}]}`), false},
+		"a long reason":                         {uid, assessedManifest(`{"health":[{"expression":"true","reason":"` + longText(64) + `"}]}`), false},
+		"a long completion":                     {uid, assessedManifest(`{"completion":"` + longText(2049) + `"}`), false},
 		"expressions of many bytes":             {uid, expressionsOf(33), false},
 		"expressions of the most bytes":         {uid, expressionsOf(32), true},
 		"a tombstone of a path":                 {uid, `{"tombstones":[{"key":"/ConfigMap/shop/.."}]}`, false},
@@ -136,7 +136,7 @@ func TestCountValues(t *testing.T) {
 // Rules take memory only after their number is checked: a manifest of 8 MiB had two million of them, and took 352 MiB
 // before it was refused.
 func TestTheMemoryOfRulesIsBounded(t *testing.T) {
-	manifest := assessed(`{"health":[` + repeatList(`{}`, 2<<20) + `]}`)
+	manifest := assessedManifest(`{"health":[` + repeatList(`{}`, 2<<20) + `]}`)
 	for name, manifest := range map[string]string{
 		"of one item":      manifest,
 		"of many items":    `{"items":[` + repeatList(`{"assessment":{"health":[`+repeatList(`{}`, 300)+`]}}`, 6000) + `]}`,

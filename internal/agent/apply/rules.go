@@ -50,7 +50,7 @@ func (e *MemberApplier) rejudgeOnRuleChange(bundle string, before map[atoll.Item
 			continue
 		}
 		e.forgetCompletion(bundle, key, before[key], now[key])
-		e.rejudge(key)
+		e.rejudgeObject(key)
 		gk := schema.GroupKind{Group: key.Group, Kind: key.Kind}
 		if now[key] != nil && observe.NeedsOnlyMetadata(gk.Group, gk.Kind) && !kinds[gk] {
 			kinds[gk] = true
@@ -68,8 +68,8 @@ func (e *MemberApplier) forgetCompletion(bundle string, key atoll.ItemKey, befor
 	}
 }
 
-// rejudge looks again at the key's object. The caller holds mu.
-func (e *MemberApplier) rejudge(key atoll.ItemKey) {
+// rejudgeObject looks again at the key's object. The caller holds mu.
+func (e *MemberApplier) rejudgeObject(key atoll.ItemKey) {
 	e.markObservationStale(key)
 	if r, _ := e.book.Record(key); r.UID != "" { // else it is judged when it is made
 		e.ensureTask(key).judge = true
@@ -87,7 +87,7 @@ func (e *MemberApplier) setForbidden(key atoll.ItemKey, why string) {
 	r, _ := e.book.Record(key)
 	observer, _ := e.book.ObservedItem(key)
 	if changed && (e.rules[r.Owner][key] != nil || e.rules[observer][key] != nil) {
-		e.rejudge(key)
+		e.rejudgeObject(key)
 	}
 }
 

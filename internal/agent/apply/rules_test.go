@@ -81,8 +81,8 @@ func TestOtherRulesJudgeTheObjectAgain(t *testing.T) {
 	}
 }
 
-// Rules do not read an object that the member's administrator denies. What they read before is not reported, also with
-// a failure, and the object is judged without them.
+// Rules do not read an object that the member's administrator denies. Values that they read before are not reported,
+// also with a failure, and the object is judged without them.
 func TestRulesDoNotReadWhatIsDenied(t *testing.T) {
 	item := ruledItem("x", "quantity(object.data.a) > 1.0")
 	for name, failure := range map[string]*Failure{"no failure": nil, "a failure": {Reason: atoll.ReasonDeniedByPolicy, Message: deniedText}} {
