@@ -109,7 +109,7 @@ func writePerson(w http.ResponseWriter, p person, code int) {
 	case http.StatusOK:
 		writeJSON(w, code, p)
 	case http.StatusForbidden:
-		writeRefusal(w, code, metav1.StatusReasonForbidden, "the hub does not let this user read who it is: an administrator must grant the ClusterRole system:basic-user")
+		writeRefusal(w, code, metav1.StatusReasonForbidden, "the hub does not let this user read its own name: an administrator must grant the ClusterRole system:basic-user")
 	case http.StatusUnauthorized:
 		writeRefusal(w, code, metav1.StatusReasonUnauthorized, "the hub does not accept this token: it may be expired, revoked, or of another hub")
 	default:
