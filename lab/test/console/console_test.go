@@ -83,7 +83,7 @@ func TestTheFleetIsLive(t *testing.T) {
 	p.run(chromedp.Click(chromedp.CSS(".node-cluster .twist")))
 	p.awaitText("the pods of member1", "ReplicaSet", "Pod", "Running")
 	p.run(chromedp.Click(`//section[@id="placement"]//button[text()="Explain"]`))
-	p.awaitText("why it runs where it does", "Read again", "Chosen", "2 replicas")
+	p.awaitText("why it runs where it does", "Read again", "is in 2 clusters and ready", "Chosen", "Fits")
 	p.run(chromedp.Click(`//section[@id="manifests"]//button[text()="Render"]`))
 	p.awaitText("what the clusters get", "member1, member2", "kind: Deployment", "image: registry.example/web:1")
 	runKubectl(t, fillTemplate(deployment, "$NS", "live", "$NAME", "web", "$REPLICAS", "3"), "apply", "-f", "-")
