@@ -6,14 +6,13 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/internal/apiserver"
+	"atoll.dev/atoll/internal/apiserver/keys"
 )
 
 // TestAStopEndsOpenWatches: upstream would wait a minute for the watches.
@@ -100,30 +99,27 @@ func TestAStartForbidsNothingThatIsAllowed(t *testing.T) {
 	<-finished
 }
 
-// bindReader returns a user of the server by a ServiceAccount that reads ConfigMaps, for this start and later ones.
+// bindReader returns a user of the server by a certificate, with a binding to read ConfigMaps, for this start and
+// later ones.
 func bindReader(t *testing.T, s *apiserver.Server) *user {
 	t.Helper()
-	u, ctx := newAdmin(t, s), t.Context()
-	account := metav1.ObjectMeta{Namespace: "default", Name: "reader"}
-	if _, err := u.kube.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: account}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	role := &rbacv1.Role{ObjectMeta: account, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}}}
+	u, ctx, name := newAdmin(t, s), t.Context(), metav1.ObjectMeta{Namespace: "default", Name: "reader"}
+	role := &rbacv1.Role{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}}}
 	if _, err := u.kube.RbacV1().Roles("default").Create(ctx, role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: account, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "reader"}},
+		ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "reader"}},
 	}
 	if _, err := u.kube.RbacV1().RoleBindings("default").Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	token, err := u.kube.CoreV1().ServiceAccounts("default").CreateToken(ctx, "reader", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	cert, key, err := s.CurrentAuthorities().Cluster.IssueCertificate(keys.Request{CommonName: "reader", NotBefore: time.Now(), Lifetime: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := rest.AnonymousClientConfig(u.config)
-	config.BearerToken = token.Status.Token
+	config.CertData, config.KeyData = cert, key
 	return newUser(t, config)
 }
