@@ -29,7 +29,7 @@ func followRights(ctx context.Context, rbac v1.Interface) <-chan struct{} {
 }
 
 // patientAuthorizer refuses nothing before the roles and bindings are read: an authorizer without them
-// refuses each user. What they do not matter for is allowed at once, as for administrators and probes.
+// refuses each user. It allows at once what needs no binding, as for administrators and probes.
 type patientAuthorizer struct {
 	authorizer.Authorizer
 	read <-chan struct{}

@@ -62,8 +62,8 @@ func replayingNode(t *testing.T, logger *zap.Logger) (*raft.RawNode, *raft.Memor
 	return node, storage, ready
 }
 
-// campaign lets the node stand for election, and returns what it panics with, or nil.
-func campaign(t *testing.T, node *raft.RawNode) (panicked any) {
+// startElection lets the node stand for election, and returns what it panics with, or nil.
+func startElection(t *testing.T, node *raft.RawNode) (panicked any) {
 	t.Helper()
 	defer func() { panicked = recover() }()
 	if err := node.Campaign(); err != nil {
@@ -74,7 +74,7 @@ func campaign(t *testing.T, node *raft.RawNode) (panicked any) {
 
 func TestElectionDuringReplayPanicsWithoutTheHook(t *testing.T) {
 	node, _, _ := replayingNode(t, zap.NewNop())
-	message, ok := campaign(t, node).(string)
+	message, ok := startElection(t, node).(string)
 	if !ok || !isReplayPanic(message) {
 		t.Fatalf("raft panics with %q: when it no longer does, remove panicHook", message)
 	}
@@ -84,7 +84,7 @@ func TestElectionDuringReplayMakesALeader(t *testing.T) {
 	var out strings.Builder
 	logger := newEtcdLogger(t.Context(), slog.New(slog.NewTextHandler(&out, nil)))
 	node, storage, ready := replayingNode(t, logger)
-	if panicked := campaign(t, node); panicked != nil {
+	if panicked := startElection(t, node); panicked != nil {
 		t.Fatalf("the start panics: %v", panicked)
 	}
 	if out.Len() > 0 {
