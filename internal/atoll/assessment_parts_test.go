@@ -137,7 +137,7 @@ func TestItemsWithoutAssessmentsCostNothing(t *testing.T) {
 	}
 }
 
-// What lists no assessments is read as it is: hubs and agents before the list encoded them with each item.
+// A content without the list is read as before: hubs and agents encoded assessments with each item.
 func TestAssessmentsOfEachItemAreRead(t *testing.T) {
 	all := assessedContent(3, func(i int) (int, int) { return i % 2, i })
 	text, err := json.Marshal(all)

@@ -88,7 +88,7 @@ func (t *feedbackTally) countRow(row *Row) {
 			}
 			counted[c] = true
 			part := feedbackPart{of: c, value: phrase.TruncateText(v.Value, maxFeedbackValue), isProblem: v.Problem != ""}
-			part.count(1)
+			part.addClusters(1)
 			parts = append(parts, part)
 		}
 	}
@@ -100,7 +100,7 @@ func (t *feedbackTally) countRow(row *Row) {
 // removeCluster removes what a cluster counts for.
 func (t *feedbackTally) removeCluster(cluster string) {
 	for _, part := range t.parts[cluster] {
-		if part.count(-1); part.of.clusters == 0 {
+		if part.addClusters(-1); part.of.clusters == 0 {
 			delete(t.counts, part.of.id)
 		}
 	}
@@ -116,8 +116,8 @@ func (t *feedbackTally) ensureCounts(id feedbackID) *feedbackCounts {
 	return c
 }
 
-// count counts the part as one cluster more, or less.
-func (p feedbackPart) count(change int32) {
+// addClusters counts the part for one cluster more, or less.
+func (p feedbackPart) addClusters(change int32) {
 	c := p.of
 	c.clusters += change
 	if p.isProblem {
@@ -136,9 +136,9 @@ func (p feedbackPart) count(change int32) {
 	c.ordered.ReplaceOrInsert(valueCount{p.value, now})
 }
 
-// listFeedback returns the counts by object and name. Names count that the rules of the content state, so that a cluster
-// cannot add others. Of more than maxBundleFeedback, those of the most clusters are listed: what one cluster alone reports
-// displaces nothing that several report.
+// listFeedback returns the counts by object and name. Only names count that the rules of the content state: a cluster
+// cannot add others. It lists the maxBundleFeedback names of the most clusters, so that a name of one cluster alone
+// displaces no name of several.
 func (t *feedbackTally) listFeedback(content *atoll.Content) (out []v1alpha1.BundleFeedback) {
 	if content == nil || len(t.counts) == 0 {
 		return nil
@@ -160,7 +160,7 @@ func (t *feedbackTally) listFeedback(content *atoll.Content) (out []v1alpha1.Bun
 		return cmp.Or(x.id.item.Compare(y.id.item), strings.Compare(x.id.name, y.id.name))
 	})
 	for _, c := range listed {
-		out = append(out, c.show())
+		out = append(out, c.summarizeValues())
 	}
 	return out
 }
@@ -178,8 +178,8 @@ func insertMostReported(listed []*feedbackCounts, c *feedbackCounts) []*feedback
 	return listed[:min(len(listed), maxBundleFeedback)]
 }
 
-// show returns the counts with the values of the most clusters.
-func (c *feedbackCounts) show() v1alpha1.BundleFeedback {
+// summarizeValues returns the counts with the values of the most clusters.
+func (c *feedbackCounts) summarizeValues() v1alpha1.BundleFeedback {
 	f := v1alpha1.BundleFeedback{
 		Object: phrase.CutText(c.id.item.Kind+"/"+c.id.item.Name, maxFeedbackObject), Name: c.id.name, ProblemClusters: c.problems,
 		OtherClusters: c.clusters - c.problems,

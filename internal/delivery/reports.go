@@ -32,7 +32,7 @@ type pendingReport struct {
 	receivedAt      time.Time     // or when the older report came that it replaces
 	dueAt           time.Time     // latest time of its write
 	turnAt          time.Time     // before which its cluster's allowance permits no write for it
-	refused         *refusedOrder // that the status is to state; nil: none began
+	refused         *refusedOrder // that the written status states; nil: none
 	ofHub           bool          // the status is none of the agent: what the row has, with the refusal
 }
 

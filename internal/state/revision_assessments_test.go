@@ -12,8 +12,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// zipped packs a text as parts of Revisions are packed.
-func zipped(t *testing.T, text string) []byte {
+// zipText packs a text as parts of Revisions are packed.
+func zipText(t *testing.T, text string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
@@ -82,7 +82,7 @@ func partData(parts []contentPart) (out [][]byte) {
 func TestRevisionsWithRulesOfEachItemAreRead(t *testing.T) {
 	const first = `{"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","uid":"u","object":{},"hash":"h","treatment":{"drift":"Report","assessment":{"feedback":[{"name":"n","jsonPath":".a","type":"String"}],"completion":"object.done"}}}],"conflictResolution":"Abort","removal":"Delete"}`
 	const second = `[{"key":"/ConfigMap/shop/b","apiVersion":"v1","uid":"v","object":{},"hash":"h","treatment":{"assessment":{"health":[{"expression":"object.ok"}]}}}]`
-	c, err := decodeContent(zipped(t, first), [][]byte{zipped(t, second)})
+	c, err := decodeContent(zipText(t, first), [][]byte{zipText(t, second)})
 	if err != nil || len(c.Items) != 2 {
 		t.Fatal(c, err)
 	}
@@ -92,7 +92,7 @@ func TestRevisionsWithRulesOfEachItemAreRead(t *testing.T) {
 			t.Errorf("item %d: %+v", i, got)
 		}
 	}
-	if _, err := decodeContent(zipped(t, `{"items":[{"key":"/ConfigMap/shop/a","treatment":{"assessed":[3]}}]}`), nil); err == nil {
+	if _, err := decodeContent(zipText(t, `{"items":[{"key":"/ConfigMap/shop/a","treatment":{"assessed":[3]}}]}`), nil); err == nil {
 		t.Error("a reference to nothing is read")
 	}
 }

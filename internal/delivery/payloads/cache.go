@@ -183,7 +183,7 @@ func (p *Payload) encodeFor(b Base) ([]byte, error) {
 	defer p.mu.Unlock()
 	key := encodingKey{b.Content, b.ListsAssessments}
 	if known, ok := p.encoded[key]; ok {
-		return known.result()
+		return known.getBody()
 	}
 	held := b.Hashes
 	if b.Content == unknownContent {
@@ -203,10 +203,11 @@ func (p *Payload) encodeFor(b Base) ([]byte, error) {
 		clear(p.encoded)
 	}
 	p.encoded[key] = made
-	return made.result()
+	return made.getBody()
 }
 
-func (e encoding) result() ([]byte, error) {
+// getBody returns the encoded manifest, or why no agent takes it.
+func (e encoding) getBody() ([]byte, error) {
 	if e.tooLarge != nil {
 		return nil, e.tooLarge
 	}
