@@ -26,6 +26,9 @@ const (
 	// maxExpressionBytes bounds the different expressions of a manifest, which take 300 times their length when they
 	// are compiled. A policy has at most 16 KiB.
 	maxExpressionBytes = 64 << 10
+	// maxPathBytes bounds the different paths of feedback of a manifest, which take 50 times their length when they are
+	// compiled. The rules of a policy have at most 64 times 16 of 512 bytes.
+	maxPathBytes = 512 << 10
 	// maxKeyPart is the longest part of an object's key.
 	maxKeyPart = 253
 )
@@ -114,23 +117,30 @@ func checkAssessmentForms(m *atoll.Manifest) error {
 			return fmt.Errorf("item %d: %w", i, err)
 		}
 	}
-	if n := expressionBytes(m); n > maxExpressionBytes {
-		return fmt.Errorf("its rules have %d bytes of different expressions; %d are the most", n, maxExpressionBytes)
+	if tooLarge := measureRules(m); tooLarge != nil {
+		return tooLarge
 	}
 	return nil
 }
 
-// expressionBytes returns the length of the different expressions of a manifest.
-func expressionBytes(m *atoll.Manifest) int {
-	var expressions atoll.ExpressionTexts
+// measureRules returns why no agent compiles the rules of a manifest; nil: agents do.
+func measureRules(m *atoll.Manifest) *OrderTooLargeError {
+	var expressions, paths atoll.ExpressionTexts
 	added := map[*atoll.Assessment]bool{}
 	for i := range m.Items {
 		if a := m.Items[i].Assessment; a != nil && !added[a] {
 			added[a] = true
 			expressions.Add(a.Health, a.Completion)
+			paths.AddPaths(a.Feedback)
 		}
 	}
-	return expressions.Bytes()
+	if n := expressions.Bytes(); n > maxExpressionBytes {
+		return &OrderTooLargeError{n, maxExpressionBytes, "bytes of different expressions in rules"}
+	}
+	if n := paths.Bytes(); n > maxPathBytes {
+		return &OrderTooLargeError{n, maxPathBytes, "bytes of different paths in rules"}
+	}
+	return nil
 }
 
 // checkNamespaceForms returns an error for a namespace that no hub sends.

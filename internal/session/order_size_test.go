@@ -75,6 +75,13 @@ func TestOrdersThatNoAgentDecodesAreNotMade(t *testing.T) {
 	completing := func(i int) atoll.RenderedItem {
 		return atoll.RenderedItem{Key: atoll.ItemKey{Kind: "A", Name: "a"}, Assessment: &atoll.Assessment{Completion: fmt.Sprintf("%2048d", i)}}
 	}
+	reading := func(i int) atoll.RenderedItem {
+		var feedback []v1alpha1.FeedbackRule
+		for n := range atoll.MaxFeedbackValues {
+			feedback = append(feedback, v1alpha1.FeedbackRule{Name: "a", JSONPath: fmt.Sprintf(".%511d", i*atoll.MaxFeedbackValues+n), Type: v1alpha1.FeedbackString})
+		}
+		return atoll.RenderedItem{Key: atoll.ItemKey{Kind: "A", Name: "a"}, Assessment: &atoll.Assessment{Feedback: feedback}}
+	}
 	for name, c := range map[string]struct {
 		fits, over atoll.Manifest
 		unit       string
@@ -82,6 +89,7 @@ func TestOrdersThatNoAgentDecodesAreNotMade(t *testing.T) {
 		"elements":    {items(maxManifestElements-100, plain), items(maxManifestElements, plain), "items and other elements"},
 		"values":      {items(3_700, owning), items(4_000, owning), "values"},
 		"expressions": {items(32, completing), items(33, completing), "bytes of different expressions in rules"},
+		"paths":       {items(64, reading), items(65, reading), "bytes of different paths in rules"},
 	} {
 		body, err := NewPayload(c.fits).Encode(nil)
 		if err != nil {

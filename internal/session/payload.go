@@ -59,8 +59,8 @@ func (p *Payload) EncodeForOlder(held Hashes) ([]byte, error) {
 }
 
 func (p *Payload) encodeManifest(m atoll.Manifest, held Hashes) ([]byte, error) {
-	if n := expressionBytes(&p.manifest); n > maxExpressionBytes {
-		return nil, &OrderTooLargeError{n, maxExpressionBytes, "bytes of different expressions in rules"}
+	if tooLarge := measureRules(&p.manifest); tooLarge != nil {
+		return nil, tooLarge
 	}
 	b, err := p.encodeWithObjects(m, held)
 	if err == nil && len(b) > MaxFrameBytes-upsertOverhead { // the agent requests the objects
