@@ -40,14 +40,12 @@ type assessmentLister struct {
 	byAssessment map[*Assessment][]int
 }
 
-func newAssessmentLister() *assessmentLister {
-	return &assessmentLister{
-		byText: map[string]int{}, byFeedback: map[*v1alpha1.FeedbackRule]int{}, byHealth: map[*v1alpha1.HealthRule]int{}, byAssessment: map[*Assessment][]int{},
-	}
-}
-
 // listAssessment returns the indexes of the parts of an assessment, and nil where the list has no place for them.
 func (l *assessmentLister) listAssessment(a *Assessment) []int {
+	if l.byText == nil { // most contents have no assessments
+		l.byText, l.byAssessment = map[string]int{}, map[*Assessment][]int{}
+		l.byFeedback, l.byHealth = map[*v1alpha1.FeedbackRule]int{}, map[*v1alpha1.HealthRule]int{}
+	}
 	if indexes, known := l.byAssessment[a]; known {
 		return indexes
 	}
@@ -151,7 +149,7 @@ func (a *Assessment) addPart(part *Assessment) bool {
 
 // WithListedAssessments returns the content as it is encoded: with each part of an assessment once. c is not changed.
 func (c *Content) WithListedAssessments() Content {
-	out, lister := *c, newAssessmentLister()
+	out, lister := *c, assessmentLister{}
 	for i := range c.Items {
 		t := c.Items[i].Treatment
 		if t.StatedAssessment() == nil {
@@ -198,7 +196,7 @@ func (m *Manifest) WithListedAssessments() Manifest {
 // WithListedAssessmentsOf is WithListedAssessments for the manifest and for further items, which refer to the list of the
 // manifest.
 func (m *Manifest) WithListedAssessmentsOf(further []RenderedItem) (Manifest, []RenderedItem) {
-	out, lister := *m, newAssessmentLister()
+	out, lister := *m, assessmentLister{}
 	out.Items, further = lister.listItems(m.Items), lister.listItems(further)
 	out.AssessmentParts = lister.parts
 	return out, further

@@ -53,7 +53,7 @@ func (o *refusedOrder) addTo(held atoll.RowStatus) atoll.RowStatus {
 	return atoll.RowStatus{
 		UID: held.UID, Seq: held.Seq, Generation: o.generation, State: atoll.RowFailed, Reason: atoll.ReasonOrderTooLarge,
 		Message: o.message, Since: o.at.Unix(), Total: held.Total, Ready: held.Ready, Items: held.Items,
-		UnlistedNotReady: held.UnlistedNotReady, DoneTombstones: held.DoneTombstones,
+		UnlistedNotReady: held.UnlistedNotReady, Drifted: held.Drifted, DoneTombstones: held.DoneTombstones,
 	}
 }
 
@@ -90,6 +90,15 @@ func (t *reportWriter) offerRefusal(r pendingReport, stored *atoll.RowStatus) {
 	}
 }
 
+// isRefusedNow reports whether the row's present order is refused. A report of that order, which the agent sent since, has
+// come by another session. The row itself may have one of an agent that lost what it held.
+func (r pendingReport) isRefusedNow(row state.Row) bool {
+	if r.refused == nil || r.refused.generation != row.Spec.Generation {
+		return false
+	}
+	return r.ofHub || r.status.Generation < r.refused.generation
+}
+
 // prepareWrite returns a pending report as it is written into its row, with the refusal that is to stay, and judges it.
 // The verdict has the acknowledgement, also of a report that is to be written. A refusal of the hub alone has the next
 // number: an agent that uses the number, too, gets a higher one.
@@ -98,7 +107,7 @@ func (r pendingReport) prepareWrite(row state.Row) (pendingReport, session.Verdi
 		r.status, r.hash = heldStatus(row), ""
 	}
 	held := r.status
-	refusedNow := r.refused != nil && r.refused.generation == row.Spec.Generation && held.Generation < r.refused.generation
+	refusedNow := r.isRefusedNow(row)
 	if refusedNow {
 		r.status = r.refused.addTo(held)
 	} else {

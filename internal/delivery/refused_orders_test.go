@@ -127,6 +127,20 @@ func TestARefusalIsWrittenOnce(t *testing.T) {
 	}
 }
 
+// A row is refused also where an agent has lost what the row says that it holds.
+func TestAnOrderOfALostStoreIsRefused(t *testing.T) {
+	h := newTestHub(t)
+	uid, id := h.createCluster("tokyo")
+	h.serveManifest(h.manifestOfFrame("larger", "over", session.MaxFrameBytes+1))
+	h.rows.setRows("larger", map[string]atoll.RowSpec{"tokyo": activeSpec(uid, "over", 2)})
+	h.rows.setStatus("larger", atoll.RowStatus{Generation: 2, Content: "over", Seq: 7, State: atoll.RowReady, Applied: true})
+	h.newAgent(id, "tokyo-1").connectSession()
+	testwait.UntilTrue(t, "the row says that its order is not sent", func() bool {
+		st := h.rowStatus("larger", "tokyo")
+		return st.Reason == atoll.ReasonOrderTooLarge && st.State == atoll.RowFailed && !st.Applied && st.Content == ""
+	})
+}
+
 // An object over a frame, which an agent requests, ends no session either.
 func TestAnObjectOverAFrameIsNotSent(t *testing.T) {
 	h := newTestHub(t)
