@@ -47,13 +47,13 @@ func heldStatus(row state.Row) atoll.RowStatus {
 	return *row.Status
 }
 
-// addTo returns the status of a row whose order is refused, with what the cluster holds. No tombstone of the order counts
-// as carried out that was not before.
+// addTo returns the status of a row whose order is refused, with what the cluster holds. No tombstone counts as carried
+// out: one of an earlier order may have the same UID as one of the refused order.
 func (o *refusedOrder) addTo(held atoll.RowStatus) atoll.RowStatus {
 	return atoll.RowStatus{
 		UID: held.UID, Seq: held.Seq, Generation: o.generation, State: atoll.RowFailed, Reason: atoll.ReasonOrderTooLarge,
 		Message: o.message, Since: o.at.Unix(), Total: held.Total, Ready: held.Ready, Items: held.Items,
-		UnlistedNotReady: held.UnlistedNotReady, Drifted: held.Drifted, DoneTombstones: held.DoneTombstones,
+		UnlistedNotReady: held.UnlistedNotReady, Drifted: held.Drifted,
 	}
 }
 

@@ -190,3 +190,18 @@ func TestRulesAreSentAsTheAgentReadsThem(t *testing.T) {
 		return strings.Contains(h.rowStatus("b", "osaka").Message, "; upgrade the agent, or divide")
 	})
 }
+
+// A tombstone of the refused order may have the ID of one that an earlier order carried out: the object came back since.
+func TestARefusedOrderCarriesOutNoTombstone(t *testing.T) {
+	gone := atoll.Tombstone{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "a"}, UID: "u1"}
+	spec := atoll.RowSpec{Phase: atoll.RowActive, Generation: 8, Revision: "r2"}
+	refused := refusedOrder{generation: 8}
+	for name, held := range map[string]atoll.RowStatus{
+		"listed": {Generation: 7, DoneTombstones: []string{gone.ID()}},
+		"all":    {Generation: 7, AllTombstonesDone: true},
+	} {
+		if s := refused.addTo(held); s.Generation != 8 || gone.IsDoneInRow("r2", spec, &s) {
+			t.Errorf("%s: the tombstone of an order that was not sent counts as carried out: %+v", name, s)
+		}
+	}
+}

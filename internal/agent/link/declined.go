@@ -86,12 +86,12 @@ func (l *HubLink) endSessionIfOrdersFit() {
 	}
 }
 
-// statusOfDeclined returns the status of a Bundle with a declined order, from the status of what is held.
+// statusOfDeclined returns the status of a Bundle with a declined order, from the status of what is held. No tombstone
+// counts as carried out: those of the order were not read, and one of an earlier order may have the same UID.
 func (d *declinedOrder) statusOfDeclined(held atoll.RowStatus) atoll.RowStatus {
 	return atoll.RowStatus{
 		Generation: d.generation, State: atoll.RowFailed, Reason: atoll.ReasonAgentMemoryFull,
 		Message: phrase.TruncateText(d.why, report.MaxMessage), Since: d.at.Unix(),
 		Total: held.Total, Ready: held.Ready, Items: held.Items, UnlistedNotReady: held.UnlistedNotReady,
-		DoneTombstones: held.DoneTombstones, AllTombstonesDone: held.AllTombstonesDone,
 	}
 }

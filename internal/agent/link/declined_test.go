@@ -136,3 +136,18 @@ func TestRememberedRemovalsAreBounded(t *testing.T) {
 		t.Errorf("%d more removals are forgotten", len(forgotten))
 	}
 }
+
+// A tombstone of the declined order may have the ID of one that an earlier order carried out: the object came back since.
+func TestADeclinedOrderCarriesOutNoTombstone(t *testing.T) {
+	gone := atoll.Tombstone{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "a"}, UID: "u1"}
+	d := declinedOrder{generation: 8}
+	spec := atoll.RowSpec{Phase: atoll.RowActive, Generation: 8, Revision: "r2"}
+	for name, held := range map[string]atoll.RowStatus{
+		"listed": {Generation: 7, DoneTombstones: []string{gone.ID()}},
+		"all":    {Generation: 7, AllTombstonesDone: true},
+	} {
+		if s := d.statusOfDeclined(held); s.Generation != 8 || gone.IsDoneInRow("r2", spec, &s) {
+			t.Errorf("%s: the tombstone of an order that was not taken counts as carried out: %+v", name, s)
+		}
+	}
+}
