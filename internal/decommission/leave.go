@@ -71,7 +71,7 @@ type RemovalReconciler struct {
 	loop *reconcile.Loop[string] // by name
 
 	mu     sync.Mutex
-	leaves map[string]planned // by name: those that do
+	leaves map[string]planned // by name: those that do, and those that are drained
 }
 
 // planned is the plan of a removal as it was worked out last; empty where it was not.
@@ -107,17 +107,17 @@ func (r *RemovalReconciler) Run(ctx context.Context) error {
 	return nil
 }
 
-// trackClusterRemoval looks at a cluster that leaves, or has left off leaving.
+// trackClusterRemoval looks at a cluster that leaves or is drained, or does so no more.
 func (r *RemovalReconciler) trackClusterRemoval(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.Clusters.Get(name)
-	if !ok || c.Spec.Removal == nil {
+	if !ok || c.Spec.Removal == nil && c.Spec.FindDrain() == nil {
 		delete(r.leaves, name)
 	} else if _, leaves := r.leaves[name]; !leaves {
 		r.leaves[name] = planned{}
 	}
-	if ok && (c.Spec.Removal != nil || removalCondition(c) != nil || c.Status.Removal != nil) {
+	if ok && (c.Spec.Removal != nil || removalCondition(c) != nil || c.Status.Removal != nil || isDrainReported(c)) {
 		r.loop.EnqueueNow(name)
 	}
 }
@@ -154,7 +154,12 @@ func (r *RemovalReconciler) reconcileCluster(ctx context.Context, name string) (
 	switch {
 	case !ok || c.DeletionTimestamp != nil:
 		return 0, nil
-	case c.Spec.Removal == nil:
+	case isDrainReported(c):
+		if err := r.reportDrain(ctx, c); err != nil {
+			return 0, err
+		}
+	}
+	if c.Spec.Removal == nil {
 		return 0, r.clearRemovalProgress(ctx, c)
 	}
 	s := r.gatherRemovalFacts(ctx, c)

@@ -410,7 +410,10 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 		}
 	}
 	spec.PlacementFingerprint, spec.Reason, spec.Recall = v.PlacementFingerprint, "", nil
-	if v.Outcome == schedule.OutcomeKept {
+	switch {
+	case v.DrainReason != "":
+		spec.Reason = atoll.RowReason{Reason: v.DrainReason, Text: v.DrainText}.String()
+	case v.Outcome == schedule.OutcomeKept:
 		spec.Reason = atoll.RowReason{Reason: v.RowReason, Text: v.Reason}.String()
 	}
 	s.moveToTargetRevision(c, spec)

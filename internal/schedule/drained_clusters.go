@@ -1,0 +1,82 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
+)
+
+// Why a row stays in a drained cluster.
+const (
+	stayOwnCopy     = "each cluster that fits has a copy of its own"
+	stayTolerated   = "the placement tolerates the drain"
+	stayExclusive   = "the cluster is disconnected: its copy may still run, and two copies should not run at one time"
+	stayForCapacity = "the other clusters lack the capacity for its replicas"
+)
+
+// isDrained reports whether a person drains the cluster.
+func isDrained(c *Cluster) bool {
+	return slices.ContainsFunc(c.Taints, func(t v1alpha1.Taint) bool { return t.IsDrain() })
+}
+
+// explainTolerance explains a row that stays in a drained cluster for now: the placement tolerates the taint, or the copy
+// should not run twice.
+func (f *CompiledPlacement) explainTolerance(c *Cluster, now time.Time, v *Verdict) {
+	for i := range c.Taints {
+		t := &c.Taints[i]
+		if !t.IsDrain() {
+			continue
+		}
+		switch e := f.evictionBy(t, now); {
+		case e.at.IsZero():
+			v.DrainReason, v.DrainText = atoll.ReasonDrainTolerated, stayTolerated
+		case !e.isDue(now):
+			v.DrainReason, v.DrainText = atoll.ReasonDrainDelayed, stayTolerated+" until "+phrase.FormatTime(e.at)
+		default:
+			v.DrainReason, v.DrainText = atoll.ReasonWaitsForCluster, stayExclusive
+		}
+	}
+}
+
+// explainUnreplaced explains a row that stays because nothing replaces it.
+func (d *groupDecider) explainUnreplaced(v *Verdict, c *Cluster) {
+	if v.LeavesLost {
+		v.KeptLost = keptUnreplaced
+	}
+	if v.LeavesLost, v.LeavesDrained = false, false; isDrained(c) {
+		v.DrainReason, v.DrainText = d.findStayReason(c)
+	}
+}
+
+// findStayReason returns why nothing replaces the copy in a drained cluster.
+func (d *groupDecider) findStayReason(c *Cluster) (atoll.Reason, string) {
+	switch {
+	case d.placed == 0:
+	case len(d.workloads) > 0 && d.dividesToSomeConnectedCluster():
+		return atoll.ReasonNoReplacement, stayForCapacity
+	case d.pool == nil && len(d.workloads) == 0:
+		return atoll.ReasonCopyInEachCluster, stayOwnCopy
+	}
+	if others := d.listDrainedOthers(c); len(others) > 0 {
+		return atoll.ReasonNoReplacement, keptUnreplaced + "; drained as well: " + formatNames(others)
+	}
+	return atoll.ReasonNoReplacement, keptUnreplaced
+}
+
+// listDrainedOthers lists the other clusters that fit if they were not drained, as far as they are listed.
+func (d *groupDecider) listDrainedOthers(c *Cluster) (names []string) {
+	for i := range d.input.Clusters {
+		other := d.input.Clusters[i]
+		if other.Name == c.Name || !isDrained(&other) {
+			continue
+		}
+		other.Taints = slices.DeleteFunc(slices.Clone(other.Taints), func(t v1alpha1.Taint) bool { return t.IsDrain() })
+		if d.filter.admitsNewcomer(&other) {
+			names = append(names, other.Name)
+		}
+	}
+	return names
+}
