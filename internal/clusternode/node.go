@@ -27,15 +27,15 @@ func IsShownAsNode(c *v1alpha1.Cluster) bool { return c.Spec.Accepted }
 // cordoned nodes, which repels placements like any other, or by the taint of a drain.
 func IsUnschedulable(c *v1alpha1.Cluster) bool {
 	for i := range c.Spec.Taints {
-		if endsWithCordon(&c.Spec.Taints[i]) {
+		if EndsWithUncordon(&c.Spec.Taints[i]) {
 			return true
 		}
 	}
 	return false
 }
 
-// endsWithCordon reports whether `kubectl uncordon` removes the taint.
-func endsWithCordon(t *v1alpha1.Taint) bool {
+// EndsWithUncordon reports whether `kubectl uncordon` removes the taint.
+func EndsWithUncordon(t *v1alpha1.Taint) bool {
 	return t.Key == corev1.TaintNodeUnschedulable && t.Effect == corev1.TaintEffectNoSchedule || t.IsDrain()
 }
 
