@@ -41,6 +41,18 @@ func (f *CompiledPlacement) explainTolerance(c *Cluster, now time.Time, v *Verdi
 	}
 }
 
+// awaitDrainedClusters adds the disconnected clusters that keep exclusive copies to those that the decision awaits.
+func (d *Decision) awaitDrainedClusters(isExclusive bool) {
+	if !isExclusive {
+		return
+	}
+	for i := range d.Verdicts {
+		if v := &d.Verdicts[i]; v.DrainReason == atoll.ReasonWaitsForCluster && !slices.Contains(d.DisconnectedHolders, v.Cluster) {
+			d.DisconnectedHolders = append(d.DisconnectedHolders, v.Cluster)
+		}
+	}
+}
+
 // explainUnreplaced explains a row that stays because nothing replaces it.
 func (d *groupDecider) explainUnreplaced(v *Verdict, c *Cluster) {
 	if v.LeavesLost {

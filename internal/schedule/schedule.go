@@ -250,6 +250,7 @@ func DecidePlacement(in Input) Decision {
 		d = f.decideAvoidingDisconnected(in)
 	}
 	d.withholdFromDisconnected(in.AvoidDisconnected)
+	d.awaitDrainedClusters(in.KeepsLost)
 	return d
 }
 
