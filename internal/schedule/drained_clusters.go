@@ -17,8 +17,8 @@ const (
 	stayForCapacity = "the other clusters lack the capacity for its replicas"
 )
 
-// isDrained reports whether a person drains the cluster.
-func isDrained(c *Cluster) bool {
+// IsDrained reports whether a person drains the cluster.
+func IsDrained(c *Cluster) bool {
 	return slices.ContainsFunc(c.Taints, func(t v1alpha1.Taint) bool { return t.IsDrain() })
 }
 
@@ -58,37 +58,44 @@ func (d *groupDecider) explainUnreplaced(v *Verdict, c *Cluster) {
 	if v.LeavesLost {
 		v.KeptLost = keptUnreplaced
 	}
-	if v.LeavesLost, v.LeavesDrained = false, false; isDrained(c) {
+	if v.LeavesLost, v.LeavesDrained = false, false; IsDrained(c) {
 		v.DrainReason, v.DrainText = d.findStayReason(c)
 	}
 }
 
 // findStayReason returns why nothing replaces the copy in a drained cluster.
 func (d *groupDecider) findStayReason(c *Cluster) (atoll.Reason, string) {
-	switch {
-	case d.placed == 0:
-	case len(d.workloads) > 0 && d.dividesToSomeConnectedCluster():
+	if d.placed > 0 && len(d.workloads) > 0 && d.dividesToSomeConnectedCluster() {
 		return atoll.ReasonNoReplacement, stayForCapacity
-	case d.pool == nil && len(d.workloads) == 0:
-		return atoll.ReasonCopyInEachCluster, stayOwnCopy
 	}
-	if others := d.listDrainedOthers(c); len(others) > 0 {
+	alike, later := d.listDrainedOthers(c)
+	others := slices.Concat(alike, later)
+	switch {
+	case d.pool == nil && len(d.workloads) == 0 && (d.placed > 0 || len(alike) > 0):
+		return atoll.ReasonCopyInEachCluster, stayOwnCopy
+	case len(others) > 0:
 		return atoll.ReasonNoReplacement, keptUnreplaced + "; drained as well: " + formatNames(others)
 	}
 	return atoll.ReasonNoReplacement, keptUnreplaced
 }
 
-// listDrainedOthers lists the other clusters that fit if they were not drained, as far as they are listed.
-func (d *groupDecider) listDrainedOthers(c *Cluster) (names []string) {
-	for i := range d.input.Clusters {
-		other := d.input.Clusters[i]
-		if other.Name == c.Name || !isDrained(&other) {
+// listDrainedOthers lists the other clusters that would fit if they were not drained: those of the same group, and those of
+// other groups alone.
+func (d *groupDecider) listDrainedOthers(c *Cluster) (alike, otherGroups []string) {
+	all := d.input.Clusters
+	if d.input.DrainedClusters != nil {
+		all = d.input.DrainedClusters()
+	}
+	for _, other := range all {
+		if other.Name == c.Name || !IsDrained(&other) {
 			continue
 		}
 		other.Taints = slices.DeleteFunc(slices.Clone(other.Taints), func(t v1alpha1.Taint) bool { return t.IsDrain() })
 		if d.filter.admitsNewcomer(&other) {
-			names = append(names, other.Name)
+			alike = append(alike, other.Name)
+		} else if d.filter.findOtherAdmittingGroup(&other) != nil {
+			otherGroups = append(otherGroups, other.Name)
 		}
 	}
-	return names
+	return alike, otherGroups
 }

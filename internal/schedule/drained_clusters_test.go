@@ -66,6 +66,8 @@ func TestDrainedClustersLoseOnlyToReplacements(t *testing.T) {
 		{name: "other copies of a disconnected cluster leave", placement: oneOf, drained: "a", disconnected: "a", holds: "b", leaves: "a"},
 		{name: "each cluster has a copy", placement: "{}", drained: "a", holds: "a b c", stays: "a=CopyInEachCluster"},
 		{name: "each cluster has a copy, and it is to go", placement: "{}", drained: "a", taints: everything, holds: "b c", leaves: "a"},
+		{name: "each cluster has a copy, and all are drained", placement: "{}", drained: "a b c", holds: "a b c", stays: "a=CopyInEachCluster b=CopyInEachCluster c=CopyInEachCluster"},
+		{name: "a later group is drained, too", placement: groups, drained: "a c", holds: "a", stays: "a=NoReplacement"},
 		{name: "named alone", placement: "{clusterAffinity: {clusterNames: [a]}}", drained: "a", holds: "a", stays: "a=NoReplacement"},
 		{name: "named alone, and it is to go", placement: "{clusterAffinity: {clusterNames: [a]}}", drained: "a", taints: everything, holds: "a", stays: "a=NoReplacement"},
 		{name: "fewer clusters than drained ones fit", placement: twoOf, drained: "a b", holds: "a c", leaves: "b", stays: "a=NoReplacement"},

@@ -161,6 +161,9 @@ func editTaints(ctx context.Context, c *client.Connection, name string, edit fun
 			after, err = clusters.Get(ctx, name, metav1.GetOptions{})
 			return before, after, c.ExplainError(err)
 		}
+		if len(taints) == 0 {
+			taints = nil // the list goes, too
+		}
 		patch, err := json.Marshal(map[string]any{
 			"metadata": map[string]any{"uid": before.UID, "resourceVersion": before.ResourceVersion}, "spec": map[string]any{"taints": taints},
 		})

@@ -101,7 +101,9 @@ func (f *follower) printRemaining(ctx context.Context, now *v1alpha1.Cluster) er
 	if d := now.Status.Drain; d == nil || d.Bundles == d.Left {
 		return nil
 	}
-	rows, err := client.ListRows(ctx, f.client, "", func(r client.Row) bool { return r.Cluster == f.name && r.Spec.UID == string(f.uid) && !r.Ref.IsNamespaceRef() })
+	rows, err := client.ListRows(ctx, f.client, "", func(r client.Row) bool {
+		return r.Cluster == f.name && r.Spec.UID == string(f.uid) && !r.Ref.IsNamespaceRef()
+	})
 	if apierrors.IsForbidden(err) {
 		_, err = fmt.Fprintln(f.out, "you may not list rows (targetslices): `atoll explain` of a Bundle has its reason")
 		return err

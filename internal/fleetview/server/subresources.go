@@ -104,7 +104,6 @@ type evictions struct {
 	pods *objectStorage
 }
 
-
 // Create creates an eviction, in the member where the pod runs.
 func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	at, err := e.pods.findUnstoredObject(ctx, name, true)

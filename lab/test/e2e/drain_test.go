@@ -14,6 +14,7 @@ import (
 // that kubectl drain follows it, that two drained clusters are reported as each other's obstacle, and that uncordon gives the
 // cluster back. It keeps others' work away from members, so it runs alone.
 func TestADrainedClusterIsEvacuated(t *testing.T) {
+	t.Setenv("KUBECONFIG", sharedWorld.lab.KubeconfigPath("hub"))
 	ns := createNamespace(t, "drained")
 	policy := func(name, placement string) string {
 		return fmt.Sprintf(`
@@ -72,7 +73,7 @@ spec:
 
 	apply(t, ns, policy("pinned", "{clusterAffinity: {clusterNames: [member2]}}"))
 	testwait.UntilNil(t, "delivery", in("member2", "pinned", true))
-	says("a drain of both", binaryOutput(t, "", "atoll", "drain", "member2"), "CannotLeave: ", ns+"/one", "no other cluster can take its place; drained as well: member3", ns+"/pinned", "exit status 3")
+	says("a drain of both", binaryOutput(t, "", "atoll", "drain", "member2"), "CannotLeave: ", ns+"/one", "2 cannot leave", "1 stay", "no other cluster can take its place; drained as well: member3", ns+"/pinned", "exit status 3")
 	testwait.UntilNil(t, "both stay", allChecks(in("member2", "one", true), in("member2", "pinned", true)))
 	kubectlFails(t, "", "drain member2 --force --pod-selector app=pinned --timeout 20s", "nothing replaces this pod elsewhere")
 
