@@ -49,6 +49,34 @@ func (t Taint) IsOfLoss() bool {
 	return t.Effect == corev1.TaintEffectNoExecute && slices.Contains(LossTaints, t.Key)
 }
 
+// TaintDrain is the key of the NoExecute taint that drains a cluster. A Bundle leaves such a cluster only when something
+// replaces its copy. With the value DrainRemoveUnreplaced, copies that nothing replaces leave too, if another cluster has
+// the Bundle.
+const (
+	TaintDrain            = "atoll.dev/drain"
+	DrainRemoveUnreplaced = "RemoveUnreplaced"
+)
+
+// FindDrain returns the taint that drains the cluster; nil: the cluster is not drained.
+func (s *ClusterSpec) FindDrain() *Taint {
+	for i := range s.Taints {
+		if s.Taints[i].IsDrain() {
+			return &s.Taints[i]
+		}
+	}
+	return nil
+}
+
+// IsDrain reports whether the taint drains its cluster.
+func (t Taint) IsDrain() bool {
+	return t.Key == TaintDrain && t.Effect == corev1.TaintEffectNoExecute
+}
+
+// EndsWithUncordon reports whether `kubectl uncordon` removes the taint: that of a cordon, or that of a drain.
+func (t Taint) EndsWithUncordon() bool {
+	return t.Key == corev1.TaintNodeUnschedulable && t.Effect == corev1.TaintEffectNoSchedule || t.IsDrain()
+}
+
 // ClusterSpec is what the hub's administrator states about a member.
 type ClusterSpec struct {
 	// Accepted is the hub's consent to the cluster. Setting it to true needs the verb `accept`
@@ -269,8 +297,8 @@ type Taint struct {
 	TimeAdded *metav1.Time `json:"timeAdded,omitempty"`
 }
 
-// Condition types of a Cluster. The first write of the status has all of them but Pushed and
-// Removing. Those that report a rare trouble have no message while they are false.
+// Condition types of a Cluster. The first write of the status has all of them but Pushed,
+// Removing and Draining. Those that report a rare trouble have no message while they are false.
 const (
 	// ClusterAccepted mirrors spec.accepted; its message names the person that must act.
 	ClusterAccepted = "Accepted"
@@ -295,6 +323,10 @@ const (
 	// ClusterRemoving exists, and is true, while spec.removal is set. It reports the progress,
 	// what the removal waits for, and the person or component that must act.
 	ClusterRemoving = "Removing"
+	// ClusterDraining exists while the cluster has the taint atoll.dev/drain. It is true while a
+	// Bundle leaves or cannot leave, and false when all have left. It reports the progress,
+	// and what the drain waits for.
+	ClusterDraining = "Draining"
 )
 
 // ClusterStatus is the last report of the agent. It is written on change only.
@@ -326,8 +358,11 @@ type ClusterStatus struct {
 	// Removal is the progress of spec.removal.
 	// +optional
 	Removal *ClusterRemovalStatus `json:"removal,omitempty"`
+	// Drain is the progress of the drain while the cluster has the taint atoll.dev/drain.
+	// +optional
+	Drain *ClusterDrainStatus `json:"drain,omitempty"`
 	// Conditions: Accepted, Joined, Ready, Misbehaving, Unclaimed, CertificateExpiring; with mode
-	// Push Pushed, and Removing while the cluster is removed.
+	// Push Pushed, Removing while the cluster is removed, and Draining while it is drained.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -356,6 +391,23 @@ type ClusterRemovalStatus struct {
 	// AgentWaitsSince is when that wait began, by the agent's clock.
 	// +optional
 	AgentWaitsSince *metav1.Time `json:"agentWaitsSince,omitempty"`
+}
+
+// ClusterDrainStatus counts the Bundles of a cluster that is drained.
+type ClusterDrainStatus struct {
+	// Since is when the taint was added.
+	Since metav1.Time `json:"since"`
+	// Bundles is the number of Bundles that were in the cluster since then.
+	Bundles int32 `json:"bundles"`
+	// Left is the number of these Bundles that have left.
+	Left int32 `json:"left"`
+	// Waiting is the number of Bundles that are to leave.
+	Waiting int32 `json:"waiting"`
+	// CannotLeave is the number of Bundles that nothing can replace now.
+	CannotLeave int32 `json:"cannotLeave"`
+	// Stays is the number of Bundles that stay by their placements: each fitting cluster has a
+	// copy of its own, or the placement tolerates the taint.
+	Stays int32 `json:"stays"`
 }
 
 // ClusterProperty is one property, with the name and value of KEP-2149.

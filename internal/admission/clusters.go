@@ -37,6 +37,7 @@ func (p *AdmissionPlugin) validateCluster(ctx context.Context, a admission.Attri
 			errs = append(errs, field.Invalid(at.Child("value"), t.Value, msg))
 		}
 	}
+	errs = append(errs, checkDrainTaints(now.Spec.Taints)...)
 	errs = append(errs, schedule.CheckCapacity(now.Spec.Capacity, field.NewPath("spec", "capacity"))...)
 	if len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
@@ -54,6 +55,23 @@ func (p *AdmissionPlugin) validateCluster(ctx context.Context, a admission.Attri
 		return nil
 	}
 	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.accepted: %q may not accept clusters: the verb accept on %s is needed", a.GetUserInfo().GetName(), clusters))
+}
+
+// checkDrainTaints refuses taints with the key of a drain that drain nothing.
+func checkDrainTaints(taints []v1alpha1.Taint) (errs field.ErrorList) {
+	for i, t := range taints {
+		at := field.NewPath("spec", "taints").Index(i)
+		if t.Key != v1alpha1.TaintDrain {
+			continue
+		}
+		if t.Effect != corev1.TaintEffectNoExecute {
+			errs = append(errs, field.NotSupported(at.Child("effect"), t.Effect, []corev1.TaintEffect{corev1.TaintEffectNoExecute}))
+		}
+		if t.Value != "" && t.Value != v1alpha1.DrainRemoveUnreplaced {
+			errs = append(errs, field.NotSupported(at.Child("value"), t.Value, []string{"", v1alpha1.DrainRemoveUnreplaced}))
+		}
+	}
+	return errs
 }
 
 var clusters = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "clusters"}

@@ -12,7 +12,7 @@ type ConditionType struct {
 	Type string
 	// Normal is the status while nothing is the matter.
 	Normal metav1.ConditionStatus
-	// Temporary means that the condition is there only while what it is about is: a removal of the
+	// Temporary means that the condition is there only while what it is about is: a removal or drain of the
 	// Cluster, an agent that the hub runs, or a quarantine of the Bundle.
 	Temporary bool
 }
@@ -44,6 +44,7 @@ var ConditionTypes = map[string][]ConditionType{
 		{Type: v1alpha1.ClusterUnclaimed, Normal: metav1.ConditionFalse},
 		{Type: v1alpha1.ClusterCertificateExpiring, Normal: metav1.ConditionFalse},
 		{Type: v1alpha1.ClusterRemoving, Normal: metav1.ConditionFalse, Temporary: true},
+		{Type: v1alpha1.ClusterDraining, Normal: metav1.ConditionFalse, Temporary: true},
 	},
 	"PropagationPolicy":        {{Type: v1alpha1.PolicyApplied, Normal: metav1.ConditionTrue}},
 	"ClusterPropagationPolicy": {{Type: v1alpha1.PolicyApplied, Normal: metav1.ConditionTrue}},

@@ -9,6 +9,10 @@ const (
 	ReasonUnfit                Reason = "Unfit"
 	ReasonNoClusterFits        Reason = "NoClusterFits"
 	ReasonClusterLost          Reason = "ClusterLost"
+	ReasonNoReplacement        Reason = "NoReplacement"
+	ReasonCopyInEachCluster    Reason = "CopyInEachCluster"
+	ReasonDrainTolerated       Reason = "DrainTolerated"
+	ReasonDrainDelayed         Reason = "DrainDelayed"
 	ReasonSpreadUnmet          Reason = "SpreadUnmet"
 	ReasonNoCapacity           Reason = "NoCapacity"
 	ReasonPlacementEdited      Reason = "PlacementEdited"
@@ -237,6 +241,12 @@ const (
 	ReasonBundlesLeave   Reason = "BundlesLeave"
 	ReasonAgentLeaves    Reason = "AgentLeaves"
 	ReasonLeft           Reason = "Left"
+)
+
+// Reasons of the condition Draining of a Cluster.
+const (
+	ReasonCannotLeave Reason = "CannotLeave"
+	ReasonDrained     Reason = "Drained"
 )
 
 // Reasons of the conditions of HubSettings.

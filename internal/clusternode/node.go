@@ -23,19 +23,15 @@ const LabelRole = "node-role.kubernetes.io/cluster"
 // IsShownAsNode reports whether there is a Node of the Cluster: the hub has accepted it.
 func IsShownAsNode(c *v1alpha1.Cluster) bool { return c.Spec.Accepted }
 
-// IsUnschedulable reports whether the Cluster is cordoned: by the taint that Kubernetes puts on
-// cordoned nodes, which repels placements like any other.
+// IsUnschedulable reports whether the Cluster is cordoned or drained: by the taint that Kubernetes puts on
+// cordoned nodes, which repels placements like any other, or by the taint of a drain.
 func IsUnschedulable(c *v1alpha1.Cluster) bool {
 	for i := range c.Spec.Taints {
-		if isCordonTaint(&c.Spec.Taints[i]) {
+		if c.Spec.Taints[i].EndsWithUncordon() {
 			return true
 		}
 	}
 	return false
-}
-
-func isCordonTaint(t *v1alpha1.Taint) bool {
-	return t.Key == corev1.TaintNodeUnschedulable && t.Effect == corev1.TaintEffectNoSchedule
 }
 
 // NodeLabels returns the labels of the Node: the Cluster's, its region and zone by the keys that are usual on

@@ -1,5 +1,5 @@
 // Package decommission removes clusters from the fleet by their Cluster's spec.removal, and
-// reports the progress.
+// reports the progress. It reports the progress of drains, too.
 //
 // Contract: the placer removes the rows of such a cluster, replacement first. Agents remove or
 // release the objects in their members, and the gateway orders an agent without rows to release
@@ -11,6 +11,9 @@
 // leads; ForgetDepartedCluster may be called on any hub and at any time. Everything is read from the tables
 // and from the Cluster itself, so that a restarted hub, or another one, continues. A Cluster is
 // deleted only by the UID and version that was read: a removal that was taken back since stays so.
+//
+// A drain is a taint of the Cluster. The placer moves the Bundles; this package only counts their rows into the condition
+// Draining and status.drain.
 //
 // Nothing here deletes anything in a member, and a deleted Cluster takes nothing along: a
 // returning agent learns of it and keeps its objects.

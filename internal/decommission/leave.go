@@ -71,7 +71,7 @@ type RemovalReconciler struct {
 	loop *reconcile.Loop[string] // by name
 
 	mu     sync.Mutex
-	leaves map[string]planned // by name: those that do
+	leaves map[string]planned // by name: those that do, and those that are drained
 }
 
 // planned is the plan of a removal as it was worked out last; empty where it was not.
@@ -107,17 +107,17 @@ func (r *RemovalReconciler) Run(ctx context.Context) error {
 	return nil
 }
 
-// trackClusterRemoval looks at a cluster that leaves, or has left off leaving.
+// trackClusterRemoval looks at a cluster that leaves or is drained, or does so no more.
 func (r *RemovalReconciler) trackClusterRemoval(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, ok := r.Clusters.Get(name)
-	if !ok || c.Spec.Removal == nil {
+	if !ok || c.Spec.Removal == nil && c.Spec.FindDrain() == nil {
 		delete(r.leaves, name)
 	} else if _, leaves := r.leaves[name]; !leaves {
 		r.leaves[name] = planned{}
 	}
-	if ok && (c.Spec.Removal != nil || removalCondition(c) != nil || c.Status.Removal != nil) {
+	if ok && (c.Spec.Removal != nil || removalCondition(c) != nil || c.Status.Removal != nil || isDrainReported(c)) {
 		r.loop.EnqueueNow(name)
 	}
 }
@@ -155,7 +155,7 @@ func (r *RemovalReconciler) reconcileCluster(ctx context.Context, name string) (
 	case !ok || c.DeletionTimestamp != nil:
 		return 0, nil
 	case c.Spec.Removal == nil:
-		return 0, r.clearRemovalProgress(ctx, c)
+		return 0, r.reportDrain(ctx, c)
 	}
 	s := r.gatherRemovalFacts(ctx, c)
 	v := decideRemoval(s)
@@ -222,10 +222,11 @@ func (r *RemovalReconciler) cachedCleanPlanHash(ctx context.Context, c *v1alpha1
 func (r *RemovalReconciler) writeRemovalProgress(ctx context.Context, c *v1alpha1.Cluster, v removalVerdict) error {
 	write := c.DeepCopy()
 	write.Status.Removal = &v.status
+	clearDrain(write)
 	changed := meta.SetStatusCondition(&write.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ClusterRemoving, Status: metav1.ConditionTrue, Reason: string(v.reason), Message: v.message, ObservedGeneration: c.Generation,
 	})
-	if !changed && apiequality.Semantic.DeepEqual(c.Status.Removal, &v.status) {
+	if !changed && apiequality.Semantic.DeepEqual(c.Status, write.Status) {
 		return nil
 	}
 	if err := r.writeClusterStatus(ctx, write); err != nil {
@@ -235,17 +236,6 @@ func (r *RemovalReconciler) writeRemovalProgress(ctx context.Context, c *v1alpha
 		r.Tell(c, atoll.ReasonRemovalHeld, v.message)
 	}
 	return nil
-}
-
-// clearRemovalProgress: nothing is said any more of a removal that was taken back.
-func (r *RemovalReconciler) clearRemovalProgress(ctx context.Context, c *v1alpha1.Cluster) error {
-	if removalCondition(c) == nil && c.Status.Removal == nil {
-		return nil
-	}
-	write := c.DeepCopy()
-	write.Status.Removal = nil
-	meta.RemoveStatusCondition(&write.Status.Conditions, v1alpha1.ClusterRemoving)
-	return r.writeClusterStatus(ctx, write)
 }
 
 func (r *RemovalReconciler) writeClusterStatus(ctx context.Context, c *v1alpha1.Cluster) error {

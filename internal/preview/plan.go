@@ -140,6 +140,8 @@ type BundlePlan struct {
 	Full []FullCluster `json:"full,omitempty"`
 	// Short workloads: not all of their replicas would have a place.
 	Short []Shortage `json:"short,omitempty"`
+	// Stays are the clusters that are drained, and would keep the Bundle from then on.
+	Stays []StayingRow `json:"staysDrained,omitempty"`
 	// OldCopies are what clusters would wait for before the Bundle starts there.
 	OldCopies []OldCopyWait `json:"oldCopies,omitempty"`
 	// Rollout is in which stages rows would change. Absent: all at once.
@@ -172,6 +174,13 @@ type FullCluster struct {
 	RowStays bool         `json:"stays,omitempty"`
 	Reason   atoll.Reason `json:"reason"`
 	Why      string       `json:"why"`
+}
+
+// StayingRow is a cluster that is drained and keeps its row.
+type StayingRow struct {
+	Cluster string       `json:"cluster"`
+	Reason  atoll.Reason `json:"reason"`
+	Why     string       `json:"why"`
 }
 
 // Shortage is a divided workload.
@@ -279,7 +288,7 @@ func BuildPlan(in Input) Plan {
 
 // isShown reports whether the plan of the Bundle has something to show.
 func (b *BundlePlan) isShown(placementEdited bool) bool {
-	return len(b.Rows)+len(b.Held)+len(b.Problems)+len(b.OverridesLater)+len(b.Frozen) > 0 ||
+	return len(b.Rows)+len(b.Stays)+len(b.Held)+len(b.Problems)+len(b.OverridesLater)+len(b.Frozen) > 0 ||
 		placementEdited && (b.Unweighed || b.EvenDivision || len(b.Unknown) > 0) || b.Waits != "" || b.NoFit || b.hasBlockedRow()
 }
 
@@ -411,6 +420,9 @@ func (c *bundleComparison) addShortages(b *BundlePlan) {
 			b.Full = append(b.Full, FullCluster{v.Cluster, true, atoll.ReasonNoCapacity, v.CapacityReason})
 		case v.Outcome == schedule.OutcomeOut && v.Filter == schedule.FilterCapacity:
 			b.Full = append(b.Full, FullCluster{v.Cluster, false, v.ReasonCode(), v.Reason})
+		}
+		if v.DrainReason != "" && atoll.ParseRowReason(c.Before[v.Cluster].Reason).Reason != v.DrainReason {
+			b.Stays = append(b.Stays, StayingRow{v.Cluster, v.DrainReason, v.DrainText})
 		}
 	}
 	for _, s := range c.Short {

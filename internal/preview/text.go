@@ -175,6 +175,9 @@ func (x BundlePlan) writeShortages(b *strings.Builder, all bool) {
 	if len(x.Unknown) > 0 {
 		fmt.Fprintf(b, "  There is no cluster %s, which the placement names.\n", abbreviateNames(x.Unknown, all))
 	}
+	for _, s := range x.Stays {
+		fmt.Fprintf(b, "  = %s would keep it: %s (%s)\n", s.Cluster, s.Why, s.Reason)
+	}
 	x.writeUnmatchedWeightsNote(b)
 	if len(x.OverridesLater) > 0 {
 		fmt.Fprintf(b, "  %s would keep their overrides until the next change of what is sent there: the newer ones are of a policy with apply: WithNextChange.\n", abbreviateNames(x.OverridesLater, all))

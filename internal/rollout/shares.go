@@ -186,11 +186,11 @@ func (s *rolloutStep) hasTimedOut(since int64, blockers *blockerSet) bool {
 	return true
 }
 
-// awaitsReturn reports whether a leaving row stays because its cluster is lost and not back. An order to remove it would
+// awaitsReturn reports whether a leaving row stays because its cluster is lost, or drained and disconnected, and not back. An order to remove it would
 // be carried out at the return, although the replacement may be lost by then.
 func (s *rolloutStep) awaitsReturn(c string) bool {
 	v, _ := s.Decision.FindVerdict(c)
-	return v.LeavesLost && !s.Deleting && !s.Rows[c].Online
+	return (v.LeavesLost || v.LeavesDrained) && !s.Deleting && !s.Rows[c].Online
 }
 
 // removeReplacedRows lets rows go whose replacements are healthy.

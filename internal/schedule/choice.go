@@ -466,13 +466,15 @@ func (v *Verdict) keepLeaving(filter string, row *atoll.RowSpec) {
 	if why.Reason == atoll.ReasonClusterRemoved || !atoll.IsReason(why.Reason) {
 		why = atoll.RowReason{}
 	}
-	v.LeavesLost = why.Reason == atoll.ReasonEvicted && namesLossTaint(why.Text)
+	v.LeavesLost = why.Reason == atoll.ReasonEvicted && namesTaint(why.Text, v1alpha1.LossTaints...)
+	v.LeavesDrained = why.Reason == atoll.ReasonEvicted && namesTaint(why.Text, v1alpha1.TaintDrain)
 	v.setLeaving(filter, cmp.Or(why.Reason, atoll.ReasonPlacementEdited), why.Text)
 }
 
 func (v *Verdict) setLeaving(filter string, rowReason atoll.Reason, reason string) {
 	v.Outcome, v.Filter, v.RowReason, v.Reason = OutcomeLeaves, filter, rowReason, reason
 	v.Weight, v.EvictAt, v.PlacementFingerprint, v.Group, v.FromScratch, v.KeptLost = 0, time.Time{}, "", "", false, ""
+	v.DrainReason, v.DrainText = "", ""
 }
 
 func toThousand(score int64) int64 { return int64(math.Round(float64(score) * 1000 / fullScore)) }

@@ -278,8 +278,7 @@ func (f *CompiledPlacement) countAvoidedTaints(c *Cluster) (n int) {
 type eviction struct {
 	at     time.Time
 	reason string
-	// isLoss: the hub tainted the cluster as lost, and no taint of a person evicts yet.
-	isLoss bool
+	cause  evictionCause
 }
 
 // isDue reports whether the time of the eviction has come.
@@ -290,27 +289,28 @@ func (e eviction) isEarlierThan(other eviction) bool {
 	return !e.at.IsZero() && (other.at.IsZero() || e.at.Before(other.at))
 }
 
-// findEviction returns the first eviction by the cluster's taints. A taint of a person counts before a due one of
-// the hub. keepsLost: the taints of the hub evict nothing.
-func (f *CompiledPlacement) findEviction(c *Cluster, now time.Time, keepsLost bool) eviction {
-	var byPerson, byHub eviction
+// findEviction returns the first eviction by the cluster's taints. A taint that evicts in any case counts before a due
+// one that needs replacements. kept are the causes that evict nothing.
+func (f *CompiledPlacement) findEviction(c *Cluster, now time.Time, kept keptCauses) eviction {
+	var surely, ifReplaced eviction
 	for i := range c.Taints {
 		t := &c.Taints[i]
 		if t.Effect != corev1.TaintEffectNoExecute {
 			continue
 		}
 		e := f.evictionBy(t, now)
-		switch e.isLoss = t.IsOfLoss(); {
-		case e.isLoss && !keepsLost && e.isEarlierThan(byHub):
-			byHub = e
-		case !e.isLoss && e.isEarlierThan(byPerson):
-			byPerson = e
+		switch e.cause = causeOf(t); {
+		case kept[e.cause]:
+		case e.cause != causeTaint && e.isEarlierThan(ifReplaced):
+			ifReplaced = e
+		case e.cause == causeTaint && e.isEarlierThan(surely):
+			surely = e
 		}
 	}
-	if byHub.isEarlierThan(byPerson) && !byPerson.isDue(now) {
-		return byHub
+	if ifReplaced.isEarlierThan(surely) && !surely.isDue(now) {
+		return ifReplaced
 	}
-	return byPerson
+	return surely
 }
 
 // evictionBy returns the eviction by one NoExecute taint.

@@ -9,9 +9,9 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// A lost cluster has a taint of the hub. It loses the Bundle only to a replacement: to another cluster
-// that is chosen in its place, to a later group, or to connected clusters that divide its replicas. Without one it keeps
-// its copy, which runs on when the cluster is only cut off.
+// A lost cluster has a taint of the hub, and a drained one that of a person. Both lose the Bundle only to a replacement: to
+// another cluster that is chosen in its place, to a later group, or to connected clusters that divide its replicas. Without
+// one they keep their copy, which runs on when the cluster is only cut off.
 
 // Why a cluster that the hub tainted keeps its copy.
 const (
@@ -19,35 +19,81 @@ const (
 	keptExclusive  = "its copy may still run, and two copies should not run at one time"
 )
 
-// namesLossTaint reports whether the text of an eviction names a taint of the hub.
-func namesLossTaint(text string) bool {
-	return slices.ContainsFunc(v1alpha1.LossTaints, func(key string) bool { return strings.Contains(text, "taint "+key+":") })
+// evictionCause is what a NoExecute taint stands for.
+type evictionCause int8
+
+// The causes. Only the first one evicts what nothing replaces.
+const (
+	causeTaint evictionCause = iota
+	causeLoss
+	causeDrain
+	countCauses
+)
+
+// causeOf returns what the taint stands for.
+func causeOf(t *v1alpha1.Taint) evictionCause {
+	switch {
+	case t.IsOfLoss():
+		return causeLoss
+	case t.Key == v1alpha1.TaintDrain && t.Value != v1alpha1.DrainRemoveUnreplaced:
+		return causeDrain
+	}
+	return causeTaint
+}
+
+// keptCauses are the causes that evict nothing.
+type keptCauses [countCauses]bool
+
+// keepsAllUnreplaced keeps what only a replacement takes out.
+var keepsAllUnreplaced = keptCauses{causeLoss: true, causeDrain: true}
+
+// namesTaint reports whether the text of an eviction names a taint by one of the keys.
+func namesTaint(text string, keys ...string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(text, "taint "+key+":") })
 }
 
 // rowTerms are the terms by which rows are judged.
 type rowTerms struct {
 	unfit v1alpha1.WhenUnfit
 	now   time.Time
-	// keepsLost: see Input.KeepsLost.
-	keepsLost bool
+	// keepsLost: see Input.KeepsLost. keepsUnreplaced: only taints that need no replacement evict.
+	keepsLost, keepsUnreplaced bool
+	// input of the decision; nil: the connection of the cluster is not known.
+	input *Input
 }
 
-func (in *Input) rowTerms() rowTerms { return rowTerms{in.WhenUnfit, in.Now, in.KeepsLost} }
+func (in *Input) rowTerms() rowTerms {
+	return rowTerms{unfit: in.WhenUnfit, now: in.Now, keepsLost: in.KeepsLost, input: in}
+}
+
+// keptCauses returns the causes that evict nothing from the cluster. A copy that should not run twice leaves a drained cluster
+// only while the cluster is connected, because it may still run there.
+func (t *rowTerms) keptCauses(c *Cluster) keptCauses {
+	if t.keepsUnreplaced {
+		return keepsAllUnreplaced
+	}
+	if !t.keepsLost {
+		return keptCauses{}
+	}
+	return keptCauses{causeLoss: true, causeDrain: t.input != nil && isDrained(c) && t.input.isDisconnected(c)}
+}
 
 // lostRow is a row in a cluster that the hub tainted.
 type lostRow struct{ clusterIndex, verdictIndex int }
 
 // noteLostRow notes a row that leaves a lost cluster, before its verdict is added.
 func (d *groupDecider) noteLostRow(clusterIndex int, row *atoll.RowSpec, v *Verdict) {
-	if v.LeavesLost && !d.filter.replacesGroupOf(row) {
+	if (v.LeavesLost || v.LeavesDrained) && !d.filter.replacesGroupOf(row) {
 		d.lost = append(d.lost, lostRow{clusterIndex: clusterIndex, verdictIndex: len(d.Verdicts)})
 	}
 }
 
-// keepsLostRow reports whether a row in a lost cluster stays because two copies should not run.
+// keepsLostRow reports whether a row in a lost cluster, or in a drained one that is disconnected, stays because two copies
+// should not run.
 func (f *CompiledPlacement) keepsLostRow(in *Input) bool {
+	terms := in.rowTerms()
 	return in.KeepsLost && slices.ContainsFunc(in.Clusters, func(c Cluster) bool {
-		return in.heldRow(&c) != nil && f.findEviction(&c, in.Now, false).isLoss
+		return in.heldRow(&c) != nil && terms.keptCauses(&c)[f.findEviction(&c, in.Now, keptCauses{}).cause]
 	})
 }
 
@@ -66,7 +112,7 @@ func (f *CompiledPlacement) replacesGroupOf(row *atoll.RowSpec) bool {
 	return false
 }
 
-// keepUnreplacedRows turns the verdicts on lost clusters around that nothing replaces. The order of the clusters
+// keepUnreplacedRows turns the verdicts on lost and drained clusters around that nothing replaces. The order of the clusters
 // decides which rows stay, so that each decision keeps the same ones. A row that leaves for another reason too takes the
 // place of none. All rows stay in either case where no cluster fits.
 func (d *groupDecider) keepUnreplacedRows() {
@@ -81,12 +127,14 @@ func (d *groupDecider) keepUnreplacedRows() {
 			continue
 		}
 		terms := d.input.rowTerms()
-		terms.keepsLost = true
+		terms.keepsUnreplaced = true
 		kept := d.filter.judgeByUsedGroup(c, row, terms)
 		if !kept.IsHolder() {
 			continue
 		}
-		kept.storedRow, kept.holdsRow, kept.KeptLost, kept.CapacityReason = v.storedRow, v.holdsRow, keptUnreplaced, v.CapacityReason
+		kept.storedRow, kept.holdsRow, kept.CapacityReason = v.storedRow, v.holdsRow, v.CapacityReason
+		kept.LeavesLost, kept.LeavesDrained = v.LeavesLost, v.LeavesDrained
+		d.explainUnreplaced(&kept, c)
 		*v = kept
 		d.completeHolderVerdict(v, c)
 		u.keepRow(c)

@@ -129,7 +129,7 @@ func (p *candidatePool) isPlacementStable(chosen []int32) bool {
 func (p *candidatePool) rankMoveOptions(chosen []int32, d *Decision) (from, to []int32) {
 	taken := p.markOptions(chosen)
 	for _, i := range chosen {
-		if at := p.options[i].verdictIndex; at == noVerdict || d.Verdicts[at].Outcome == OutcomePlaced && d.Verdicts[at].KeptLost == "" {
+		if at := p.options[i].verdictIndex; at == noVerdict || d.Verdicts[at].Outcome == OutcomePlaced && d.Verdicts[at].KeptLost == "" && d.Verdicts[at].DrainReason == "" {
 			from = append(from, i)
 		}
 	}

@@ -31,6 +31,8 @@ type Input struct {
 	PodLoads []int64
 	// UnlistedHolders counts clusters that fit and hold a row, and are not listed.
 	UnlistedHolders int
+	// UnschedulableClusters returns all drained and cordoned clusters, for explanations; nil: they are among Clusters.
+	UnschedulableClusters func() []Cluster `json:"-"`
 	// Facts about the clusters; nil: NoFacts.
 	Facts FleetFacts `json:"-"`
 	// NearbyBundles has, by index of the scores Affinity and AntiAffinity in
@@ -139,8 +141,13 @@ type Verdict struct {
 	// KeptLost states why the row stays although the hub tainted the cluster as lost; empty: it did not, or the
 	// placement tolerates it.
 	KeptLost string
-	// LeavesLost: the row leaves, and began to when the hub tainted the cluster as lost.
-	LeavesLost bool
+	// LeavesLost: the row leaves, and began to when the hub tainted the cluster as lost. LeavesDrained: a drain of the
+	// cluster takes it out.
+	LeavesLost, LeavesDrained bool
+	// DrainReason states why the row stays although the cluster is drained, and DrainText explains it; empty: it does
+	// not stay, or nothing drains the cluster.
+	DrainReason atoll.Reason
+	DrainText   string
 	// CapacityReason states the bound of the cluster's stated capacity that keeps the row at
 	// its revision and share; empty: none does.
 	CapacityReason string
@@ -245,6 +252,7 @@ func DecidePlacement(in Input) Decision {
 		d = f.decideAvoidingDisconnected(in)
 	}
 	d.withholdFromDisconnected(in.AvoidDisconnected)
+	d.awaitDrainedClusters(in.KeepsLost)
 	return d
 }
 
@@ -452,9 +460,11 @@ func (d *groupDecider) keepLeavingRows() {
 	}
 	for i, v := range d.Verdicts {
 		if slips(v) {
-			v.Outcome, v.RowReason = OutcomeKept, atoll.ReasonNoClusterFits
-			if v.LeavesLost { // no mistake either
-				v.RowReason, v.KeptLost, v.LeavesLost = atoll.ReasonClusterLost, keptUnreplaced, false
+			if v.RowReason == atoll.ReasonEvicted {
+				d.explainUnreplaced(&v, byName[v.Cluster])
+			}
+			if v.Outcome, v.RowReason = OutcomeKept, atoll.ReasonNoClusterFits; v.KeptLost != "" { // no mistake either
+				v.RowReason = atoll.ReasonClusterLost
 			}
 			v.PlacementFingerprint = in.Rows[v.Cluster].PlacementFingerprint
 			d.completeHolderVerdict(&v, byName[v.Cluster])
@@ -498,16 +508,17 @@ func (f *CompiledPlacement) judgeInGroup(c *Cluster, row *atoll.RowSpec, terms r
 			return v
 		}
 	}
-	evict := f.findEviction(c, terms.now, terms.keepsLost)
+	evict := f.findEviction(c, terms.now, terms.keptCauses(c))
 	if evict.isDue(terms.now) {
 		v.setLeaving(FilterTaints, atoll.ReasonEvicted, evict.reason)
-		v.LeavesLost = evict.isLoss
+		v.LeavesLost, v.LeavesDrained = evict.cause == causeLoss, evict.cause == causeDrain
 		return v
 	}
 	v.EvictAt, v.PlacementFingerprint = evict.at, f.fingerprintWithLastRebalance(row)
-	if terms.keepsLost && f.findEviction(c, terms.now, false).isLoss {
+	if terms.keepsLost && f.findEviction(c, terms.now, keptCauses{}).cause == causeLoss {
 		v.KeptLost = keptExclusive
 	}
+	f.explainTolerance(c, terms.now, &v)
 	if len(refusals) == 0 {
 		v.Outcome, v.FromScratch = OutcomePlaced, f.needsRebalance(row)
 		return v

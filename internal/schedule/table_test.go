@@ -179,7 +179,7 @@ func TestTheEarliestTaintEvicts(t *testing.T) {
 	}
 	held := activeRow(c, p)
 	f := CompilePlacement(p)
-	if e := f.findEviction(&c, now, false); !e.at.Equal(now) || !strings.Contains(e.reason, "early") {
+	if e := f.findEviction(&c, now, keptCauses{}); !e.at.Equal(now) || !strings.Contains(e.reason, "early") {
 		t.Errorf("evicted at %s: %s", e.at, e.reason)
 	}
 	for ago, want := range map[time.Duration]Outcome{0: OutcomeLeaves, time.Second: OutcomePlaced} {

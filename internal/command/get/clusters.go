@@ -131,11 +131,15 @@ func (o *getOptions) printClusters(out io.Writer, clusters []v1alpha1.Cluster, a
 }
 
 // readinessText is the cluster's Ready in a word, and what stands in the way; of one that is removed,
-// how far that is.
+// or drained, how far that is.
 func readinessText(c v1alpha1.Cluster, now time.Time) (ready, reason string) {
 	ready, reason = readinessWithoutRemoval(c, now)
 	if going := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterRemoving); going != nil {
-		reason = "is removed (" + going.Reason + "): " + going.Message
+		return ready, "is removed (" + going.Reason + "): " + going.Message
+	}
+	if drain := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterDraining); drain != nil {
+		text := "is drained (" + drain.Reason + "): " + drain.Message
+		reason = strings.TrimPrefix(reason+"; "+text, "; ")
 	}
 	return ready, reason
 }

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +17,6 @@ import (
 	podstore "k8s.io/kubernetes/pkg/registry/core/pod/storage"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/fleetview"
 )
 
@@ -107,17 +104,6 @@ type evictions struct {
 	pods *objectStorage
 }
 
-// refuseEvictionFromCordonedCluster refuses what drains a cluster that is cordoned: its pods would start there again,
-// one by one, since the member's own nodes take them.
-func refuseEvictionFromCordonedCluster(c *v1alpha1.Cluster, pod string) error {
-	cordoned := slices.ContainsFunc(c.Spec.Taints, func(t v1alpha1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
-	if !cordoned {
-		return nil
-	}
-	return apierrors.NewForbidden(corev1.Resource("pods"), pod, fmt.Errorf(
-		"cluster %[1]s is cordoned, and a pod that is evicted there starts there again: to move what it runs, taint its node with the effect NoExecute: kubectl taint node %[1]s drain=:NoExecute", c.Name))
-}
-
 // Create creates an eviction, in the member where the pod runs.
 func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	at, err := e.pods.findUnstoredObject(ctx, name, true)
@@ -131,11 +117,11 @@ func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object,
 	if !ok || asked.Name != name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
-	if err := refuseEvictionFromCordonedCluster(at.Cluster, name); err != nil {
-		return nil, err
-	}
 	namespace := request.NamespaceValue(ctx)
 	if _, err := e.pods.getFromMember(ctx, at); err != nil {
+		return nil, err
+	}
+	if err := refuseEviction(at.Cluster, name); err != nil {
 		return nil, err
 	}
 	if validate != nil {

@@ -259,6 +259,9 @@ type ClusterExplanation struct {
 	EvictAt *time.Time `json:"evictAt,omitempty"`
 	// KeptLost is why it keeps its copy although the hub tainted it as lost.
 	KeptLost string `json:"keptLost,omitempty"`
+	// DrainReason is why it keeps its copy although it is drained, and DrainText explains it.
+	DrainReason atoll.Reason `json:"drainReason,omitempty"`
+	DrainText   string       `json:"drainText,omitempty"`
 	// Weight in divisions.
 	Weight int64 `json:"weight,omitempty"`
 	// Bounds of its share of each divided workload.
@@ -478,7 +481,7 @@ func (in ExplanationInput) explainCluster(b Bundle, v schedule.Verdict, w rollou
 	c := ClusterExplanation{
 		Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, ReasonCode: v.ReasonCode(), Reason: v.Reason, Score: explainScore(v), Group: v.Group, OverflowStep: v.OverflowStep,
 		Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max, Capacity: b.Decision.CapacityBounds(v.Cluster),
-		GetsNothingNew: v.GetsNothingNew, KeptLost: v.KeptLost, Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
+		GetsNothingNew: v.GetsNothingNew, KeptLost: v.KeptLost, DrainReason: v.DrainReason, DrainText: v.DrainText, Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
 	}
 	if !v.EvictAt.IsZero() {
 		c.EvictAt = &v.EvictAt

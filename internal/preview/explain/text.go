@@ -291,6 +291,8 @@ func (c ClusterExplanation) placementReason() string {
 		return "fits until " + phrase.FormatTime(*c.EvictAt)
 	case c.KeptLost != "":
 		return "lost, and keeps its copy: " + c.KeptLost
+	case c.DrainReason != "":
+		return "drained, and keeps its copy: " + c.DrainText
 	case c.Verdict == schedule.OutcomePlaced:
 		return "fits" + c.scoreAndGroupText() + c.divisionText()
 	case c.Verdict == schedule.OutcomeKept:
