@@ -128,6 +128,9 @@ const (
 	ReasonContentEmpty          Reason = "ContentEmpty"
 	ReasonContentInvalid        Reason = "ContentInvalid"
 	ReasonContentTooLarge       Reason = "ContentTooLarge"
+	ReasonHooksUnsupported      Reason = "HooksUnsupported"
+	ReasonNotReproducible       Reason = "NotReproducible"
+	ReasonBuildFailed           Reason = "BuildFailed"
 	ReasonNotRendered           Reason = "NotRendered"
 	ReasonServiceAccountMissing Reason = "ServiceAccountMissing"
 	ReasonOwnedByOthers         Reason = "OwnedByOthers"
@@ -139,6 +142,7 @@ const (
 const (
 	ReasonPruneKeeps       Reason = "PruneKeeps"
 	ReasonHoldsOthers      Reason = "HoldsOthers"
+	ReasonPolicyKeeps      Reason = "ResourcePolicyKeeps"
 	ReasonAdopted          Reason = "Adopted"
 	ReasonSettingsChanged  Reason = "SettingsChanged"
 	ReasonHistoryRewritten Reason = "HistoryRewritten"

@@ -8,10 +8,8 @@
 package gitfetch
 
 import (
-	"fmt"
 	"time"
 
-	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/sources/render"
 )
 
@@ -32,12 +30,8 @@ const (
 	maxAnswerBytes  = 32 << 20
 	// maxContentsBytes is the most of all contents of one answer. Contents beyond are left to the next fetch.
 	maxContentsBytes = 12 << 20
-	// maxTreeEntries is the most entries of a commit's trees that are read for one Source.
-	maxTreeEntries = 200_000
-	// maxTreeDepth is how deep directories may be.
-	maxTreeDepth = 64
-	// maxLinkBytes is the longest target of a symbolic link.
-	maxLinkBytes = 4096
+	// buildTime is how long a child may take for charts and kustomizations. Contents beyond are left to the next fetch.
+	buildTime = 50 * time.Second
 	// childMemory is the soft limit of the child's memory, and childData the hard one.
 	childMemory = 192 << 20
 	childData   = 512 << 20
@@ -60,9 +54,8 @@ type Request struct {
 type Want struct {
 	ID string `json:"id"`
 	// Ref such as refs/heads/main, or the hash of a commit.
-	Ref     string   `json:"ref"`
-	Paths   []string `json:"paths,omitempty"`
-	Exclude []string `json:"exclude,omitempty"`
+	Ref string `json:"ref"`
+	render.Want
 	// SeenCommit and SeenDigest are what was read last. Content of the one or the other is not sent again.
 	SeenCommit string `json:"seenCommit,omitempty"`
 	SeenDigest string `json:"seenDigest,omitempty"`
@@ -95,21 +88,11 @@ type Content struct {
 	// Unchanged is true where the digest is the seen one. Objects are then left out.
 	Unchanged bool `json:"unchanged,omitempty"`
 	// Postponed is true where the answer had no room for the content.
-	Postponed bool             `json:"postponed,omitempty"`
-	Failure   *Failure         `json:"failure,omitempty"`
-	Objects   []render.Object  `json:"objects,omitempty"`
-	Problems  []render.Problem `json:"problems,omitempty"`
+	Postponed bool `json:"postponed,omitempty"`
+	render.Result
 }
 
 // Failure is why something could not be read.
-type Failure struct {
-	Reason  atoll.Reason `json:"reason"`
-	Message string       `json:"message"`
-}
+type Failure = render.Failure
 
-// Error returns the message.
-func (f *Failure) Error() string { return f.Message }
-
-func newFailure(reason atoll.Reason, format string, args ...any) *Failure {
-	return &Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
-}
+var newFailure = render.NewFailure

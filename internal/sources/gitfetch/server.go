@@ -25,6 +25,7 @@ import (
 
 	"atoll.dev/atoll/internal/addressguard"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/renderchild"
 )
 
 // gitServer is a repository on a server.
@@ -34,6 +35,7 @@ type gitServer struct {
 	auth   transport.AuthMethod
 	// packLeft is what the server may still send as packs, of all commits together.
 	packLeft *int64
+	builds   renderchild.Runner
 }
 
 // errMoved ends a redirect to another origin.

@@ -70,18 +70,6 @@ func IsContentFile(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name)))
 }
 
-// IsSelected reports whether paths contain a file and no pattern excludes it. No paths contain all files.
-func IsSelected(name string, paths, exclude []string) bool {
-	contains := func(dir string) bool {
-		dir = CleanPath(dir)
-		return dir == "" || name == dir || strings.HasPrefix(name, dir+"/")
-	}
-	if len(paths) > 0 && !slices.ContainsFunc(paths, contains) {
-		return false
-	}
-	return !slices.ContainsFunc(exclude, func(pattern string) bool { return MatchPattern(pattern, name) })
-}
-
 // CleanPath returns a path without ./ and slashes at its ends; empty for the whole repository.
 func CleanPath(dir string) string {
 	if dir = strings.Trim(path.Clean("/"+dir), "/"); dir == "." {
