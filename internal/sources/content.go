@@ -79,19 +79,12 @@ var tooLongNames = gitfetch.Failure{Reason: atoll.ReasonContentTooLarge, Message
 
 // invalidContent returns why content with problems is refused.
 func invalidContent(problems []render.Problem) gitfetch.Failure {
-	return gitfetch.Failure{Reason: atoll.ReasonContentInvalid, Message: formatProblem(problems[0]) + "; nothing of it is applied or removed"}
+	return gitfetch.Failure{Reason: atoll.ReasonContentInvalid, Message: problems[0].Format() + "; nothing of it is applied or removed"}
 }
 
 // newSourceError returns an error of the status. The author of a commit writes the name of the file.
 func newSourceError(at render.Problem, message string) v1alpha1.SourceError {
 	return v1alpha1.SourceError{File: phrase.TruncateText(phrase.EscapeLine(at.File), 512), Line: int32(at.Line), Message: phrase.TruncateText(phrase.EscapeLine(message), 512)}
-}
-
-func formatProblem(p render.Problem) string {
-	if p.Line == 0 {
-		return p.File + ": " + p.Message
-	}
-	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message)
 }
 
 func shortCommit(hash string) string { return hash[:min(12, len(hash))] }
@@ -276,7 +269,7 @@ func setRendered(now *v1alpha1.Source) {
 // newBuilt returns the builds of a content for the status.
 func newBuilt(builds []render.Build) (out []v1alpha1.SourceBuilt) {
 	for _, b := range builds {
-		out = append(out, v1alpha1.SourceBuilt{Path: cmp.Or(b.Dir, "."), Type: v1alpha1.SourceBuildType(b.Type), Chart: phrase.EscapeLine(b.Chart)})
+		out = append(out, v1alpha1.SourceBuilt{Path: cmp.Or(b.Dir, "."), Type: v1alpha1.SourceBuildType(b.Type), Chart: phrase.TruncateText(phrase.EscapeLine(b.Chart), 256)})
 	}
 	return out
 }

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	}
 	switch os.Args[1] {
 	case renderchild.ChildCommand:
-		renderchild.Limits.CPUSeconds = 2
+		cpuSeconds = 2
 		if err := ServeChild(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

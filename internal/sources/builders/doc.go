@@ -3,7 +3,7 @@
 // Contract: RenderJob reads the files of its Job and nothing else of its surroundings but the clock and the time zone of
 // the process. ServeChild confines its process first, so that input, which is hostile, reaches no file, network or
 // program. A chart is rendered twice; two different results are a Failure. Nothing of a hook of Helm becomes an
-// ordinary object. RenderJob sets the time zone of the process, so no other goroutine may run beside it.
+// ordinary object. RenderJob sets the time zone of the process, so nothing else may read the time in it.
 package builders
 
 import (
@@ -29,6 +29,10 @@ func ServeChild(in io.Reader, out io.Writer) error {
 	if err := childprocess.Limit(renderchild.Limits); err != nil {
 		return fmt.Errorf("bound the process that renders: %w", err)
 	}
+	reached, err := childprocess.LimitCPU(cpuSeconds)
+	if err != nil {
+		return fmt.Errorf("bound the process that renders: %w", err)
+	}
 	var result render.Result
 	if err := childprocess.Confine(); err != nil {
 		result.Failure = render.NewFailure(atoll.ReasonBuildFailed, "the machine of the hub cannot take files and network away from the process that renders: %v", err)
@@ -42,8 +46,18 @@ func ServeChild(in io.Reader, out io.Writer) error {
 	if json.Unmarshal(raw, &j) != nil {
 		return errors.New("the request of a build cannot be read")
 	}
-	return json.NewEncoder(out).Encode(RenderJob(j))
+	done := make(chan render.Result, 1)
+	go func() { done <- RenderJob(j) }()
+	select {
+	case result = <-done:
+	case <-reached:
+		result.Failure = render.NewFailure(atoll.ReasonContentTooLarge, "the content needs more than %d seconds of a processor to be rendered", cpuSeconds)
+	}
+	return json.NewEncoder(out).Encode(result)
 }
+
+// cpuSeconds is the most time of a processor for one Job. Tests have less.
+var cpuSeconds uint64 = 15
 
 // RenderJob renders a Job. A chart that renders to two results is refused.
 func RenderJob(j render.Job) render.Result {

@@ -36,17 +36,17 @@ var quietHooks = []string{"test", "test-success", "test-failure", "pre-delete", 
 func (b *builder) renderChart(one render.Build) (name string) {
 	c, err := b.loadChart(one)
 	if err != nil {
-		b.ReportProblem(path.Join(one.Dir, "Chart.yaml"), 0, "%s", shorten(err))
+		b.ReportProblem(path.Join(one.Dir, "Chart.yaml"), 0, "%s", shortenError(err))
 		return ""
 	}
 	name = c.Metadata.Name + "-" + c.Metadata.Version
 	if err := checkDependencies(c); err != nil {
-		b.ReportProblem(path.Join(one.Dir, "Chart.yaml"), 0, "%s", shorten(err))
+		b.ReportProblem(path.Join(one.Dir, "Chart.yaml"), 0, "%s", shortenError(err))
 		return name
 	}
 	values, file, err := b.readValues()
 	if err != nil {
-		b.ReportProblem(file, 0, "%s", shorten(err))
+		b.ReportProblem(file, 0, "%s", shortenError(err))
 		return name
 	}
 	rendered, err := b.renderTemplates(c, values)
@@ -176,11 +176,11 @@ func (b *builder) reportTemplate(dir, chartName string, err error) {
 	text := err.Error()
 	if m := templatePlace.FindStringSubmatch(text); m != nil && strings.HasPrefix(m[1], chartName+"/") {
 		if line, err := strconv.Atoi(m[2]); err == nil {
-			b.ReportProblem(placeTemplate(dir, chartName, m[1]), line, "%s", shorten(errors.New(text)))
+			b.ReportProblem(placeTemplate(dir, chartName, m[1]), line, "%s", shortenError(errors.New(text)))
 			return
 		}
 	}
-	b.ReportProblem(path.Join(dir, "Chart.yaml"), 0, "%s", shorten(err))
+	b.ReportProblem(path.Join(dir, "Chart.yaml"), 0, "%s", shortenError(err))
 }
 
 // dropHooks takes the hooks out of the objects from an index on, and refuses them where the Source does not omit them.

@@ -17,7 +17,7 @@ func (b *builder) buildKustomization(one render.Build) {
 	files := filesys.MakeFsInMemory()
 	for name, text := range b.job.Files {
 		if err := files.WriteFile("/"+name, text); err != nil {
-			b.ReportProblem(name, 0, "%s", shorten(err))
+			b.ReportProblem(name, 0, "%s", shortenError(err))
 			return
 		}
 	}
@@ -26,7 +26,7 @@ func (b *builder) buildKustomization(one render.Build) {
 	}
 	built, err := krusty.MakeKustomizer(options).Run(files, "/"+one.Dir)
 	if err != nil {
-		b.ReportProblem(at, 0, "%s", shorten(err))
+		b.ReportProblem(at, 0, "%s", shortenError(err))
 		return
 	}
 	for _, r := range built.Resources() {
@@ -35,7 +35,7 @@ func (b *builder) buildKustomization(one render.Build) {
 		}
 		text, err := r.AsYAML()
 		if err != nil {
-			b.ReportProblem(at, 0, "%s", shorten(err))
+			b.ReportProblem(at, 0, "%s", shortenError(err))
 			return
 		}
 		b.ReadFile(at, text)
@@ -52,8 +52,8 @@ func (b *builder) findKustomization(dir string) string {
 	return path.Join(dir, "Kustomization")
 }
 
-// shorten returns an error of a library in one bounded line, with paths relative to the repository.
-func shorten(err error) string {
+// shortenError returns an error of a library in one bounded line, with paths relative to the repository.
+func shortenError(err error) string {
 	text := strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "'/", "'")), " ")
 	const most = 500
 	if len(text) > most {

@@ -81,12 +81,7 @@ type Limits struct {
 	// DataBytes is the most memory, and FileBytes the largest file that it may write.
 	DataBytes, FileBytes uint64
 	OpenFiles            uint64
-	// CPUSeconds of the processor end the process with ExitOfCPU.
-	CPUSeconds uint64
 }
-
-// ExitOfCPU is the exit code of a process that took its seconds of the processor.
-const ExitOfCPU = 3
 
 // boundedBuffer keeps no more than an answer may have.
 type boundedBuffer struct {

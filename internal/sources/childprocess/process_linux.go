@@ -31,23 +31,14 @@ func Limit(l Limits) error {
 			return err
 		}
 	}
-	if l.CPUSeconds > 0 {
-		if err := limitCPU(l.CPUSeconds); err != nil {
-			return err
-		}
-	}
 	return syscall.Setrlimit(unix.RLIMIT_CORE, &syscall.Rlimit{})
 }
 
-// limitCPU ends this process after seconds of the processor, and the kernel does soon after.
-func limitCPU(seconds uint64) error {
+// LimitCPU signals when this process took a number of seconds of the processor. The kernel ends it soon after.
+func LimitCPU(seconds uint64) (<-chan os.Signal, error) {
 	reached := make(chan os.Signal, 1)
 	signal.Notify(reached, unix.SIGXCPU)
-	go func() {
-		<-reached
-		os.Exit(ExitOfCPU)
-	}()
-	return syscall.Setrlimit(unix.RLIMIT_CPU, &syscall.Rlimit{Cur: seconds, Max: seconds + 2})
+	return reached, syscall.Setrlimit(unix.RLIMIT_CPU, &syscall.Rlimit{Cur: seconds, Max: seconds + 2})
 }
 
 // allowedCalls are what Go's runtime needs for memory, threads and time, and what standard input and output need.

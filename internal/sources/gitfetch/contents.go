@@ -141,7 +141,7 @@ func (f *fetched) readFiles(ctx context.Context, commit storedCommit, w Want, c 
 	return err
 }
 
-// errBuildsTooLong ends the builds of a child that took their time. What is left is of the next child.
+// errBuildsTooLong ends the builds of a child that took their time. The next child has what is left.
 var errBuildsTooLong = errors.New("the builds of a fetch have taken their time")
 
 // runJob builds a content in a process without network. The first one always runs.

@@ -99,25 +99,42 @@ func (c *closure) addRequired(dir, field string, v any) error {
 		if err != nil {
 			return err
 		}
-		link, err := c.findLink(CleanPath(at))
-		switch {
-		case err != nil:
-			return err
-		case link != "":
-			c.reportProblem(c.at, "%s: %q leads over the symbolic link %s, which is not followed; commit the files", field, text, link)
-		case !found:
-			c.reportProblem(c.at, "%s: %q is not in the repository; nothing else is fetched, so commit it", field, text)
-		case e.Mode == ModeFile && slices.Contains([]string{"generators", "transformers", "validators"}, field):
-			inside, err := c.readFields(CleanPath(at), e)
-			if err != nil {
+		if !found {
+			if err := c.reportMissing(field, text, CleanPath(at)); err != nil {
 				return err
 			}
-			if err := c.addNamed(dir, inside); err != nil {
+			continue
+		}
+		if e.Mode == ModeFile && slices.Contains(named, field) {
+			if err := c.addNamedInFile(dir, CleanPath(at), e); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// named are the fields of files that name further files.
+var named = []string{"generators", "transformers", "validators"}
+
+// addNamedInFile adds what the fields of a file name.
+func (c *closure) addNamedInFile(dir, name string, e Entry) error {
+	fields, err := c.readFields(name, e)
+	if err != nil {
+		return err
+	}
+	return c.addNamed(dir, fields)
+}
+
+// reportMissing reports an entry of a field that the repository does not have.
+func (c *closure) reportMissing(field, text, at string) error {
+	link, err := c.findLink(at)
+	if link != "" {
+		c.reportProblem(c.at, "%s: %q leads over the symbolic link %s, which is not followed; commit the files", field, text, link)
+		return err
+	}
+	c.reportProblem(c.at, "%s: %q is not in the repository; nothing else is fetched, so commit it", field, text)
+	return err
 }
 
 // addNamed adds the files and directories that text in fields names. Text that names none is something else.
@@ -150,30 +167,34 @@ func (c *closure) addText(dir, text string) error {
 		}
 		return c.addNamed(dir, inside)
 	}
-	names := []string{text}
-	if _, file, ok := strings.Cut(text, "="); ok {
-		names = append(names, file) // key=file of a generator
+	if err := c.addPath(dir, text); err != nil {
+		return err
 	}
-	for _, name := range names {
-		at := path.Join(dir, name)
-		if len(name) > 1024 || name == "" || path.IsAbs(name) || isOutside(at) {
-			continue
-		}
-		at = CleanPath(at)
-		e, ok, err := c.findIncluded(at)
-		switch {
-		case err != nil:
-			return err
-		case ok && e.Mode == ModeFile:
-			c.files[at] = e
-		case ok && e.Mode == ModeDirectory:
-			if err := c.addDirectory(at); err != nil {
-				return err
-			}
-		}
-		if len(c.files) > MaxFiles {
-			return errTooManyFiles
-		}
+	_, file, ok := strings.Cut(text, "=") // key=file of a generator
+	if !ok {
+		return nil
+	}
+	return c.addPath(dir, file)
+}
+
+// addPath adds the file or the directory of a path, where there is one.
+func (c *closure) addPath(dir, name string) error {
+	at := path.Join(dir, name)
+	if len(name) > maxLinkBytes || name == "" || path.IsAbs(name) || isOutside(at) {
+		return nil
+	}
+	at = CleanPath(at)
+	e, ok, err := c.findIncluded(at)
+	switch {
+	case err != nil || !ok:
+		return err
+	case e.Mode == ModeDirectory:
+		return c.addDirectory(at)
+	case e.Mode == ModeFile:
+		c.files[at] = e
+	}
+	if len(c.files) > MaxFiles {
+		return errTooManyFiles
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ package render
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -57,6 +58,14 @@ type Problem struct {
 	File    string `json:"file,omitempty"`
 	Line    int    `json:"line,omitempty"`
 	Message string `json:"message"`
+}
+
+// Format returns the problem with its place.
+func (p Problem) Format() string {
+	if p.Line == 0 {
+		return p.File + ": " + p.Message
+	}
+	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message)
 }
 
 // IsContentFile reports whether a file may hold objects. Files whose names begin with a dot, and those of

@@ -122,9 +122,7 @@ func (s *selector) findBuilds() error {
 			return err
 		}
 		if !ok || e.Mode != ModeDirectory {
-			if stated := s.want.Options.Type; ok && e.Mode == ModeFile && stated != "" && stated != Plain {
-				s.reportProblem(dir, "the path is a file, which %s cannot build; state a directory in spec.paths", stated)
-			}
+			s.checkFile(dir, e, ok)
 			continue
 		}
 		kind, err := s.findType(dir)
@@ -142,6 +140,13 @@ func (s *selector) findBuilds() error {
 	return nil
 }
 
+// checkFile reports a path that is a file where the Source states a type for directories.
+func (s *selector) checkFile(name string, e Entry, found bool) {
+	if stated := s.want.Options.Type; found && e.Mode == ModeFile && stated != "" && stated != Plain {
+		s.reportProblem(name, "the path is a file, which %s cannot build; state a directory in spec.paths", stated)
+	}
+}
+
 // displayPath returns the path of a directory for people.
 func displayPath(dir string) string { return cmp.Or(dir, ".") }
 
@@ -155,25 +160,28 @@ func (s *selector) findType(dir string) (Type, error) {
 	if err != nil {
 		return "", err
 	}
-	isChart = isChart && chart.Mode == ModeFile
+	return s.chooseType(dir, kustomization, isChart && chart.Mode == ModeFile), nil
+}
+
+// chooseType returns the type of a directory by what it has and what the Source states.
+func (s *selector) chooseType(dir, kustomization string, isChart bool) Type {
+	has := map[Type]bool{Helm: isChart, Kustomize: kustomization != ""}
+	markers := map[Type]string{Helm: chartName, Kustomize: "kustomization.yaml"}
 	switch stated := s.want.Options.Type; {
-	case stated == Helm && !isChart:
-		s.reportProblem(displayPath(dir), "spec.build.type is Helm, and the directory has no %s", chartName)
-		return Plain, nil
-	case stated == Kustomize && kustomization == "":
-		s.reportProblem(displayPath(dir), "spec.build.type is Kustomize, and the directory has no kustomization.yaml")
-		return Plain, nil
+	case stated == Plain || !isChart && kustomization == "" && stated == "":
+		return Plain
+	case stated != "" && !has[stated]:
+		s.reportProblem(displayPath(dir), "spec.build.type is %s, and the directory has no %s", stated, markers[stated])
+		return Plain
 	case stated != "":
-		return stated, nil
-	case isChart && kustomization != "":
+		return stated
+	case has[Helm] && has[Kustomize]:
 		s.reportProblem(displayPath(dir), "the directory has a %s and a %s; state spec.build.type", chartName, path.Base(kustomization))
-		return Plain, nil
-	case isChart:
-		return Helm, nil
-	case kustomization != "":
-		return Kustomize, nil
+		return Plain
+	case has[Helm]:
+		return Helm
 	}
-	return Plain, nil
+	return Kustomize
 }
 
 // isBuilt reports whether a path is one of a build.

@@ -24,9 +24,8 @@ const ChildCommand = "render-source"
 
 // Bounds of one Job.
 const (
-	// timeout is the most time on a busy machine, and cpuSeconds that of the processor.
-	timeout    = time.Minute
-	cpuSeconds = 15
+	// timeout is the most time on a busy machine.
+	timeout = time.Minute
 	// memory is the soft limit of the process, and maxData the hard one.
 	memory  = 192 << 20
 	maxData = 512 << 20
@@ -81,14 +80,12 @@ func failureOf(ctx context.Context, err error) error {
 		return render.NewFailure(atoll.ReasonBuildFailed, "start the process that renders: %v", err)
 	case ended.ExitCode() == exitOfRuntime:
 		return render.NewFailure(atoll.ReasonContentTooLarge, "the content needs more memory than the %d bytes that a rendering has, or its templates call each other without end", maxData)
-	case ended.ExitCode() == childprocess.ExitOfCPU:
-		return render.NewFailure(atoll.ReasonContentTooLarge, "the content needs more than %d seconds of a processor to be rendered", cpuSeconds)
 	}
 	return render.NewFailure(atoll.ReasonBuildFailed, "the process that renders ended (%s)", ended.ProcessState)
 }
 
 // Limits are those of the process.
-var Limits = childprocess.Limits{DataBytes: maxData, FileBytes: 1, OpenFiles: 64, CPUSeconds: cpuSeconds}
+var Limits = childprocess.Limits{DataBytes: maxData, FileBytes: 1, OpenFiles: 64}
 
 // exitOfRuntime is the exit code of Go's runtime without memory or stack.
 const exitOfRuntime = 2

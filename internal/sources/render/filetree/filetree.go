@@ -1,7 +1,7 @@
 // Package filetree reads a directory as a commit of its files would be read.
 //
-// Contract: a Tree reads its file system and nothing outside of it, follows no symbolic link, and changes nothing. What git
-// itself keeps in .git is left out. Entries have no hashes. A Tree is safe for concurrent use when its file
+// Contract: a Tree reads its file system and nothing outside of it, follows no symbolic link, and changes nothing. The
+// directory .git is left out. Entries have no hashes. A Tree is safe for concurrent use when its file
 // system is.
 package filetree
 
