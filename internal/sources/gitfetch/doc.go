@@ -1,7 +1,8 @@
 // Package gitfetch reads the objects of git repositories in a child process of the hub's own binary.
 //
 // Contract: Fetch returns within its context, whatever the server sends: the child has bounds of time, memory, files
-// and bytes, and its end ends nothing else. The request with its credentials goes to the child by standard
+// and bytes, and its end ends nothing else. The hub itself reads a short list of refs, and starts no child when no
+// ref moved. The request with its credentials goes to the child by standard
 // input, and never by arguments or environment. Credentials are sent to the host of the URL alone. No error has
 // a credential or the text of a server's answer. Symlinks and submodules are not followed; where they may hold content,
 // they are problems. Nothing is kept between two fetches. Fetch is safe for concurrent use.
@@ -23,8 +24,10 @@ const (
 	answerTimeout  = 45 * time.Second
 	// maxPackBytes is the most that a server may send to one child for commits, which is the disk that a child takes.
 	maxPackBytes = 256 << 20
-	// maxTextBytes is the most that a server may send as a list of refs.
-	maxTextBytes = 16 << 20
+	// maxTextBytes is the most that a server may send as a list of refs, and maxOwnTextBytes what of it the hub itself
+	// reads.
+	maxTextBytes    = 16 << 20
+	maxOwnTextBytes = 256 << 10
 	// maxRequestBytes and maxAnswerBytes bound what the hub and its child exchange.
 	maxRequestBytes = 16 << 20
 	maxAnswerBytes  = 32 << 20

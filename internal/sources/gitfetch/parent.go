@@ -38,6 +38,9 @@ var passedEnvironment = []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ht
 // content exceeds is in the answer.
 func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Answer, error) {
 	r.AllowedNetworks = f.AllowedNetworks
+	if contents, same, err := confirmSeen(ctx, r); same || err != nil {
+		return &Answer{Contents: contents}, err
+	}
 	in, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode the request of a fetch: %w", err)
@@ -145,7 +148,7 @@ func ServeChild(ctx context.Context, in io.Reader, out io.Writer) error {
 
 // runRequest answers a request; dir is an empty directory.
 func runRequest(ctx context.Context, r Request, dir string) Answer {
-	s, err := openServer(r)
+	s, err := openServer(r, maxTextBytes)
 	if err != nil {
 		return Answer{Failure: failureOf(err)}
 	}
