@@ -207,6 +207,9 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 	for _, e := range st.Errors {
 		place := ""
 		if e.File != "" {
+			place = e.File + ": "
+		}
+		if e.Line > 0 {
 			place = fmt.Sprintf("%s:%d: ", e.File, e.Line)
 		}
 		lines = append(lines, "  error     "+place+e.Message)

@@ -1,6 +1,9 @@
 package builders
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"net"
@@ -92,6 +95,33 @@ func chartJob(template string) render.Job {
 	}
 }
 
+// newArchive returns an archive of a chart with a large file.
+func newArchive(t *testing.T, size int) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	files := tar.NewWriter(zip)
+	for name, text := range map[string][]byte{"sub/Chart.yaml": []byte("apiVersion: v2\nname: sub\nversion: 1.0.0\n"), "sub/large": make([]byte, size)} {
+		if err := files.WriteHeader(&tar.Header{Name: name, Size: int64(len(text)), Mode: 0o600}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := files.Write(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(files.Close(), zip.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// addFile adds a file to the chart of a job.
+func addFile(j render.Job, name string, text []byte) render.Job {
+	j.Builds[0].Files = append(j.Builds[0].Files, name)
+	j.Files[name] = text
+	return j
+}
+
 // Each hostile content is an error of its own, in time.
 func TestHostileContent(t *testing.T) {
 	const object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
@@ -120,6 +150,11 @@ func TestHostileContent(t *testing.T) {
 		"environment":      {chartJob(object + `data: {a: {{ env "HOME" }}}`), atoll.ReasonContentInvalid, `function "env" not defined`},
 		"names of hosts":   {chartJob(object + `data: {a: "x{{ getHostByName "localhost" }}x"}`), "", "data:map[a:xx]"},
 		"aliases of files": {kustomization(map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": object + bomb}), atoll.ReasonContentTooLarge, "more memory"},
+		"an archive":       {addFile(chartJob(object), "charts/sub.tgz", newArchive(t, 300<<20)), atoll.ReasonContentInvalid, "Chart.yaml"},
+		"a small archive":  {addFile(chartJob(object), "charts/sub.tgz", newArchive(t, 10)), "", "kind:ConfigMap"},
+		"no archive":       {addFile(chartJob(object), "charts/sub.tgz", []byte("x")), atoll.ReasonContentInvalid, "Chart.yaml"},
+		"a file by schema": {addFile(chartJob(object), "values.schema.json", []byte(`{"$ref": "file:///etc/passwd"}`)), atoll.ReasonContentInvalid, "function not implemented"},
+		"a URL by schema":  {addFile(chartJob(object), "values.schema.json", []byte(`{"$ref": "http://127.0.0.1:1/a"}`)), atoll.ReasonContentInvalid, "function not implemented"},
 		"a program":        {kustomization(map[string]string{"kustomization.yaml": "generators: [a.yaml]\n", "a.yaml": "apiVersion: v1\nkind: Run\nmetadata:\n  name: a\n  annotations:\n    config.kubernetes.io/function: |\n      exec: {path: /bin/true}\n"}), atoll.ReasonContentInvalid, "kustomization.yaml"},
 		"a remote base":    {kustomization(map[string]string{"kustomization.yaml": "resources: ['https://127.0.0.1:1/a.yaml']\n"}), atoll.ReasonContentInvalid, "kustomization.yaml"},
 		"a cycle":          {kustomization(map[string]string{"kustomization.yaml": "resources: [./a]\n", "a/kustomization.yaml": "resources: [../]\n"}), atoll.ReasonContentInvalid, "cycle"},

@@ -42,12 +42,13 @@ func (c *closure) addDirectory(dir string) error {
 	if err != nil || name == "" {
 		return err
 	}
-	e, _, err := c.findEntry(name)
-	if err != nil {
-		return err
+	// A directory with several of them is an error, which Kustomize reports.
+	for _, one := range kustomizationNames {
+		if err := c.addFile(dir, one); err != nil {
+			return err
+		}
 	}
-	c.files[name] = e
-	fields, err := c.readFields(name, e)
+	fields, err := c.readFields(name, c.files[name])
 	if err != nil || fields == nil {
 		return err
 	}
@@ -105,11 +106,20 @@ func (c *closure) addRequired(dir, field string, v any) error {
 			}
 			continue
 		}
-		if e.Mode == ModeFile && slices.Contains(named, field) {
-			if err := c.addNamedInFile(dir, CleanPath(at), e); err != nil {
-				return err
-			}
+		if err := c.addEntry(dir, field, CleanPath(at), e); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// addEntry adds an entry of a field: a file, or a directory with a kustomization.
+func (c *closure) addEntry(dir, field, at string, e Entry) error {
+	switch {
+	case e.Mode == ModeDirectory:
+		return c.addDirectory(at)
+	case e.Mode == ModeFile && slices.Contains(named, field):
+		return c.addNamedInFile(dir, at, e)
 	}
 	return nil
 }
@@ -133,11 +143,11 @@ func (c *closure) reportMissing(field, text, at string) error {
 		c.reportProblem(c.at, "%s: %q leads over the symbolic link %s, which is not followed; commit the files", field, text, link)
 		return err
 	}
-	c.reportProblem(c.at, "%s: %q is not in the repository; nothing else is fetched, so commit it", field, text)
+	c.reportProblem(c.at, "%s: %q is not in the repository, or is excluded; nothing else is fetched, so commit it", field, text)
 	return err
 }
 
-// addNamed adds the files and directories that text in fields names. Text that names none is something else.
+// addNamed adds the files that text in fields names. Text that names none is something else.
 func (c *closure) addNamed(dir string, v any) error {
 	switch v := v.(type) {
 	case map[string]any:
@@ -167,33 +177,28 @@ func (c *closure) addText(dir, text string) error {
 		}
 		return c.addNamed(dir, inside)
 	}
-	if err := c.addPath(dir, text); err != nil {
+	if err := c.addFile(dir, text); err != nil {
 		return err
 	}
 	_, file, ok := strings.Cut(text, "=") // key=file of a generator
 	if !ok {
 		return nil
 	}
-	return c.addPath(dir, file)
+	return c.addFile(dir, file)
 }
 
-// addPath adds the file or the directory of a path, where there is one.
-func (c *closure) addPath(dir, name string) error {
+// addFile adds the file of a path, where there is one.
+func (c *closure) addFile(dir, name string) error {
 	at := path.Join(dir, name)
 	if len(name) > maxLinkBytes || name == "" || path.IsAbs(name) || isOutside(at) {
 		return nil
 	}
 	at = CleanPath(at)
 	e, ok, err := c.findIncluded(at)
-	switch {
-	case err != nil || !ok:
+	if err != nil || !ok || e.Mode != ModeFile {
 		return err
-	case e.Mode == ModeDirectory:
-		return c.addDirectory(at)
-	case e.Mode == ModeFile:
-		c.files[at] = e
 	}
-	if len(c.files) > MaxFiles {
+	if c.files[at] = e; len(c.files) > MaxFiles {
 		return errTooManyFiles
 	}
 	return nil
