@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 
 	"golang.org/x/tools/txtar"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 
 	"atoll.dev/atoll/internal/sources/render"
 	"atoll.dev/atoll/internal/sources/render/filetree"
@@ -86,5 +87,22 @@ func TestScripts(t *testing.T) {
 				t.Errorf("got\n%swant\n%s", got, want)
 			}
 		})
+	}
+}
+
+// The chart that `helm create` makes renders as it is.
+func TestTheChartOfHelmCreate(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := chartutil.Create("shop", dir); err != nil {
+		t.Fatal(err)
+	}
+	w := render.Want{Paths: []string{"shop"}, Options: render.Options{ReleaseName: "web", Namespace: "shop", Helm: &render.HelmOptions{Values: []byte(`{"autoscaling": {"enabled": true}}`)}}}
+	result := renderFiles(t, os.DirFS(dir), w)
+	var kinds []string
+	for _, o := range result.Objects {
+		kinds = append(kinds, fmt.Sprint(o.Fields["kind"]))
+	}
+	if got := strings.Join(kinds, " "); got != "Deployment HorizontalPodAutoscaler Service ServiceAccount" || len(result.Problems) > 0 {
+		t.Errorf("%s\n%s", got, describe(result))
 	}
 }
