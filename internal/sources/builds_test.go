@@ -64,23 +64,34 @@ func TestContentThatIsNotRenderedRemovesNothing(t *testing.T) {
 	}
 }
 
-// Another version of what renders removes nothing, and a Source without a build keeps its settings.
+// Another version of what renders, or another type of a path, removes nothing. A Source without a build keeps its settings.
 func TestAnotherProgramRemovesNothing(t *testing.T) {
+	helm := []render.Build{{Type: render.Helm, Dir: "a", Chart: "a-1"}}
+	for name, next := range map[string]render.Result{
+		"another program": {Builds: helm, Program: "helm@5"}, "another type": {Builds: []render.Build{{Type: render.Kustomize, Dir: "a"}}, Program: "helm@4"}, "plain files": {},
+		"another version of a chart": {Builds: []render.Build{{Type: render.Helm, Dir: "a", Chart: "a-2"}}, Program: "helm@4"},
+	} {
+		h := newHub(t, branch)
+		h.setCommit("c1", "a=1", "b=1")
+		h.commit.Builds, h.commit.Program = helm, "helm@4"
+		h.runCheck()
+		h.setCommit("c2", "a=2")
+		h.commit.Builds, h.commit.Program = next.Builds, next.Program
+		writes := h.runCheck()
+		if name == "another version of a chart" {
+			if writes != "apply a, delete b" {
+				t.Errorf("%s: %s", name, writes)
+			}
+			continue
+		}
+		if o := h.readSource().Status.Inventory[1]; writes != "apply a" || o.Name != "b" || o.Kept != string(atoll.ReasonSettingsChanged) {
+			t.Errorf("%s: %s, %+v", name, writes, o)
+		}
+	}
 	h := newHub(t, branch)
-	before := digestSettings(h.readSource(), gitfetch.Request{}, "")
-	h.setCommit("c1", "a=1", "b=1")
-	h.commit.Program = "helm@4"
-	h.runCheck()
-	h.setCommit("c2", "a=2")
-	h.commit.Program = "helm@5"
-	if writes := h.runCheck(); writes != "apply a" {
-		t.Error(writes)
-	}
-	if o := h.readSource().Status.Inventory[1]; o.Name != "b" || o.Kept != string(atoll.ReasonSettingsChanged) {
-		t.Errorf("%+v", o)
-	}
+	before := digestSettings(h.readSource(), gitfetch.Request{}, gitfetch.Content{})
 	h.editSource(func(s *v1alpha1.SourceSpec) { s.Build = &v1alpha1.SourceBuild{Type: v1alpha1.BuildHelm} })
-	if digestSettings(h.readSource(), gitfetch.Request{}, "") == before {
+	if digestSettings(h.readSource(), gitfetch.Request{}, gitfetch.Content{}) == before {
 		t.Error("another build has the same settings")
 	}
 }

@@ -198,12 +198,15 @@ func newPolicy(s *v1alpha1.Source, keys []v1alpha1.SourceObject) *unstructured.U
 	return &unstructured.Unstructured{Object: fields}
 }
 
-// digestSettings returns a digest of what of a Source decides which objects there are. The program that rendered charts
-// and kustomizations is of it, so that a new version of the hub removes nothing.
-func digestSettings(s *v1alpha1.Source, request gitfetch.Request, program string) string {
+// digestSettings returns a digest of what of a Source decides which objects there are. The types of its paths are of it, and
+// so is the program that rendered them, so that another type and a new version of the hub remove nothing.
+func digestSettings(s *v1alpha1.Source, request gitfetch.Request, c gitfetch.Content) string {
 	settings := []any{request.URL, s.Spec.Ref, s.Spec.Paths, s.Spec.Exclude, s.Spec.TargetNamespace, s.Spec.Placement == nil && s.Spec.PlacementRef == nil}
-	if s.Spec.Build != nil || program != "" {
-		settings = append(settings, s.Spec.Build, program)
+	if s.Spec.Build != nil || len(c.Builds) > 0 {
+		settings = append(settings, s.Spec.Build, c.Program)
+	}
+	for _, b := range c.Builds {
+		settings = append(settings, b.Dir, b.Type)
 	}
 	raw, err := json.Marshal(settings)
 	if err != nil {
@@ -215,7 +218,7 @@ func digestSettings(s *v1alpha1.Source, request gitfetch.Request, program string
 
 // applyContent applies the objects of a commit, and removes those that it dropped.
 func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, w wanted, check repositoryCheck) (bool, error) {
-	settings := digestSettings(s, check.request, c.Program)
+	settings := digestSettings(s, check.request, c)
 	d := changes.Decide(changes.Input{
 		Wanted: w.keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
 		SameSettings: s.Status.Settings == settings, ApplyAll: !s.Status.SyncRequest.Equal(s.Spec.SyncRequest),

@@ -33,12 +33,14 @@ const (
 	maxAnswerBytes  = 32 << 20
 	// maxContentsBytes is the most of all contents of one answer. Contents beyond are left to the next fetch.
 	maxContentsBytes = 12 << 20
-	// buildTime is how long a child may take for charts and kustomizations. Contents beyond are left to the next fetch.
-	buildTime = 50 * time.Second
 	// childMemory is the soft limit of the child's memory, and childData the hard one.
 	childMemory = 192 << 20
 	childData   = 512 << 20
 )
+
+// buildTime is how long a child may take for charts and kustomizations. Contents beyond are left to the next fetch. Tests
+// have more.
+var buildTime = 50 * time.Second
 
 // Request is what a child is asked for.
 type Request struct {

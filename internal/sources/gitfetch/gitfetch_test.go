@@ -22,6 +22,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/sources/builders"
@@ -33,6 +34,7 @@ func TestMain(m *testing.M) {
 	var err error
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == ChildCommand:
+		buildTime = time.Hour
 		err = ServeChild(context.Background(), os.Stdin, os.Stdout)
 	case len(os.Args) > 1 && os.Args[1] == renderchild.ChildCommand:
 		err = builders.ServeChild(os.Stdin, os.Stdout)
