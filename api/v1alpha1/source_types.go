@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -145,7 +146,12 @@ type SourceSpec struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	// +listType=set
 	Exclude []string `json:"exclude,omitempty"`
-	// TargetNamespace is the namespace of objects that state none. Default: the Source's own.
+	// Build says how objects are made of the files of each path. Default: a directory with a kustomization.yaml is
+	// built by Kustomize, one with a Chart.yaml is rendered as a Helm chart, and any other is read as it is.
+	// +optional
+	Build *SourceBuild `json:"build,omitempty"`
+	// TargetNamespace is the namespace of objects that state none, and of the release of a Helm chart. Default:
+	// the Source's own.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	TargetNamespace string `json:"targetNamespace,omitempty"`
@@ -200,6 +206,83 @@ type SourceRef struct {
 	Commit string `json:"commit,omitempty"`
 }
 
+// SourceBuild is how objects are made of files.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.helm) || !has(self.type) || self.type == 'Helm'",message="helm is for Helm charts: give the type Helm, or none"
+type SourceBuild struct {
+	// Type of each path: Plain, Kustomize or Helm. Default: found out of its files.
+	// +optional
+	Type SourceBuildType `json:"type,omitempty"`
+	// Helm is how charts are rendered. One path at least must then be a chart.
+	// +optional
+	Helm *HelmBuild `json:"helm,omitempty"`
+}
+
+// SourceBuildType says how objects are made of a path.
+// +kubebuilder:validation:Enum=Plain;Kustomize;Helm
+type SourceBuildType string
+
+// The ways in which objects are made of a path.
+const (
+	// BuildPlain reads YAML and JSON files.
+	BuildPlain SourceBuildType = "Plain"
+	// BuildKustomize builds a directory with a kustomization.
+	BuildKustomize SourceBuildType = "Kustomize"
+	// BuildHelm renders a directory with a Helm chart.
+	BuildHelm SourceBuildType = "Helm"
+)
+
+// HelmBuild is how Helm charts are rendered. They are rendered without a cluster: lookup finds nothing, and no
+// release is recorded.
+type HelmBuild struct {
+	// ReleaseName is the name of the release in templates. Default: the name of the Source.
+	// +optional
+	// +kubebuilder:validation:MaxLength=53
+	ReleaseName string `json:"releaseName,omitempty"`
+	// ValuesFiles are files of the repository with values, by their paths from its root. A later file goes before
+	// an earlier one.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +listType=set
+	ValuesFiles []string `json:"valuesFiles,omitempty"`
+	// Values go before those of all files.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	Values *apiextensionsv1.JSON `json:"values,omitempty"`
+	// KubeVersion is the version of Kubernetes that templates see, such as 1.34. Default: that of the hub.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^v?[0-9]+\.[0-9]+(\.[0-9]+)?$`
+	// +kubebuilder:validation:MaxLength=32
+	KubeVersion string `json:"kubeVersion,omitempty"`
+	// APIVersions are versions of APIs that templates see as served, such as monitoring.coreos.com/v1, in addition to
+	// those of Kubernetes. A kind may follow: monitoring.coreos.com/v1/ServiceMonitor.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	// +listType=set
+	APIVersions []string `json:"apiVersions,omitempty"`
+	// Hooks says what happens to the hooks of an install or an upgrade, which the hub does not run. Refuse refuses
+	// the content. Omit leaves them out, and counts them in status.objects.omitted. Hooks of tests, deletions and
+	// rollbacks alone are always left out. Default Refuse.
+	// +optional
+	// +kubebuilder:default=Refuse
+	Hooks HelmHooks `json:"hooks,omitempty"`
+}
+
+// HelmHooks says what happens to the hooks of an install or an upgrade.
+// +kubebuilder:validation:Enum=Refuse;Omit
+type HelmHooks string
+
+// The treatments of hooks.
+const (
+	HooksRefuse HelmHooks = "Refuse"
+	HooksOmit   HelmHooks = "Omit"
+)
+
 // SourcePrune says what happens to objects that a commit drops.
 // +kubebuilder:validation:Enum=Remove;Keep
 type SourcePrune string
@@ -246,6 +329,11 @@ type SourceStatus struct {
 	// Objects counts the objects.
 	// +optional
 	Objects SourceObjects `json:"objects,omitempty"`
+	// Builds are the paths that Kustomize or Helm made objects of, in the content that was read last.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	Builds []SourceBuilt `json:"builds,omitempty"`
 	// Clusters of the objects.
 	// +optional
 	Clusters SourceClusters `json:"clusters,omitempty"`
@@ -291,6 +379,20 @@ type SourceObjects struct {
 	// Kept is the number of objects that the content no longer has and that stay.
 	// +optional
 	Kept int32 `json:"kept,omitempty"`
+	// Omitted is the number of hooks of charts that build.helm.hooks leaves out.
+	// +optional
+	Omitted int32 `json:"omitted,omitempty"`
+}
+
+// SourceBuilt is a path that objects were made of.
+type SourceBuilt struct {
+	// Path in the repository; a dot for its root.
+	Path string `json:"path"`
+	// Type is Kustomize or Helm.
+	Type SourceBuildType `json:"type"`
+	// Chart is the name and the version of a Helm chart.
+	// +optional
+	Chart string `json:"chart,omitempty"`
 }
 
 // SourceClusters counts the clusters of a Source's objects. A cluster counts once for each Bundle.

@@ -20,7 +20,9 @@ import (
 	"atoll.dev/atoll/internal/logging"
 	"atoll.dev/atoll/internal/memberproxy"
 	"atoll.dev/atoll/internal/profile"
+	"atoll.dev/atoll/internal/sources/builders"
 	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/renderchild"
 	"atoll.dev/atoll/internal/tracing"
 )
 
@@ -112,7 +114,7 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 	cmd.MarkFlagsMutuallyExclusive("etcd-servers", "etcd-quota-bytes")
 	profile.AddProfileFlag(cmd)
 	cmd.SetVersionTemplate("{{.Version}}\n")
-	cmd.AddCommand(newBackupCommand(), newRestoreCommand(), newPrintKubeconfigCommand(), newPrintKeysCommand(), newVersionCommand(), newFetchCommand())
+	cmd.AddCommand(newBackupCommand(), newRestoreCommand(), newPrintKubeconfigCommand(), newPrintKeysCommand(), newVersionCommand(), newFetchCommand(), newRenderCommand())
 	return cmd
 }
 
@@ -128,6 +130,17 @@ func newFetchCommand() *cobra.Command {
 		Use: gitfetch.ChildCommand, Short: "Read a repository for the hub", Args: cobra.NoArgs, Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return gitfetch.ServeChild(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+}
+
+// newRenderCommand makes the command that the hub, and atoll source render, run as a child to render charts and
+// kustomizations.
+func newRenderCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: renderchild.ChildCommand, Short: "Render content of a repository", Args: cobra.NoArgs, Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return builders.ServeChild(cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 }

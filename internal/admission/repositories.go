@@ -161,6 +161,7 @@ func accountOfSource(s *v1alpha1.Source) string {
 func checkSource(s *v1alpha1.Source) (errs field.ErrorList) {
 	at := field.NewPath("spec")
 	errs = append(errs, checkSourceFiles(s, at)...)
+	errs = append(errs, checkSourceBuild(s.Spec.Build, at.Child("build"))...)
 	for name, value := range map[string]string{"branch": s.Spec.Ref.Branch, "tag": s.Spec.Ref.Tag} {
 		if value != "" && !isRefName(value) {
 			errs = append(errs, field.Invalid(at.Child("ref", name), value, "is no name that git allows"))
@@ -196,6 +197,36 @@ func checkSourceFiles(s *v1alpha1.Source, at *field.Path) (errs field.ErrorList)
 	}
 	return errs
 }
+
+// checkSourceBuild returns the fields of a build that could not be honoured.
+func checkSourceBuild(b *v1alpha1.SourceBuild, at *field.Path) (errs field.ErrorList) {
+	if b == nil || b.Helm == nil {
+		return nil
+	}
+	at = at.Child("helm")
+	if name := b.Helm.ReleaseName; name != "" {
+		for _, why := range validation.IsDNS1123Subdomain(name) {
+			errs = append(errs, field.Invalid(at.Child("releaseName"), name, why))
+		}
+	}
+	for i, file := range b.Helm.ValuesFiles {
+		if why := checkRepositoryPath(file); why != "" {
+			errs = append(errs, field.Invalid(at.Child("valuesFiles").Index(i), file, why))
+		}
+	}
+	for i, version := range b.Helm.APIVersions {
+		if strings.ContainsFunc(version, isSpaceOrControl) {
+			errs = append(errs, field.Invalid(at.Child("apiVersions").Index(i), version, "is no version of an API"))
+		}
+	}
+	if v := b.Helm.Values; v != nil && len(v.Raw) > maxInlineValues {
+		errs = append(errs, field.TooLong(at.Child("values"), field.OmitValueType{}, maxInlineValues))
+	}
+	return errs
+}
+
+// maxInlineValues is the most bytes of values in a Source, whose status needs its part of what the store takes.
+const maxInlineValues = 128 << 10
 
 // checkRepositoryPath returns why a path could lead out of a repository; empty when it does not.
 func checkRepositoryPath(dir string) string {

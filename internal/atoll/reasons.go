@@ -132,6 +132,9 @@ const (
 	ReasonContentEmpty          Reason = "ContentEmpty"
 	ReasonContentInvalid        Reason = "ContentInvalid"
 	ReasonContentTooLarge       Reason = "ContentTooLarge"
+	ReasonHooksUnsupported      Reason = "HooksUnsupported"
+	ReasonNotReproducible       Reason = "NotReproducible"
+	ReasonBuildFailed           Reason = "BuildFailed"
 	ReasonNotRendered           Reason = "NotRendered"
 	ReasonServiceAccountMissing Reason = "ServiceAccountMissing"
 	ReasonOwnedByOthers         Reason = "OwnedByOthers"
@@ -143,6 +146,7 @@ const (
 const (
 	ReasonPruneKeeps       Reason = "PruneKeeps"
 	ReasonHoldsOthers      Reason = "HoldsOthers"
+	ReasonPolicyKeeps      Reason = "ResourcePolicyKeeps"
 	ReasonAdopted          Reason = "Adopted"
 	ReasonSettingsChanged  Reason = "SettingsChanged"
 	ReasonHistoryRewritten Reason = "HistoryRewritten"

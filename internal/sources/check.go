@@ -20,6 +20,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/changes"
 	"atoll.dev/atoll/internal/sources/gitfetch"
 )
 
@@ -237,7 +238,7 @@ func refOf(s *v1alpha1.Source) string {
 func wantsOf(repo *v1alpha1.Repository, sources []*v1alpha1.Source) []gitfetch.Want {
 	out := make([]gitfetch.Want, 0, len(sources))
 	for _, s := range sources {
-		w := gitfetch.Want{ID: s.Name, Ref: refOf(s), Paths: s.Spec.Paths, Exclude: s.Spec.Exclude}
+		w := gitfetch.Want{ID: s.Name, Ref: refOf(s), Want: changes.NewWant(s)}
 		if isSettled(s) {
 			i := slices.IndexFunc(repo.Status.Refs, func(ref v1alpha1.RepositoryRef) bool { return ref.Ref == w.Ref })
 			if i >= 0 && repo.Status.ObservedGeneration == repo.Generation {
@@ -263,7 +264,14 @@ func isSettled(s *v1alpha1.Source) bool {
 func isContentBad(s *v1alpha1.Source) bool {
 	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SourceRendered)
 	return c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == s.Generation &&
-		slices.Contains([]string{string(atoll.ReasonContentInvalid), string(atoll.ReasonContentEmpty), string(atoll.ReasonContentTooLarge)}, c.Reason)
+		isOfContent(atoll.Reason(c.Reason))
+}
+
+// isOfContent reports whether a reason is of the content, so that only another commit helps.
+func isOfContent(why atoll.Reason) bool {
+	return slices.Contains([]atoll.Reason{
+		atoll.ReasonContentInvalid, atoll.ReasonContentEmpty, atoll.ReasonContentTooLarge, atoll.ReasonHooksUnsupported, atoll.ReasonNotReproducible,
+	}, why)
 }
 
 // setReachable writes the status of a Repository when it has changed.

@@ -28,14 +28,14 @@ import (
 // or something of it is not applied.
 func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, check repositoryCheck) (considered bool, err error) {
 	switch {
-	case c.Failure != nil && c.Failure.Reason == atoll.ReasonContentTooLarge:
+	case c.Failure != nil && isOfContent(c.Failure.Reason):
 		return true, r.refuseContent(ctx, s, c, *c.Failure, nil)
 	case c.Failure != nil:
 		return false, r.setUnread(ctx, []*v1alpha1.Source{s}, *c.Failure)
 	case c.Unchanged:
 		return true, r.updateSource(ctx, s, func(now *v1alpha1.Source) {
 			if now.Generation == s.Generation && !isContentBad(now) {
-				setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionTrue, atoll.ReasonRendered, "the content of the commit is read")
+				setRendered(now)
 			}
 		})
 	case len(c.Problems) > 0:
@@ -79,19 +79,12 @@ var tooLongNames = gitfetch.Failure{Reason: atoll.ReasonContentTooLarge, Message
 
 // invalidContent returns why content with problems is refused.
 func invalidContent(problems []render.Problem) gitfetch.Failure {
-	return gitfetch.Failure{Reason: atoll.ReasonContentInvalid, Message: formatProblem(problems[0]) + "; nothing of it is applied or removed"}
+	return gitfetch.Failure{Reason: atoll.ReasonContentInvalid, Message: problems[0].Format() + "; nothing of it is applied or removed"}
 }
 
 // newSourceError returns an error of the status. The author of a commit writes the name of the file.
 func newSourceError(at render.Problem, message string) v1alpha1.SourceError {
 	return v1alpha1.SourceError{File: phrase.TruncateText(phrase.EscapeLine(at.File), 512), Line: int32(at.Line), Message: phrase.TruncateText(phrase.EscapeLine(message), 512)}
-}
-
-func formatProblem(p render.Problem) string {
-	if p.Line == 0 {
-		return p.File + ": " + p.Message
-	}
-	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message)
 }
 
 func shortCommit(hash string) string { return hash[:min(12, len(hash))] }
@@ -205,9 +198,17 @@ func newPolicy(s *v1alpha1.Source, keys []v1alpha1.SourceObject) *unstructured.U
 	return &unstructured.Unstructured{Object: fields}
 }
 
-// digestSettings returns a digest of what of a Source decides which objects there are.
-func digestSettings(s *v1alpha1.Source, request gitfetch.Request) string {
-	raw, err := json.Marshal([]any{request.URL, s.Spec.Ref, s.Spec.Paths, s.Spec.Exclude, s.Spec.TargetNamespace, s.Spec.Placement == nil && s.Spec.PlacementRef == nil})
+// digestSettings returns a digest of what of a Source decides which objects there are. The types of its paths are of it, and
+// so is the program that rendered them, so that another type and a new version of the hub remove nothing.
+func digestSettings(s *v1alpha1.Source, request gitfetch.Request, c gitfetch.Content) string {
+	settings := []any{request.URL, s.Spec.Ref, s.Spec.Paths, s.Spec.Exclude, s.Spec.TargetNamespace, s.Spec.Placement == nil && s.Spec.PlacementRef == nil}
+	if s.Spec.Build != nil || len(c.Builds) > 0 {
+		settings = append(settings, s.Spec.Build, c.Program)
+	}
+	for _, b := range c.Builds {
+		settings = append(settings, b.Dir, b.Type)
+	}
+	raw, err := json.Marshal(settings)
 	if err != nil {
 		panic(fmt.Sprintf("sources: settings cannot be encoded: %v", err))
 	}
@@ -217,7 +218,7 @@ func digestSettings(s *v1alpha1.Source, request gitfetch.Request) string {
 
 // applyContent applies the objects of a commit, and removes those that it dropped.
 func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, w wanted, check repositoryCheck) (bool, error) {
-	settings := digestSettings(s, check.request)
+	settings := digestSettings(s, check.request, c)
 	d := changes.Decide(changes.Input{
 		Wanted: w.keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
 		SameSettings: s.Status.Settings == settings, ApplyAll: !s.Status.SyncRequest.Equal(s.Spec.SyncRequest),
@@ -246,7 +247,8 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 		}
 		now.Status.ObservedGeneration, now.Status.SyncRequest, now.Status.Errors = s.Generation, s.Spec.SyncRequest, a.errors
 		now.Status.Objects = v1alpha1.SourceObjects{Total: int32(len(c.Objects)), Applied: int32(max(0, len(c.Objects)-a.failed)), Kept: int32(len(a.decision.Keep))}
-		setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionTrue, atoll.ReasonRendered, "the content of the commit is read")
+		now.Status.Objects.Omitted, now.Status.Builds = int32(c.Omitted), newBuilt(c.Builds)
+		setRendered(now)
 		if a.failed == 0 && len(a.failedRemovals) == 0 {
 			now.Status.Commit, now.Status.ShortCommit, now.Status.Message, now.Status.Author = c.Commit, shortCommit(c.Commit), phrase.EscapeLine(c.Message), phrase.EscapeLine(c.Author)
 			now.Status.Digest = c.Digest
@@ -256,6 +258,23 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 		setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionFalse, a.reason, fmt.Sprintf("commit %s: %s", shortCommit(c.Commit), a.describeFailure()))
 	})
 	return a.failed == 0 && len(a.failedRemovals) == 0, err
+}
+
+// setRendered reports that the content is read, and what of it is left out.
+func setRendered(now *v1alpha1.Source) {
+	text := "the content of the commit is read"
+	if n := int(now.Status.Objects.Omitted); n > 0 {
+		text += fmt.Sprintf("; %s of Helm left out, as spec.build.helm.hooks states", phrase.CountNoun(n, "hook"))
+	}
+	setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionTrue, atoll.ReasonRendered, text)
+}
+
+// newBuilt returns the builds of a content for the status.
+func newBuilt(builds []render.Build) (out []v1alpha1.SourceBuilt) {
+	for _, b := range builds {
+		out = append(out, v1alpha1.SourceBuilt{Path: cmp.Or(b.Dir, "."), Type: v1alpha1.SourceBuildType(b.Type), Chart: phrase.TruncateText(phrase.EscapeLine(b.Chart), 256)})
+	}
+	return out
 }
 
 func formatApplied(applied, kept int) string {

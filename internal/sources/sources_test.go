@@ -362,7 +362,7 @@ func TestWhatIsNotReadRemovesNothing(t *testing.T) {
 	h.fails = nil
 	h.setCommit("c4", "a=1", "a=2")
 	h.expectCheck("an object twice", "", invalid)
-	h.commit = gitfetch.Content{Failure: &gitfetch.Failure{Reason: atoll.ReasonRefMissing, Message: "no branch main"}}
+	h.commit = gitfetch.Content{Result: render.Result{Failure: &gitfetch.Failure{Reason: atoll.ReasonRefMissing, Message: "no branch main"}}}
 	h.editSource(func(s *v1alpha1.SourceSpec) { s.Ref.Branch = "next" })
 	h.expectCheck("no such branch", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/RefMissing")
 
@@ -382,7 +382,7 @@ func TestACommitWhosePackFailedIsReadLater(t *testing.T) {
 		h := newHub(t, branch)
 		h.setCommit("c1", "a=1")
 		h.expectCheck("the first commit", "apply a", good)
-		h.commit = gitfetch.Content{Commit: "c2", Failure: &gitfetch.Failure{Reason: reason, Message: "half a pack"}}
+		h.commit = gitfetch.Content{Commit: "c2", Result: render.Result{Failure: &gitfetch.Failure{Reason: reason, Message: "half a pack"}}}
 		h.expectCheck("half a pack", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/"+string(reason))
 		if repo, _ := h.tables.Repositories.Get(repoKey); len(repo.Status.Refs) != 0 {
 			t.Errorf("the commit counts as considered: %+v", repo.Status.Refs)
@@ -391,7 +391,7 @@ func TestACommitWhosePackFailedIsReadLater(t *testing.T) {
 		h.expectCheck("the same commit, in whole", "apply a, apply b", good)
 	}
 	h := newHub(t, branch)
-	h.commit = gitfetch.Content{Commit: "c2", Failure: &gitfetch.Failure{Reason: atoll.ReasonContentTooLarge, Message: "too many files"}}
+	h.commit = gitfetch.Content{Commit: "c2", Result: render.Result{Failure: &gitfetch.Failure{Reason: atoll.ReasonContentTooLarge, Message: "too many files"}}}
 	h.expectCheck("content that is too large", "", "Applied=False/NotRendered Ready=False/NotRendered Rendered=False/ContentTooLarge")
 	h.runCheck()
 	if w := h.requests[len(h.requests)-1].Wants[0]; w.SeenCommit != "c2" {

@@ -143,11 +143,19 @@ var layers = []layer{
 		why:   "reconcilers meet in the store only: one that called another could not be restarted, tested or reasoned about alone",
 	},
 	{
-		name: "source cores", packages: []string{"internal/sources/render", "internal/sources/changes"}, below: []string{"api", "vocabulary"},
+		name: "source cores", packages: []string{"internal/sources/render/...", "internal/sources/changes"}, below: []string{"api", "vocabulary"},
 		why: "the hub decides by them what a commit changes, and its child and tests call them as it does",
 	},
 	{
-		name: "source fetch", packages: []string{"internal/sources/gitfetch"}, below: []string{"vocabulary", "source cores", "address guard"},
+		name: "source child", packages: []string{"internal/sources/childprocess", "internal/sources/renderchild"}, below: []string{"vocabulary", "source cores"},
+		why: "the hub and the command line run what renders as a process, and link none of its libraries by that",
+	},
+	{
+		name: "source builders", packages: []string{"internal/sources/builders"}, below: []string{"vocabulary", "source cores", "source child"},
+		why: "Helm and Kustomize read hostile content in a process of their own, which only the main of the hub links",
+	},
+	{
+		name: "source fetch", packages: []string{"internal/sources/gitfetch"}, below: []string{"vocabulary", "source cores", "source child", "address guard"},
 		why: "a child process reads hostile repositories by it, and must bring nothing of the hub along",
 	},
 	{
@@ -286,7 +294,7 @@ var layers = []layer{
 		why: "what commands share that read of containers and run in them: whose they are",
 	},
 	{
-		name: "planning commands", packages: []string{"internal/command/crd", "internal/command/diff", "internal/command/drift", "internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret", "internal/command/source"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client"},
+		name: "planning commands", packages: []string{"internal/command/crd", "internal/command/diff", "internal/command/drift", "internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret", "internal/command/source"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client", "source cores", "source child"},
 		why: "they decide over files alone by the cores, and word what a hub answers; nothing of the hub comes along",
 	},
 	{
@@ -338,7 +346,7 @@ var layers = []layer{
 		why: "main is a shell",
 	},
 	{
-		name: "main hub", packages: []string{"cmd/atoll-hub/..."}, below: []string{"hub", "source fetch", "member proxy", "apiserver", "vocabulary", "profile", "logging", "tracing"},
+		name: "main hub", packages: []string{"cmd/atoll-hub/..."}, below: []string{"hub", "source fetch", "source child", "source builders", "member proxy", "apiserver", "vocabulary", "profile", "logging", "tracing"},
 		why: "main is a shell",
 	},
 	{
@@ -409,6 +417,10 @@ var stacked = map[string][]string{
 	"internal/userfields": {"internal/kinds"},
 	// where replicas and images are in an object; values of a Cluster
 	"internal/overrides": {"internal/userfields", "internal/kinds", "internal/kinds/script", "internal/expr", "internal/schedule"},
+	// what a Source reads of a tree
+	"internal/sources/changes": {"internal/sources/render"},
+	// how a process is run
+	"internal/sources/renderchild": {"internal/sources/childprocess"},
 	// the rules that it applies
 	"internal/manifest": {"internal/overrides", "internal/userfields", "internal/kinds", "internal/kinds/script", "internal/schedule"},
 	// the policies that apply to the items
@@ -493,6 +505,12 @@ var foreign = []struct {
 		// Only the hub imports the room of the CAs' status.
 		apart: []string{"internal/trust/castatus"},
 		why:   "agent and CLI stay light: client-go, gRPC and cobra are enough",
+	},
+	{
+		dirs: []string{"internal/agent/...", "internal/command/...", "cmd/atoll", "internal/sources/render/...", "internal/sources/renderchild", "internal/sources/childprocess", "internal/sources/changes"},
+		forbidden: []string{"helm.sh", "sigs.k8s.io/kustomize", "github.com/go-git", "github.com/Masterminds"},
+		except:    []string{"helm.sh/helm/v4/pkg/ignore"},
+		why:       "agent and CLI do without the libraries of Sources; .helmignore is read by a package that brings nothing along",
 	},
 	{
 		dirs:      []string{"internal/state/...", "internal/binder/...", "internal/placer/...", "internal/bundlestatus/...", "internal/clusterstatus/...", "internal/dialect/...", "internal/delivery/...", "internal/preview/explain"},

@@ -39,6 +39,7 @@ type createOptions struct {
 	secret, caFile           string
 	interval                 time.Duration
 	keep, force, yes, dryRun bool
+	build                    buildFlags
 }
 
 func newCreateGitCommand(flags *client.ConnectionFlags) *cobra.Command {
@@ -53,7 +54,10 @@ Source, and where it is missing the ServiceAccount atoll-sources with the role a
 namespace, by whose rights the Source writes. --service-account names another one.
 
 --clusters chooses clusters by their labels, and --placement names a Placement. Without both, the policies and
-annotations of the hub place the objects. A Repository of the same name and URL is used by several Sources.`,
+annotations of the hub place the objects. A Repository of the same name and URL is used by several Sources.
+
+The hub finds out of a path's files whether it is a Helm chart, a kustomization or a directory of objects. --values
+and the flags after it are for a chart. atoll source render shows the objects.`,
 		Example: `  atoll source create git https://git.example.com/shop.git --name shop -n shop --path deploy --clusters env=prod
   atoll source create git https://git.example.com/shop.git --name shop -n shop --tag v1.4.0 --secret git-token --yes`,
 		Args: cobra.ExactArgs(1),
@@ -85,6 +89,7 @@ annotations of the hub place the objects. A Repository of the same name and URL 
 	if err := cmd.MarkFlagRequired("name"); err != nil {
 		panic(err)
 	}
+	o.build.addTo(f)
 	o.format.AddTo(f, "json", "yaml")
 	return cmd
 }
@@ -226,6 +231,11 @@ func (o *createOptions) newSource(namespace string) (*v1alpha1.Source, error) {
 	if s.Spec.Ref == (v1alpha1.SourceRef{}) {
 		s.Spec.Ref.Branch = "main"
 	}
+	build, err := o.build.newBuild()
+	if err != nil {
+		return nil, err
+	}
+	s.Spec.Build = build
 	if o.keep {
 		s.Spec.Prune = v1alpha1.PruneKeep
 	}

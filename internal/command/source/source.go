@@ -1,7 +1,8 @@
-// Package source is the command `atoll source`: Sources are made, listed, synchronised and suspended.
+// Package source is the command `atoll source`: Sources are made, rendered, listed, synchronised and suspended.
 //
 // Contract: the command writes Repositories, Sources, and the ServiceAccount that Sources write by, and nothing
-// else. Without --yes or the answer of a person nothing is made. The hub does the rest.
+// else. Without --yes or the answer of a person nothing is made. The hub does the rest. Rendering reads a directory
+// and no hub.
 package source
 
 import (
@@ -36,13 +37,14 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Short: "Apply the objects of a git repository, and follow its commits",
 		Long: `Apply the objects of a git repository, and follow its commits.
 
-A Source applies the YAML and JSON files of a directory of a Repository as templates on the hub. A commit
+A Source applies the objects of a directory of a Repository as templates on the hub: those of YAML and JSON files,
+of a kustomization, or of a Helm chart. A commit
 that changes the directory changes the templates. What a commit drops is removed; nothing else removes
 anything: what runs stays while the repository cannot be read, and when the Source is deleted.`,
 	}
 	create := &cobra.Command{Use: "create", Short: "Make a Source"}
 	create.AddCommand(newCreateGitCommand(flags))
-	cmd.AddCommand(create, newListCommand(flags), newGetCommand(flags),
+	cmd.AddCommand(create, newRenderCommand(), newListCommand(flags), newGetCommand(flags),
 		newPatchCommand(flags, patchCommand{"sync NAME", "Check the Repository now, and apply every object again",
 			func(read readSource) (map[string]any, error) {
 				s, err := read()
@@ -188,6 +190,9 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 		fmt.Sprintf("  objects   %d in the content, %d applied, %d kept", st.Objects.Total, st.Objects.Applied, st.Objects.Kept),
 		"  clusters  " + st.Clusters.Summary,
 	}
+	for _, b := range st.Builds {
+		lines = append(lines, fmt.Sprintf("  build     %s of %s %s", b.Type, b.Path, b.Chart))
+	}
 	if st.WaitsFor != "" {
 		lines = append(lines, "  waits for "+st.WaitsFor)
 	}
@@ -202,6 +207,9 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 	for _, e := range st.Errors {
 		place := ""
 		if e.File != "" {
+			place = e.File + ": "
+		}
+		if e.Line > 0 {
 			place = fmt.Sprintf("%s:%d: ", e.File, e.Line)
 		}
 		lines = append(lines, "  error     "+place+e.Message)

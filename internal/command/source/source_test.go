@@ -110,9 +110,10 @@ status:
   message: the shop opens
   author: Aiko
   waitsFor: ContentInvalid
+  builds: [{path: charts/shop, type: Helm, chart: shop-1.2.0}]
   objects: {total: 2, applied: 2, kept: 1}
   clusters: {desired: 3, ready: 2, summary: 2/3}
-  errors: [{file: deploy/a.yaml, line: 4, message: "it has no metadata.name"}]
+  errors: [{file: deploy/a.yaml, line: 4, message: "it has no metadata.name"}, {file: chart/Chart.yaml, message: "no version"}]
   inventory: [{apiVersion: v1, kind: ConfigMap, namespace: shop, name: old, kept: HistoryRewritten}, {apiVersion: v1, kind: ConfigMap, name: a}]
   conditions: [{type: Rendered, status: "False", reason: ContentInvalid, message: a mistake, lastTransitionTime: "2026-01-02T03:04:05Z"}]
 `
@@ -127,7 +128,7 @@ func TestListAndGet(t *testing.T) {
 		{"list", []string{"NAMESPACE", "shop", "web", "1f0c9d2e7ab4", "the shop opens", "2/3", "ContentInvalid"}},
 		{"list -A", []string{"shop", "web"}},
 		{"list -o json", []string{`"shortCommit": "1f0c9d2e7ab4"`}},
-		{"get web", []string{"source/web in namespace shop", "author    Aiko", "2 in the content, 2 applied, 1 kept", "deploy/a.yaml:4: it has no metadata.name", "kept      ConfigMap shop old: HistoryRewritten", "repository " + url + ": True, Fetched", "Rendered: False, ContentInvalid since 2026-01-02T03:04:05Z: a mistake"}},
+		{"get web", []string{"source/web in namespace shop", "author    Aiko", "build     Helm of charts/shop shop-1.2.0", "2 in the content, 2 applied, 1 kept", "deploy/a.yaml:4: it has no metadata.name", "error     chart/Chart.yaml: no version", "kept      ConfigMap shop old: HistoryRewritten", "repository " + url + ": True, Fetched", "Rendered: False, ContentInvalid since 2026-01-02T03:04:05Z: a mistake"}},
 		{"get web -o yaml", []string{"author: Aiko"}},
 	} {
 		out, err := clienttest.RunForOutput(t, h, NewCommand, strings.Fields(c.args)...)

@@ -3,15 +3,18 @@ package changes
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/render"
 )
 
 // parseObject returns an entry of an inventory from KIND/NAME=HASH, with flags behind spaces. The Source created it,
@@ -216,12 +219,15 @@ func TestOwnersOfDroppedObjects(t *testing.T) {
 	created := v1alpha1.SourceObject{UID: "u"}
 	unlabelled, relabelled := objectOf("u", "me"), objectOf("u", "me")
 	unlabelled.Labels, relabelled.Labels[v1alpha1.LabelSource] = nil, "other"
+	helmKeeps := objectOf("u", "me")
+	helmKeeps.Annotations = map[string]string{"helm.sh/resource-policy": "keep"}
 	for name, c := range map[string]struct {
 		entry    v1alpha1.SourceObject
 		existing *metav1.ObjectMeta
 		want     atoll.Reason
 	}{
 		"created":          {created, objectOf("u", "kubectl", "me"), ""},
+		"kept by Helm":     {created, helmKeeps, atoll.ReasonPolicyKeeps},
 		"made again":       {created, objectOf("v", "me"), atoll.ReasonOwnedElsewhere},
 		"not created":      {v1alpha1.SourceObject{}, objectOf("", "me"), atoll.ReasonOwnedElsewhere},
 		"not applied":      {created, objectOf("u", "kubectl"), atoll.ReasonOwnedElsewhere},
@@ -275,5 +281,25 @@ func TestNothingIsLost(t *testing.T) {
 				t.Errorf("case %d: %s is in %d parts", n, o.Name, all[o.Name])
 			}
 		}
+	}
+}
+
+// A Source states what is read of a commit, and how objects are made of it.
+func TestWantOfASource(t *testing.T) {
+	s := &v1alpha1.Source{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	s.Spec.Paths, s.Spec.Exclude = []string{"deploy"}, []string{"x"}
+	want := render.Want{Paths: []string{"deploy"}, Exclude: []string{"x"}, Options: render.Options{ReleaseName: "web", Namespace: "shop"}}
+	if got := NewWant(s); !reflect.DeepEqual(got, want) {
+		t.Errorf("without a build: %+v", got)
+	}
+	s.Spec.TargetNamespace = "other"
+	s.Spec.Build = &v1alpha1.SourceBuild{Type: v1alpha1.BuildHelm, Helm: &v1alpha1.HelmBuild{
+		ReleaseName: "one", ValuesFiles: []string{"prod.yaml"}, Values: &apiextensionsv1.JSON{Raw: []byte(`{"a":1}`)}, KubeVersion: "1.34", APIVersions: []string{"a/v1"}, Hooks: v1alpha1.HooksOmit,
+	}}
+	want.Options = render.Options{Type: render.Helm, ReleaseName: "one", Namespace: "other", Helm: &render.HelmOptions{
+		ValuesFiles: []string{"prod.yaml"}, Values: []byte(`{"a":1}`), KubeVersion: "1.34", APIVersions: []string{"a/v1"}, OmitHooks: true,
+	}}
+	if got := NewWant(s); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
 	}
 }

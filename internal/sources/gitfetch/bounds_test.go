@@ -60,7 +60,7 @@ func TestPacksShareOneBound(t *testing.T) {
 		r.runGit(t, r.work, "push", "--quiet", "origin", "HEAD:refs/heads/"+name)
 		wants = append(wants, Want{ID: name, Ref: "refs/heads/" + name})
 	}
-	s, err := openServer(Request{URL: r.serve(t), AllowedNetworks: loopback})
+	s, err := openServer(Request{URL: r.serve(t), AllowedNetworks: loopback}, maxTextBytes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,18 +1,14 @@
 package gitfetch
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
@@ -37,6 +33,8 @@ type fetched struct {
 	refs    *packp.AdvRefs
 	dir     string
 	commits map[plumbing.Hash]storedCommit
+	// building is how long builds took.
+	building time.Duration
 }
 
 // storedCommit is a commit and the store of its objects.
@@ -101,9 +99,12 @@ func (f *fetched) readContent(ctx context.Context, w Want) Content {
 		return c
 	}
 	c.Message, c.Author = firstLine(commit.Message), firstLine(commit.Author.Name)
-	if err := readFiles(commit, w, &c); err != nil {
-		c.Failure = failureOf(err)
-		c.Objects, c.Problems = nil, nil
+	err = f.readFiles(ctx, commit, w, &c)
+	if errors.Is(err, errBuildsTooLong) {
+		return Content{ID: w.ID, Postponed: true}
+	}
+	if err != nil {
+		c.Result = render.Result{Failure: failureOf(err)}
 	}
 	return c
 }
@@ -125,185 +126,93 @@ func (f *fetched) openCommit(ctx context.Context, hash plumbing.Hash) (storedCom
 	return f.commits[hash], nil
 }
 
-// file is a file of a commit that may hold objects.
-type file struct {
-	name string
-	hash plumbing.Hash
-}
-
 // readFiles reads the files that a Source selects.
-func readFiles(commit storedCommit, w Want, c *Content) error {
-	root, err := commit.Tree()
+func (f *fetched) readFiles(ctx context.Context, commit storedCommit, w Want, c *Content) error {
+	t := commitTree{store: commit.store, root: commit.TreeHash.String()}
+	selected, err := render.Select(t, w.Want)
 	if err != nil {
-		return fmt.Errorf("read the directory of the commit: %w", err)
-	}
-	l := &lister{store: commit.store, root: root, want: w, left: maxTreeEntries}
-	if err := l.listTree(root, "", 0); err != nil {
 		return err
 	}
-	slices.SortFunc(l.files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
-	c.Digest = digestFiles(l.files, l.problems)
-	if c.Digest == w.SeenDigest {
+	if c.Digest = selected.Digest(); c.Digest == w.SeenDigest {
 		c.Unchanged = true
 		return nil
 	}
-	r := &render.Reader{Problems: l.problems}
-	for _, one := range l.files {
-		if r.IsFull() {
-			break
-		}
-		if err := readFile(commit.store, one, r); err != nil {
-			return err
-		}
-	}
-	c.Objects, c.Problems = r.Objects, r.Problems
-	if len(c.Problems) > 0 {
-		c.Objects = nil
-	}
-	return nil
+	c.Result, err = selected.Render(t, func(j render.Job) (render.Result, error) { return f.runJob(ctx, j) })
+	return err
 }
 
-// readFile reads one file. Its size is checked first.
-func readFile(store storer.EncodedObjectStorer, one file, r *render.Reader) error {
-	blob, err := object.GetBlob(store, one.hash)
-	if err != nil {
-		return fmt.Errorf("read a file of the commit: %w", err)
+// errBuildsTooLong ends the builds of a child that took their time. The next child has what is left.
+var errBuildsTooLong = errors.New("the builds of a fetch have taken their time")
+
+// runJob builds a content in a process without network. The first one always runs.
+func (f *fetched) runJob(ctx context.Context, j render.Job) (render.Result, error) {
+	if f.building > buildTime {
+		return render.Result{}, errBuildsTooLong
 	}
-	if blob.Size > render.MaxFileBytes {
-		r.ReportProblem(one.name, 0, "the file has more than %d bytes", render.MaxFileBytes)
-		return nil
+	began := time.Now()
+	result, err := f.server.builds.Run(ctx, j)
+	f.building += time.Since(began)
+	return result, err
+}
+
+// commitTree is the files of a commit.
+type commitTree struct {
+	store storer.EncodedObjectStorer
+	root  string
+}
+
+// Root returns the root of the commit.
+func (t commitTree) Root() render.Entry {
+	return render.Entry{Mode: render.ModeDirectory, Hash: t.root}
+}
+
+// List lists a directory.
+func (t commitTree) List(_ string, e render.Entry) ([]render.Entry, error) {
+	tree, err := object.GetTree(t.store, plumbing.NewHash(e.Hash))
+	if err != nil {
+		return nil, fmt.Errorf("read a directory of the commit: %w", err)
+	}
+	out := make([]render.Entry, 0, len(tree.Entries))
+	for _, one := range tree.Entries {
+		out = append(out, render.Entry{Name: one.Name, Mode: modeOf(one.Mode), Hash: one.Hash.String()})
+	}
+	return out, nil
+}
+
+// modeOf returns the mode of an entry.
+func modeOf(m filemode.FileMode) render.Mode {
+	switch {
+	case m == filemode.Symlink:
+		return render.ModeLink
+	case m == filemode.Submodule:
+		return render.ModeSubmodule
+	case m == filemode.Dir:
+		return render.ModeDirectory
+	case m.IsFile():
+		return render.ModeFile
+	}
+	return render.ModeOther
+}
+
+// Read reads one file. Its size is checked first.
+func (t commitTree) Read(_ string, e render.Entry, most int64) ([]byte, error) {
+	blob, err := object.GetBlob(t.store, plumbing.NewHash(e.Hash))
+	if err != nil {
+		return nil, fmt.Errorf("read a file of the commit: %w", err)
+	}
+	if blob.Size > most {
+		return nil, render.ErrTooLarge
 	}
 	from, err := blob.Reader()
 	if err != nil {
-		return fmt.Errorf("read a file of the commit: %w", err)
+		return nil, fmt.Errorf("read a file of the commit: %w", err)
 	}
 	defer from.Close()
-	text, err := io.ReadAll(io.LimitReader(from, render.MaxFileBytes+1))
+	text, err := io.ReadAll(io.LimitReader(from, most))
 	if err != nil {
-		return fmt.Errorf("read a file of the commit: %w", err)
+		return nil, fmt.Errorf("read a file of the commit: %w", err)
 	}
-	r.ReadFile(one.name, text)
-	return nil
-}
-
-// lister lists the files of a tree that a Source selects.
-type lister struct {
-	store    storer.EncodedObjectStorer
-	root     *object.Tree
-	want     Want
-	left     int
-	files    []file
-	problems []render.Problem
-}
-
-// listTree lists the files below a directory, without following links.
-func (l *lister) listTree(t *object.Tree, dir string, depth int) error {
-	if depth > maxTreeDepth {
-		return newFailure(atoll.ReasonContentTooLarge, "directories are more than %d deep", maxTreeDepth)
-	}
-	for _, e := range t.Entries {
-		if l.left--; l.left < 0 {
-			return newFailure(atoll.ReasonContentTooLarge, "the paths of the Source have more than %d files and directories; narrow spec.paths", maxTreeEntries)
-		}
-		if err := l.addEntry(e, strings.TrimPrefix(dir+"/"+e.Name, "/"), depth); err != nil || len(l.problems) >= render.MaxProblems {
-			return err
-		}
-	}
-	return nil
-}
-
-// addEntry adds a file that the Source selects, or the files below a directory.
-func (l *lister) addEntry(e object.TreeEntry, name string, depth int) error {
-	if !isEntryName(e.Name) {
-		return newFailure(atoll.ReasonFetchFailed, "the commit has a file with a name that no file can have")
-	}
-	isContent := render.IsContentFile(name) && render.IsSelected(name, l.want.Paths, l.want.Exclude)
-	switch {
-	case e.Mode == filemode.Symlink:
-		l.addLink(e, name, isContent)
-	case e.Mode.IsFile() && isContent:
-		l.files = append(l.files, file{name, e.Hash})
-	case e.Mode.IsFile() || !l.mayContain(name):
-	case e.Mode == filemode.Submodule:
-		l.reportSkipped(name, "the directory is a submodule, which is not read; exclude it or commit its files")
-	case e.Mode == filemode.Dir:
-		below, err := object.GetTree(l.store, e.Hash)
-		if err != nil {
-			return fmt.Errorf("read a directory of the commit: %w", err)
-		}
-		return l.listTree(below, name, depth+1)
-	}
-	if len(l.files) > render.MaxFiles {
-		return newFailure(atoll.ReasonContentTooLarge, "the Source has more than %d files; divide it into several", render.MaxFiles)
-	}
-	return nil
-}
-
-// isEntryName reports whether a file or a directory can have a name.
-func isEntryName(name string) bool {
-	return name != "" && name != "." && name != ".." && !strings.ContainsRune(name, '/')
-}
-
-// addLink reports a symbolic link that is in the place of a file of content, or of a directory.
-func (l *lister) addLink(e object.TreeEntry, name string, isContent bool) {
-	switch {
-	case isContent:
-		l.reportSkipped(name, "the file is a symbolic link, which is not followed; exclude it or commit the file")
-	case !render.IsContentFile(name) && l.mayContain(name) && !l.leadsToFile(e, name):
-		l.reportSkipped(name, "the directory is a symbolic link, which is not followed; exclude it or commit the files")
-	}
-}
-
-// reportSkipped reports an entry that may hold objects and is not read. Without it, what the entry held would look
-// like what a commit dropped.
-func (l *lister) reportSkipped(name, why string) {
-	l.problems = append(l.problems, render.Problem{File: name, Message: why})
-}
-
-// leadsToFile reports whether a symbolic link leads to a file of the commit, which is then no file of content.
-func (l *lister) leadsToFile(e object.TreeEntry, name string) bool {
-	blob, err := object.GetBlob(l.store, e.Hash)
-	if err != nil || blob.Size > maxLinkBytes {
-		return false
-	}
-	from, err := blob.Reader()
-	if err != nil {
-		return false
-	}
-	defer from.Close()
-	target, err := io.ReadAll(io.LimitReader(from, maxLinkBytes))
-	if err != nil || path.IsAbs(string(target)) {
-		return false
-	}
-	at := path.Join(path.Dir(name), string(target))
-	if at == ".." || strings.HasPrefix(at, "../") {
-		return false
-	}
-	found, err := l.root.FindEntry(at)
-	return err == nil && found.Mode.IsFile() && found.Mode != filemode.Symlink
-}
-
-// mayContain reports whether a directory can contain files of the Source.
-func (l *lister) mayContain(dir string) bool {
-	if strings.HasPrefix(filepath.Base(dir), ".") || slices.ContainsFunc(l.want.Exclude, func(p string) bool { return render.MatchPattern(p, dir) }) {
-		return false
-	}
-	return len(l.want.Paths) == 0 || slices.ContainsFunc(l.want.Paths, func(p string) bool {
-		p = render.CleanPath(p)
-		return p == "" || p == dir || strings.HasPrefix(p, dir+"/") || strings.HasPrefix(dir, p+"/")
-	})
-}
-
-// digestFiles returns a digest of the names and contents of files.
-func digestFiles(files []file, problems []render.Problem) string {
-	h := sha256.New()
-	for _, f := range files {
-		fmt.Fprintf(h, "%s %s\n", f.hash, f.name)
-	}
-	for _, p := range problems {
-		fmt.Fprintf(h, "problem %s\n", p.File)
-	}
-	return hex.EncodeToString(h.Sum(nil))[:32]
+	return text, nil
 }
 
 // firstLine returns the first line of a text, bounded.

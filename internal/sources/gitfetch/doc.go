@@ -1,17 +1,16 @@
 // Package gitfetch reads the objects of git repositories in a child process of the hub's own binary.
 //
 // Contract: Fetch returns within its context, whatever the server sends: the child has bounds of time, memory, files
-// and bytes, and its end ends nothing else. The request with its credentials goes to the child by standard
+// and bytes, and its end ends nothing else. The hub itself reads a short list of refs, and starts no child when no
+// ref moved. The request with its credentials goes to the child by standard
 // input, and never by arguments or environment. Credentials are sent to the host of the URL alone. No error has
 // a credential or the text of a server's answer. Symlinks and submodules are not followed; where they may hold content,
 // they are problems. Nothing is kept between two fetches. Fetch is safe for concurrent use.
 package gitfetch
 
 import (
-	"fmt"
 	"time"
 
-	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/sources/render"
 )
 
@@ -25,23 +24,23 @@ const (
 	answerTimeout  = 45 * time.Second
 	// maxPackBytes is the most that a server may send to one child for commits, which is the disk that a child takes.
 	maxPackBytes = 256 << 20
-	// maxTextBytes is the most that a server may send as a list of refs.
-	maxTextBytes = 16 << 20
+	// maxTextBytes is the most that a server may send as a list of refs, and maxOwnTextBytes what of it the hub itself
+	// reads.
+	maxTextBytes    = 16 << 20
+	maxOwnTextBytes = 256 << 10
 	// maxRequestBytes and maxAnswerBytes bound what the hub and its child exchange.
 	maxRequestBytes = 16 << 20
 	maxAnswerBytes  = 32 << 20
 	// maxContentsBytes is the most of all contents of one answer. Contents beyond are left to the next fetch.
 	maxContentsBytes = 12 << 20
-	// maxTreeEntries is the most entries of a commit's trees that are read for one Source.
-	maxTreeEntries = 200_000
-	// maxTreeDepth is how deep directories may be.
-	maxTreeDepth = 64
-	// maxLinkBytes is the longest target of a symbolic link.
-	maxLinkBytes = 4096
 	// childMemory is the soft limit of the child's memory, and childData the hard one.
 	childMemory = 192 << 20
 	childData   = 512 << 20
 )
+
+// buildTime is how long a child may take for charts and kustomizations. Contents beyond are left to the next fetch. Tests
+// have more.
+var buildTime = 50 * time.Second
 
 // Request is what a child is asked for.
 type Request struct {
@@ -60,9 +59,8 @@ type Request struct {
 type Want struct {
 	ID string `json:"id"`
 	// Ref such as refs/heads/main, or the hash of a commit.
-	Ref     string   `json:"ref"`
-	Paths   []string `json:"paths,omitempty"`
-	Exclude []string `json:"exclude,omitempty"`
+	Ref string `json:"ref"`
+	render.Want
 	// SeenCommit and SeenDigest are what was read last. Content of the one or the other is not sent again.
 	SeenCommit string `json:"seenCommit,omitempty"`
 	SeenDigest string `json:"seenDigest,omitempty"`
@@ -95,21 +93,11 @@ type Content struct {
 	// Unchanged is true where the digest is the seen one. Objects are then left out.
 	Unchanged bool `json:"unchanged,omitempty"`
 	// Postponed is true where the answer had no room for the content.
-	Postponed bool             `json:"postponed,omitempty"`
-	Failure   *Failure         `json:"failure,omitempty"`
-	Objects   []render.Object  `json:"objects,omitempty"`
-	Problems  []render.Problem `json:"problems,omitempty"`
+	Postponed bool `json:"postponed,omitempty"`
+	render.Result
 }
 
 // Failure is why something could not be read.
-type Failure struct {
-	Reason  atoll.Reason `json:"reason"`
-	Message string       `json:"message"`
-}
+type Failure = render.Failure
 
-// Error returns the message.
-func (f *Failure) Error() string { return f.Message }
-
-func newFailure(reason atoll.Reason, format string, args ...any) *Failure {
-	return &Failure{Reason: reason, Message: fmt.Sprintf(format, args...)}
-}
+var newFailure = render.NewFailure

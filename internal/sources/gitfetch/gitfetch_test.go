@@ -22,20 +22,30 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/builders"
 	"atoll.dev/atoll/internal/sources/render"
+	"atoll.dev/atoll/internal/sources/renderchild"
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == ChildCommand {
-		if err := ServeChild(context.Background(), os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
+	var err error
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == ChildCommand:
+		buildTime = time.Hour
+		err = ServeChild(context.Background(), os.Stdin, os.Stdout)
+	case len(os.Args) > 1 && os.Args[1] == renderchild.ChildCommand:
+		err = builders.ServeChild(os.Stdin, os.Stdout)
+	default:
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }
 
 var loopback = []string{"127.0.0.0/8", "::1/128"}
@@ -162,9 +172,9 @@ func TestContentsOfACommit(t *testing.T) {
 	second := r.commit(t, map[string]string{"other/c.json": "{}"})
 	url := r.serve(t)
 	wants := []Want{
-		{ID: "all", Ref: "refs/tags/v1"}, {ID: "deploy", Ref: "refs/heads/main", Paths: []string{"deploy"}}, {ID: "file", Ref: "refs/heads/main", Paths: []string{"deploy/a.yaml"}},
-		{ID: "without", Ref: "refs/heads/main", Paths: []string{"deploy/"}, Exclude: []string{"sub"}}, {ID: "none", Ref: "refs/heads/main", Paths: []string{"absent"}},
-		{ID: "gone", Ref: "refs/heads/gone"}, {ID: "bad", Ref: "refs/heads/main"}, {ID: "commit", Ref: second, Paths: []string{"deploy"}},
+		{ID: "all", Ref: "refs/tags/v1"}, {ID: "deploy", Ref: "refs/heads/main", Want: render.Want{Paths: []string{"deploy"}}}, {ID: "file", Ref: "refs/heads/main", Want: render.Want{Paths: []string{"deploy/a.yaml"}}},
+		{ID: "without", Ref: "refs/heads/main", Want: render.Want{Paths: []string{"deploy/"}, Exclude: []string{"sub"}}}, {ID: "none", Ref: "refs/heads/main", Want: render.Want{Paths: []string{"absent"}}},
+		{ID: "gone", Ref: "refs/heads/gone"}, {ID: "bad", Ref: "refs/heads/main"}, {ID: "commit", Ref: second, Want: render.Want{Paths: []string{"deploy"}}},
 	}
 	got := mustFetch(t, Request{URL: url, Wants: wants})
 	for i, want := range []string{"deploy/a.yaml:1, deploy/sub/b.yml:2, other/c.json:1", "deploy/a.yaml:1, deploy/sub/b.yml:2", "deploy/a.yaml:1", "deploy/a.yaml:1", "", "failure RefMissing", "problem other/c.json", "deploy/a.yaml:1, deploy/sub/b.yml:2"} {

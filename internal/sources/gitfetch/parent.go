@@ -1,7 +1,6 @@
 package gitfetch
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,11 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/childprocess"
 )
 
 // ChildCommand is the hidden subcommand of the hub's binary that runs ServeChild.
@@ -39,6 +38,9 @@ var passedEnvironment = []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ht
 // content exceeds is in the answer.
 func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Answer, error) {
 	r.AllowedNetworks = f.AllowedNetworks
+	if contents, same, err := confirmSeen(ctx, r); same || err != nil {
+		return &Answer{Contents: contents}, err
+	}
 	in, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode the request of a fetch: %w", err)
@@ -87,36 +89,21 @@ func removeLeftDirectories() {
 func (f *Fetcher) runChild(ctx context.Context, in []byte, dir string) ([]byte, error) {
 	child, err := f.childProgram()
 	if err != nil {
-		return nil, err
+		return nil, newFailure(atoll.ReasonFetchFailed, "%v", err)
 	}
-	limited, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	cmd := exec.CommandContext(limited, child[0], child[1:]...)
-	cmd.Dir, cmd.Env = dir, childEnvironment()
-	cmd.Stdin = bytes.NewReader(in)
-	out := &boundedBuffer{}
-	cmd.Stdout = out
-	cmd.WaitDelay = Timeout / 24
-	isolateChild(cmd)
-	// The child ends with the thread that starts it, so the thread stays until the child has ended.
-	runtime.LockOSThread()
-	err = cmd.Run()
-	runtime.UnlockOSThread()
+	out, err := childprocess.Run(ctx, childprocess.Program{Executable: child, Env: childEnvironment(), Dir: dir, Timeout: Timeout, MaxAnswer: maxAnswerBytes}, in)
+	var ended *exec.ExitError
 	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case limited.Err() != nil:
+	case err == nil || ctx.Err() != nil:
+		return out, err
+	case errors.Is(err, childprocess.ErrTimedOut):
 		return nil, newFailure(atoll.ReasonFetchTimedOut, "the repository could not be read within %s", Timeout)
-	case out.full:
+	case errors.Is(err, childprocess.ErrTooLong):
 		return nil, newFailure(atoll.ReasonFetchFailed, "the process that reads the repository answers with more than %d bytes", maxAnswerBytes)
-	case err != nil:
-		var ended *exec.ExitError
-		if errors.As(err, &ended) {
-			return nil, newFailure(atoll.ReasonFetchFailed, "the process that reads the repository ended (%s): something ended it, or the repository needs more memory or disk than a fetch has", ended.ProcessState)
-		}
-		return nil, newFailure(atoll.ReasonFetchFailed, "start the process that reads the repository: %v", err)
+	case errors.As(err, &ended):
+		return nil, newFailure(atoll.ReasonFetchFailed, "the process that reads the repository ended (%s): something ended it, or the repository needs more memory or disk than a fetch has", ended.ProcessState)
 	}
-	return out.Bytes(), nil
+	return nil, newFailure(atoll.ReasonFetchFailed, "start the process that reads the repository: %v", err)
 }
 
 // childProgram returns the program of a child and its arguments.
@@ -124,16 +111,12 @@ func (f *Fetcher) childProgram() ([]string, error) {
 	if len(f.Executable) > 0 {
 		return f.Executable, nil
 	}
-	own, err := os.Executable()
-	if err != nil {
-		return nil, newFailure(atoll.ReasonFetchFailed, "find the hub's own program: %v", err)
-	}
-	return []string{own, ChildCommand}, nil
+	return childprocess.FindOwn(ChildCommand)
 }
 
 // childEnvironment returns what a child needs of the hub's environment.
 func childEnvironment() []string {
-	env := []string{fmt.Sprintf("GOMEMLIMIT=%d", childMemory), "GOMAXPROCS=1", "GOTRACEBACK=none", "HOME=/nonexistent"}
+	env := childprocess.Environment(childMemory)
 	for _, name := range passedEnvironment {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
@@ -142,37 +125,17 @@ func childEnvironment() []string {
 	return env
 }
 
-// boundedBuffer keeps no more than an answer may have.
-type boundedBuffer struct {
-	bytes.Buffer
-	full bool
-}
-
-// Write fails once the buffer is full, which ends the child by a broken pipe.
-func (b *boundedBuffer) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > maxAnswerBytes {
-		b.full = true
-		return 0, io.ErrShortBuffer
-	}
-	return b.Buffer.Write(p)
-}
-
-// ReadFrom is not that of the buffer, which has no bound.
-func (b *boundedBuffer) ReadFrom(r io.Reader) (int64, error) {
-	return io.Copy(struct{ io.Writer }{b}, r)
-}
-
 // ServeChild is the child: it reads a request, and writes its answer. It bounds its own process first.
 func ServeChild(ctx context.Context, in io.Reader, out io.Writer) error {
-	if err := limitProcess(); err != nil {
+	if err := childprocess.Limit(childprocess.Limits{DataBytes: childData, FileBytes: 2 * maxPackBytes, OpenFiles: 256}); err != nil {
 		return fmt.Errorf("bound the process that reads a repository: %w", err)
 	}
-	raw, err := io.ReadAll(io.LimitReader(in, maxRequestBytes+1))
+	raw, err := childprocess.ReadRequest(in, maxRequestBytes)
 	if err != nil {
-		return fmt.Errorf("read the request of a fetch: %w", err)
+		return err
 	}
 	var r Request
-	if len(raw) > maxRequestBytes || json.Unmarshal(raw, &r) != nil {
+	if json.Unmarshal(raw, &r) != nil {
 		return errors.New("the request of a fetch cannot be read")
 	}
 	dir, err := os.Getwd()
@@ -185,7 +148,7 @@ func ServeChild(ctx context.Context, in io.Reader, out io.Writer) error {
 
 // runRequest answers a request; dir is an empty directory.
 func runRequest(ctx context.Context, r Request, dir string) Answer {
-	s, err := openServer(r)
+	s, err := openServer(r, maxTextBytes)
 	if err != nil {
 		return Answer{Failure: failureOf(err)}
 	}

@@ -25,6 +25,7 @@ import (
 
 	"atoll.dev/atoll/internal/addressguard"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/renderchild"
 )
 
 // gitServer is a repository on a server.
@@ -34,6 +35,9 @@ type gitServer struct {
 	auth   transport.AuthMethod
 	// packLeft is what the server may still send as packs, of all commits together.
 	packLeft *int64
+	builds   renderchild.Runner
+	// closeIdle closes the connections that no request uses.
+	closeIdle func()
 }
 
 // errMoved ends a redirect to another origin.
@@ -45,8 +49,8 @@ var (
 	errTextTooLarge = errors.New("the server sends a longer list of refs than a fetch may read")
 )
 
-// openServer prepares the connection. Nothing is dialled yet.
-func openServer(r Request) (*gitServer, error) {
+// openServer prepares the connection, with the most bytes that a list of refs may have. Nothing is dialled yet.
+func openServer(r Request, maxText int64) (*gitServer, error) {
 	u, err := url.Parse(r.URL)
 	if err != nil || !isServerURL(u) {
 		return nil, newFailure(atoll.ReasonInvalidField, "the URL is not https://HOST/PATH or http://HOST/PATH without credentials")
@@ -59,10 +63,10 @@ func openServer(r Request) (*gitServer, error) {
 	if err != nil {
 		return nil, newFailure(atoll.ReasonInvalidField, "the URL is not one of a git repository")
 	}
-	s := &gitServer{at: at, packLeft: new(int64)}
+	s := &gitServer{at: at, packLeft: new(int64), closeIdle: through.CloseIdleConnections}
 	*s.packLeft = maxPackBytes
 	s.client = githttp.NewClientWithOptions(&http.Client{
-		Transport: boundedTransport{through, s.packLeft},
+		Transport: boundedTransport{through, s.packLeft, maxText},
 		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
 			if to.URL.Scheme != u.Scheme || to.URL.Host != u.Host {
 				return errMoved
@@ -136,6 +140,7 @@ func listHubAddresses() (out []netip.Addr, err error) {
 type boundedTransport struct {
 	next     http.RoundTripper
 	packLeft *int64
+	maxText  int64
 }
 
 // RoundTrip bounds the body by what is asked for. The text of an error is not read.
@@ -144,7 +149,7 @@ func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := int64(maxTextBytes)
+	text := t.maxText
 	body := &boundedBody{ReadCloser: resp.Body, left: &text, full: errTextTooLarge}
 	switch {
 	case resp.StatusCode >= http.StatusMultipleChoices:

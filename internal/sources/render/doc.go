@@ -9,6 +9,7 @@ package render
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -59,6 +60,14 @@ type Problem struct {
 	Message string `json:"message"`
 }
 
+// Format returns the problem with its place.
+func (p Problem) Format() string {
+	if p.Line == 0 {
+		return p.File + ": " + p.Message
+	}
+	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message)
+}
+
 // IsContentFile reports whether a file may hold objects. Files whose names begin with a dot, and those of
 // such directories, do not.
 func IsContentFile(name string) bool {
@@ -68,18 +77,6 @@ func IsContentFile(name string) bool {
 		}
 	}
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name)))
-}
-
-// IsSelected reports whether paths contain a file and no pattern excludes it. No paths contain all files.
-func IsSelected(name string, paths, exclude []string) bool {
-	contains := func(dir string) bool {
-		dir = CleanPath(dir)
-		return dir == "" || name == dir || strings.HasPrefix(name, dir+"/")
-	}
-	if len(paths) > 0 && !slices.ContainsFunc(paths, contains) {
-		return false
-	}
-	return !slices.ContainsFunc(exclude, func(pattern string) bool { return MatchPattern(pattern, name) })
 }
 
 // CleanPath returns a path without ./ and slashes at its ends; empty for the whole repository.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -199,6 +200,9 @@ func (r *Reader) addObject(name string, line int, fields map[string]any, size, d
 		return
 	}
 	if problem := checkObject(fields); problem != "" {
+		if path.Base(name) == chartName {
+			problem = "a Helm chart is in a directory that is read as it is; state its directory in spec.paths, or exclude it"
+		}
 		r.ReportProblem(name, line, "%s", problem)
 		return
 	}
@@ -221,7 +225,7 @@ func checkObject(fields map[string]any) string {
 		}
 	}
 	if v := fields["apiVersion"].(string); strings.HasPrefix(v, "kustomize.config.k8s.io/") {
-		return "a Kustomization is no object of a cluster; commit what `kubectl kustomize` prints, or exclude the directory"
+		return "a Kustomization is in a directory that is read as it is; state its directory in spec.paths, or exclude it"
 	}
 	meta, ok := fields["metadata"].(map[string]any)
 	if !ok {

@@ -37,7 +37,7 @@ func TestObjectsComeWithTheirLines(t *testing.T) {
 		"no kind":                {"apiVersion: v1\nmetadata: {name: a}\n", "1! it is no Kubernetes object, because it has no kind; exclude files that hold none"},
 		"no name":                {"apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n", "1! it has no metadata.name"},
 		"no map":                 {"- a\n", "1! it is no Kubernetes object, which is a map of fields"},
-		"a Kustomization":        {"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n", "1! a Kustomization is no object of a cluster; commit what `kubectl kustomize` prints, or exclude the directory"},
+		"a Kustomization":        {"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n", "1! a Kustomization is in a directory that is read as it is; state its directory in spec.paths, or exclude it"},
 		"a name that is a path":  {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ../a}\n", "1! metadata.name may not contain / or %"},
 		"a namespace of no form": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: a/b}\n", "1! metadata.namespace is no name of a namespace"},
 		"a label of no text":     {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {a: 1}}\n", "1! a value in metadata.labels is no text; quote it"},
@@ -156,19 +156,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-func TestSelectedFiles(t *testing.T) {
-	for _, c := range []struct {
-		name           string
-		paths, exclude []string
-		want           bool
-	}{
-		{"a/b.yaml", nil, nil, true}, {"a/b.yaml", []string{"a"}, nil, true}, {"a/b.yaml", []string{"./a/"}, nil, true}, {"ab/b.yaml", []string{"a"}, nil, false},
-		{"a/b.yaml", []string{"a/b.yaml"}, nil, true}, {"a/b.yaml", []string{"c", "."}, nil, true}, {"a/b.yaml", []string{"a"}, []string{"b.yaml"}, false},
-	} {
-		if got := IsSelected(c.name, c.paths, c.exclude); got != c.want {
-			t.Errorf("%s in %v without %v: %v", c.name, c.paths, c.exclude, got)
-		}
-	}
+func TestContentFiles(t *testing.T) {
 	for name, want := range map[string]bool{"a.yaml": true, "b/a.YML": true, "a.json": true, "README.md": false, ".github/a.yaml": false, "a/.b.yaml": false} {
 		if IsContentFile(name) != want {
 			t.Errorf("%s: %v", name, !want)

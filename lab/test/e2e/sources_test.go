@@ -157,3 +157,69 @@ func TestSourceBringsCommitsToMembers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A Helm chart with a subchart, and a kustomization over a base, run in members. The next commit changes and removes. A
+// chart that makes a random value changes nothing.
+func TestSourceRendersChartsAndKustomizations(t *testing.T) {
+	ns := createNamespace(t, "rendered")
+	g := newGitServer(t)
+	const config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\ndata: {colour: \"{{ .Values.colour }}\"}\n"
+	named := func(name string) string { return strings.ReplaceAll(config, "NAME", name) }
+	chart := func(more string) string { return "apiVersion: v2\nname: shop\nversion: 1.2.0\n" + more }
+	g.commit(t, "a chart", map[string]string{
+		"chart/Chart.yaml":                  chart("dependencies: [{name: sub, version: 0.1.0, repository: 'https://charts.example.com'}]\n"),
+		"chart/values.yaml":                 "colour: blue\n",
+		"chart/templates/a.yaml":            named("{{ .Release.Name }}-a"),
+		"chart/templates/b.yaml":            named("{{ .Release.Name }}-b"),
+		"chart/templates/tests/t.yaml":      "apiVersion: v1\nkind: Pod\nmetadata: {name: tester, annotations: {helm.sh/hook: test}}\nspec: {containers: [{name: a, image: a}]}\n",
+		"chart/charts/sub/Chart.yaml":       "apiVersion: v2\nname: sub\nversion: 0.1.0\n",
+		"chart/charts/sub/templates/s.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Name }}-sub\"}\n",
+		"env/prod.yaml":                     "colour: red\n",
+		"base/kustomization.yaml":           "resources: [web.yaml]\n",
+		"base/web.yaml":                     webText("nginx:1"),
+		"over/kustomization.yaml":           "namePrefix: over-\nresources: [../base]\nimages: [{name: nginx, newTag: \"3\"}]\n",
+	})
+	url := g.URL + "/shop.git"
+	create := func(name string, more ...string) {
+		t.Helper()
+		runCLI(t, append([]string{"source", "create", "git", url, "--name", name, "--repository", "shop", "-n", ns, "--clusters", "region in (eu,us)", "--interval", "30s", "--yes"}, more...)...)
+	}
+	create("helm", "--path", "chart", "--values-path", "env/prod.yaml")
+	create("custom", "--path", "over")
+	data := func(name, want string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			o, err := get(ctx, "member1", "v1", "ConfigMap", ns, name)
+			if err != nil || o == nil || fmt.Sprint(o.Object["data"]) != want {
+				return fmt.Errorf("%v (%v)", o, err)
+			}
+			return nil
+		}
+	}
+	testwait.UntilNil(t, "the chart and the kustomization run in the chosen members", allChecks(
+		existsIn("v1", "ConfigMap", ns, "helm-a", "member1", "member2"), existsIn("v1", "ConfigMap", ns, "helm-b", "member1", "member2"), existsIn("v1", "ConfigMap", ns, "helm-sub", "member1", "member2"),
+		existsIn("apps/v1", "Deployment", ns, "over-web", "member1", "member2"), existsIn("v1", "Pod", ns, "tester"), data("helm-a", "map[colour:red]")))
+	shows := func(what, source string, want ...string) {
+		t.Helper()
+		testwait.UntilNil(t, what, func(context.Context) error {
+			out := runCLI(t, "source", "get", source, "-n", ns)
+			for _, w := range want {
+				if !strings.Contains(out, w) {
+					return fmt.Errorf("no %q in:\n%s", w, out)
+				}
+			}
+			return nil
+		})
+	}
+	shows("the chart is named", "helm", "build     Helm of chart shop-1.2.0", "Ready: True")
+	shows("the kustomization is named", "custom", "build     Kustomize of over", "Ready: True")
+	local := runCLI(t, "source", "render", g.work, "--name", "helm", "-n", ns, "--path", "chart", "--values-path", "env/prod.yaml")
+	expectOutput(t, "the same on this machine", local, "# chart/templates/a.yaml:1\n", "name: helm-a", "colour: red", "name: helm-sub")
+
+	g.commit(t, "a random value", map[string]string{"chart/templates/b.yaml": "", "chart/templates/c.yaml": strings.ReplaceAll(named("{{ .Release.Name }}-c"), "{{ .Values.colour }}", "{{ randAlpha 9 }}")})
+	runCLI(t, "source", "sync", "helm", "-n", ns)
+	shows("the random value is refused", "helm", "NotReproducible", "chart/templates/c.yaml:1: ConfigMap helm-c")
+	g.commit(t, "a stated value", map[string]string{"chart/templates/c.yaml": named("{{ .Release.Name }}-c"), "env/prod.yaml": "colour: green\n"})
+	runCLI(t, "source", "sync", "helm", "-n", ns)
+	testwait.UntilNil(t, "the next commit runs, and what it dropped is gone", allChecks(
+		data("helm-a", "map[colour:green]"), existsIn("v1", "ConfigMap", ns, "helm-c", "member1", "member2"), existsIn("v1", "ConfigMap", ns, "helm-b")))
+}

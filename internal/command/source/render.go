@@ -1,0 +1,165 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/sources/changes"
+	"atoll.dev/atoll/internal/sources/render"
+	"atoll.dev/atoll/internal/sources/render/filetree"
+	"atoll.dev/atoll/internal/sources/renderchild"
+)
+
+// hubProgram renders charts and kustomizations, whose libraries the agent does without.
+const hubProgram = "atoll-hub"
+
+// renderOptions of one rendering.
+type renderOptions struct {
+	build                          buildFlags
+	file, name, namespace, program string
+	paths, exclude                 []string
+}
+
+func newRenderCommand() *cobra.Command {
+	o := &renderOptions{}
+	cmd := &cobra.Command{
+		Use:   "render DIR [-f SOURCE.yaml | --name NAME [--path PATH...]]",
+		Short: "Print the objects that a Source makes of a directory, without a hub",
+		Long: `Print the objects that a Source makes of a directory, without a hub.
+
+DIR is the root of a repository, as a commit of its files would be. -f takes the paths and the build from a
+manifest of a Source. The functions are those of the hub. Charts and kustomizations are rendered by ` + hubProgram + `,
+which must be beside atoll or in the PATH, and of the version of your hub. The hub adds the label of the Source, and
+the namespace where an object states none. Content that the hub would refuse is an error, and nothing is printed.`,
+		Example: `  atoll source render . -f source.yaml
+  atoll source render . --name shop -n shop --path charts/shop --values prod.yaml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), args[0])
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.file, "filename", "f", "", "file with the Source")
+	f.StringVar(&o.name, "name", "source", "name of the Source")
+	f.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the Source")
+	f.StringSliceVar(&o.paths, "path", nil, "directory or file below DIR; may be given more than once (default: all)")
+	f.StringSliceVar(&o.exclude, "exclude", nil, "pattern of files that are not read; may be given more than once")
+	f.StringVar(&o.program, "hub-program", "", "path of "+hubProgram+" (default: beside atoll, or in the PATH)")
+	o.build.addTo(f)
+	for _, flag := range []string{"name", "path", "exclude", "build", "values", "values-path", "release-name", "kube-version", "api-versions", "omit-hooks"} {
+		cmd.MarkFlagsMutuallyExclusive("filename", flag)
+	}
+	return cmd
+}
+
+func (o *renderOptions) run(ctx context.Context, out io.Writer, dir string) error {
+	s, err := o.newSource()
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("open the directory: %w", err)
+	}
+	defer root.Close()
+	tree := filetree.Tree{FS: root.FS()}
+	selected, err := render.Select(tree, changes.NewWant(s))
+	if err != nil {
+		return err
+	}
+	result, err := selected.Render(tree, func(j render.Job) (render.Result, error) {
+		program, err := o.findProgram()
+		if err != nil {
+			return render.Result{}, err
+		}
+		return renderchild.Runner{Executable: []string{program, renderchild.ChildCommand}}.Run(ctx, j)
+	})
+	if err != nil {
+		return err
+	}
+	return printResult(out, result)
+}
+
+// newSource returns the Source of the file or of the flags.
+func (o *renderOptions) newSource() (*v1alpha1.Source, error) {
+	s := &v1alpha1.Source{}
+	if o.file == "" {
+		build, err := o.build.newBuild()
+		if err != nil {
+			return nil, err
+		}
+		s.Name, s.Namespace = o.name, o.namespace
+		s.Spec.Paths, s.Spec.Exclude, s.Spec.Build = o.paths, o.exclude, build
+		return s, nil
+	}
+	text, err := os.ReadFile(o.file)
+	if err != nil {
+		return nil, fmt.Errorf("--filename: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(text, s); err != nil {
+		return nil, fmt.Errorf("--filename: %s: %w", o.file, err)
+	}
+	if s.Kind != "Source" || s.APIVersion != v1alpha1.GroupVersion.String() || s.Name == "" {
+		return nil, fmt.Errorf("--filename: %s has no Source of %s with a name", o.file, v1alpha1.GroupVersion)
+	}
+	if s.Namespace == "" {
+		s.Namespace = o.namespace
+	}
+	return s, nil
+}
+
+// findProgram returns the path of the program that renders.
+func (o *renderOptions) findProgram() (string, error) {
+	if o.program != "" {
+		return o.program, nil
+	}
+	if own, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(own), hubProgram)
+		if _, err := os.Stat(beside); err == nil {
+			return beside, nil
+		}
+	}
+	found, err := exec.LookPath(hubProgram)
+	if err != nil {
+		return "", fmt.Errorf("%s, which renders charts and kustomizations, is neither beside atoll nor in the PATH: take the one of your hub's version, or name it with --hub-program", hubProgram)
+	}
+	return found, nil
+}
+
+// printResult prints the objects as YAML, each with its file and line.
+func printResult(out io.Writer, result render.Result) error {
+	switch {
+	case result.Failure != nil:
+		return result.Failure
+	case len(result.Problems) > 0:
+		errs := make([]error, 0, len(result.Problems))
+		for _, p := range result.Problems {
+			errs = append(errs, errors.New(phrase.EscapeLine(p.Format())))
+		}
+		return errors.Join(errs...)
+	}
+	var text bytes.Buffer
+	for _, o := range result.Objects {
+		raw, err := yaml.Marshal(o.Fields)
+		if err != nil {
+			return fmt.Errorf("print an object: %w", err)
+		}
+		fmt.Fprintf(&text, "---\n# %s:%d\n%s", phrase.EscapeLine(o.File), o.Line, raw)
+	}
+	if result.Omitted > 0 {
+		fmt.Fprintf(&text, "# %s of Helm left out\n", phrase.CountNoun(result.Omitted, "hook"))
+	}
+	_, err := out.Write(text.Bytes())
+	return err
+}

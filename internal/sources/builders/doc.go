@@ -1,0 +1,190 @@
+// Package builders makes objects of Helm charts and kustomizations.
+//
+// Contract: RenderJob reads the files of its Job and nothing else of its surroundings but the clock and the time zone of
+// the process. ServeChild confines its process first, so that input, which is hostile, reaches no file, network or
+// program. A chart is rendered twice; two different results are a Failure. Nothing of a hook of Helm becomes an
+// ordinary object. RenderJob sets the time zone of the process, so nothing else may read the time in it.
+package builders
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/childprocess"
+	"atoll.dev/atoll/internal/sources/render"
+	"atoll.dev/atoll/internal/sources/renderchild"
+)
+
+// ServeChild is the child: it reads a Job, and writes its Result.
+func ServeChild(in io.Reader, out io.Writer) error {
+	if err := childprocess.Limit(renderchild.Limits); err != nil {
+		return fmt.Errorf("bound the process that renders: %w", err)
+	}
+	reached, err := childprocess.LimitCPU(cpuSeconds)
+	if err != nil {
+		return fmt.Errorf("bound the process that renders: %w", err)
+	}
+	var result render.Result
+	if err := childprocess.Confine(); err != nil {
+		result.Failure = render.NewFailure(atoll.ReasonBuildFailed, "the machine of the hub cannot take files and network away from the process that renders: %v", err)
+		return json.NewEncoder(out).Encode(result)
+	}
+	raw, err := childprocess.ReadRequest(in, renderchild.MaxRequestBytes)
+	if err != nil {
+		return err
+	}
+	var j render.Job
+	if json.Unmarshal(raw, &j) != nil {
+		return errors.New("the request of a build cannot be read")
+	}
+	done := make(chan render.Result, 1)
+	go func() { done <- RenderJob(j) }()
+	select {
+	case result = <-done:
+	case <-reached:
+		result.Failure = render.NewFailure(atoll.ReasonContentTooLarge, "the content needs more than %d seconds of a processor to be rendered", cpuSeconds)
+	}
+	return json.NewEncoder(out).Encode(result)
+}
+
+// cpuSeconds is the most time of a processor for one Job. Tests have less.
+var cpuSeconds uint64 = 15
+
+// RenderJob renders a Job. A chart that renders to two results is refused.
+func RenderJob(j render.Job) render.Result {
+	isChart := func(b render.Build) bool { return b.Type == render.Helm }
+	time.Local = time.UTC
+	first := renderOnce(j)
+	if first.Failure != nil || len(first.Problems) > 0 || !slices.ContainsFunc(j.Builds, isChart) {
+		return first
+	}
+	time.Local = farZone(time.Now())
+	waitForOtherSecond(j)
+	second := renderOnce(j)
+	time.Local = time.UTC
+	if why := findDifference(first, second); why != "" {
+		return render.Result{Failure: render.NewFailure(atoll.ReasonNotReproducible,
+			"%s renders to another content each time, by a random value or the time; set the value that it is made of in spec.build.helm.values", why)}
+	}
+	return first
+}
+
+// farZone returns a zone in which the day is another one than in UTC.
+func farZone(now time.Time) *time.Location {
+	hours := 14
+	if now.UTC().Hour() < 11 {
+		hours = -12
+	}
+	return time.FixedZone("", hours*3600)
+}
+
+// readsClock matches an action of a template that may read the clock.
+var readsClock = regexp.MustCompile(`\{\{[^}]*\b(now|ago)\b`)
+
+// waitForOtherSecond waits until the clock shows another second when a chart can read it. An archive is not searched.
+func waitForOtherSecond(j render.Job) {
+	for name, text := range j.Files {
+		if path.Ext(name) == ".tgz" || readsClock.Match(text) {
+			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+			return
+		}
+	}
+}
+
+// findDifference names the first object that differs between two results; empty when none does.
+func findDifference(a, b render.Result) string {
+	if len(b.Objects) != len(a.Objects) || len(b.Problems) > 0 || b.Failure != nil {
+		return "the chart"
+	}
+	for i := range a.Objects {
+		x, errX := json.Marshal(a.Objects[i].Fields)
+		y, errY := json.Marshal(b.Objects[i].Fields)
+		if errX != nil || errY != nil || !bytes.Equal(x, y) {
+			return describeObject(a.Objects[i])
+		}
+	}
+	return ""
+}
+
+func describeObject(o render.Object) string {
+	name := ""
+	if meta, ok := o.Fields["metadata"].(map[string]any); ok {
+		name, _ = meta["name"].(string)
+	}
+	return fmt.Sprintf("%s:%d: %v %s", o.File, o.Line, o.Fields["kind"], name)
+}
+
+// renderOnce renders a Job once.
+func renderOnce(j render.Job) render.Result {
+	b := &builder{job: j}
+	b.ReadPlain(j)
+	for _, one := range j.Builds {
+		if b.IsFull() {
+			break
+		}
+		b.renderBuild(one)
+	}
+	if b.failure != nil {
+		return render.Result{Failure: b.failure}
+	}
+	result := b.NewResult()
+	result.Builds, result.Omitted, result.Program = b.builds, b.omitted, describeProgram()
+	return result
+}
+
+// builder collects the objects of a Job.
+type builder struct {
+	render.Reader
+	job     render.Job
+	builds  []render.Build
+	omitted int
+	failure *render.Failure
+}
+
+// renderBuild renders one path. A library that panics is a problem of its input.
+func (b *builder) renderBuild(one render.Build) {
+	marker := path.Join(one.Dir, map[render.Type]string{render.Helm: "Chart.yaml", render.Kustomize: "kustomization.yaml"}[one.Type])
+	defer func() {
+		if v := recover(); v != nil {
+			b.ReportProblem(marker, 0, "it cannot be rendered: %.300s", fmt.Sprint(v))
+		}
+	}()
+	switch one.Type {
+	case render.Helm:
+		one.Chart = b.renderChart(one)
+	case render.Kustomize:
+		b.buildKustomization(one)
+	default:
+		b.ReportProblem(one.Dir, 0, "%q is no type of a build", one.Type)
+	}
+	one.Files = nil
+	b.builds = append(b.builds, one)
+}
+
+// libraries are the modules on which a result depends.
+var libraries = []string{"helm.sh/helm/v4", "sigs.k8s.io/kustomize/api", "k8s.io/client-go"}
+
+// describeProgram names the libraries with their versions.
+func describeProgram() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	var out []string
+	for _, d := range info.Deps {
+		if slices.Contains(libraries, d.Path) {
+			out = append(out, d.Path+"@"+d.Version)
+		}
+	}
+	return strings.Join(out, " ")
+}

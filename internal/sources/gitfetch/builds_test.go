@@ -1,0 +1,82 @@
+package gitfetch
+
+import (
+	"strings"
+	"testing"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/render"
+)
+
+const chartFile = "apiVersion: v2\nname: shop\nversion: 1.0.0\n"
+
+// Charts and kustomizations of a commit are found and rendered. A commit that changes no file of theirs sends nothing.
+func TestBuildsOfACommit(t *testing.T) {
+	r := newRepository(t)
+	url := r.serve(t)
+	r.commit(t, map[string]string{
+		"chart/Chart.yaml": chartFile, "chart/templates/a.yaml": strings.ReplaceAll(configMap, "name: a", "name: '{{ .Release.Name }}'"), "prod.yaml": "x: 1\n",
+		"base/kustomization.yaml": "resources: [b.yaml]\n", "base/b.yaml": configMap, "over/kustomization.yaml": "namePrefix: p-\nresources: [../base]\n", "README.md": "x",
+	})
+	wants := []Want{
+		{ID: "chart", Ref: "refs/heads/main", Want: render.Want{Paths: []string{"chart"}, Options: render.Options{ReleaseName: "web", Helm: &render.HelmOptions{ValuesFiles: []string{"prod.yaml"}}}}},
+		{ID: "custom", Ref: "refs/heads/main", Want: render.Want{Paths: []string{"over"}}},
+	}
+	names := func(cs []Content) string {
+		t.Helper()
+		var out []string
+		for _, c := range cs {
+			text := describe(c)
+			for _, o := range c.Objects {
+				text += " " + o.Fields["metadata"].(map[string]any)["name"].(string)
+			}
+			out = append(out, text)
+		}
+		return strings.Join(out, "; ")
+	}
+	first := mustFetch(t, Request{URL: url, Wants: wants})
+	if got := names(first); got != "chart/templates/a.yaml:1 web; over/kustomization.yaml:1 p-a" {
+		t.Fatal(got)
+	}
+	if first[0].Builds[0].Chart != "shop-1.0.0" || first[1].Builds[0].Type != render.Kustomize {
+		t.Errorf("%+v", first)
+	}
+	seen := func() string {
+		t.Helper()
+		for i := range wants {
+			wants[i].SeenDigest = first[i].Digest
+		}
+		return names(mustFetch(t, Request{URL: url, Wants: wants}))
+	}
+	r.commit(t, map[string]string{"README.md": "y", "chart2/Chart.yaml": chartFile, "base/unused.yaml": configMap})
+	if got := seen(); got != "unchanged; unchanged" {
+		t.Errorf("another file: %s", got)
+	}
+	r.commit(t, map[string]string{"prod.yaml": "x: 2\n"})
+	if got := seen(); got != "chart/templates/a.yaml:1 web; unchanged" {
+		t.Errorf("a file of values: %s", got)
+	}
+	r.commit(t, map[string]string{"prod.yaml": "x: 1\n", "base/b.yaml": strings.ReplaceAll(configMap, "name: a", "name: b")})
+	if got := seen(); got != "unchanged; over/kustomization.yaml:1 p-b" {
+		t.Errorf("a file of a base: %s", got)
+	}
+}
+
+// A chart that exceeds its bounds, or fails, leaves the other Sources of the repository theirs.
+func TestABadChartIsItsOwnFailure(t *testing.T) {
+	r := newRepository(t)
+	r.commit(t, map[string]string{
+		"bomb/Chart.yaml": chartFile, "bomb/templates/a.yaml": `{{ repeat 2000000000 "x" }}`, "bad/Chart.yaml": chartFile, "bad/templates/a.yaml": "{{ fail \"no\" }}",
+		"random/Chart.yaml": chartFile, "random/templates/a.yaml": configMap + "data: {a: {{ randAlpha 9 }}}\n", "good/a.yaml": configMap,
+	})
+	var wants []Want
+	for _, dir := range []string{"bomb", "bad", "random", "good"} {
+		wants = append(wants, Want{ID: dir, Ref: "refs/heads/main", Want: render.Want{Paths: []string{dir}, Options: render.Options{ReleaseName: "web"}}})
+	}
+	got := mustFetch(t, Request{URL: r.serve(t), Wants: wants})
+	for i, want := range []string{"failure " + string(atoll.ReasonContentTooLarge), "problem bad/templates/a.yaml", "failure " + string(atoll.ReasonNotReproducible), "good/a.yaml:1"} {
+		if describe(got[i]) != want || got[i].Commit == "" || got[i].Digest == "" {
+			t.Errorf("%s: %s, want %s", wants[i].ID, describe(got[i]), want)
+		}
+	}
+}
