@@ -63,6 +63,11 @@ func (t *Taint) IsDrain() bool {
 	return t.Key == TaintDrain && t.Effect == corev1.TaintEffectNoExecute
 }
 
+// EndsWithUncordon reports whether `kubectl uncordon` removes the taint: that of a cordon, or that of a drain.
+func (t *Taint) EndsWithUncordon() bool {
+	return t.Key == corev1.TaintNodeUnschedulable && t.Effect == corev1.TaintEffectNoSchedule || t.IsDrain()
+}
+
 // ClusterSpec is what the hub's administrator states about a member.
 type ClusterSpec struct {
 	// Accepted is the hub's consent to the cluster. Setting it to true needs the verb `accept`

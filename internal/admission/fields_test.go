@@ -28,6 +28,29 @@ func taintedCluster(t *testing.T, taints string) *unstructured.Unstructured {
 	return u
 }
 
+// A taint with the key of a drain that drains nothing is refused.
+func TestMalformedDrainsAreRefused(t *testing.T) {
+	for taint, want := range map[string]string{
+		"{key: atoll.dev/drain, effect: NoExecute}":                          "",
+		"{key: atoll.dev/drain, value: RemoveUnreplaced, effect: NoExecute}": "",
+		"{key: atoll.dev/drain, value: all, effect: NoExecute}":              `spec.taints[0].value: Unsupported value: "all"`,
+		"{key: atoll.dev/drain, effect: NoSchedule}":                         `spec.taints[0].effect: Unsupported value: "NoSchedule"`,
+		"{key: drain, value: all, effect: NoSchedule}":                       "",
+	} {
+		var c v1alpha1.Cluster
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(taintedCluster(t, "["+taint+"]").Object, &c); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if errs := checkDrainTaints(c.Spec.Taints); len(errs) > 0 {
+			got = errs[0].Error()
+		}
+		if (got == "") != (want == "") || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", taint, got, want)
+		}
+	}
+}
+
 // Capacity that bounds nothing is refused with its path and the reason.
 func TestMalformedCapacityIsRefused(t *testing.T) {
 	p := New(Options{Own: func(user.Info) bool { return false }})

@@ -120,7 +120,7 @@ func (p *clusterPatch) changeTaints(before, now *corev1.Node) {
 		all = append(all, v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: t.TimeAdded})
 	}
 	if now.Spec.Unschedulable != before.Spec.Unschedulable {
-		all = slices.DeleteFunc(all, func(t v1alpha1.Taint) bool { return EndsWithUncordon(&t) })
+		all = slices.DeleteFunc(all, func(t v1alpha1.Taint) bool { return t.EndsWithUncordon() })
 		if now.Spec.Unschedulable {
 			all = append(all, v1alpha1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 		}

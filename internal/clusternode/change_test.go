@@ -57,6 +57,26 @@ func TestEditsOfNodesAreEditsOfClusters(t *testing.T) {
 	}
 }
 
+// A drained cluster is a node that is not schedulable, and uncordon ends the drain, whether or not it is cordoned, too.
+func TestUncordonEndsADrain(t *testing.T) {
+	for _, alsoCordoned := range []bool{false, true} {
+		c := read(t, "testdata/joined.in.yaml")
+		c.Spec.Taints = []v1alpha1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}, {Key: v1alpha1.TaintDrain, Effect: corev1.TaintEffectNoExecute}}
+		if alsoCordoned {
+			c.Spec.Taints = append(c.Spec.Taints, v1alpha1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+		}
+		n := clusternode.NodeOf(c)
+		if !n.Spec.Unschedulable {
+			t.Error("a drained cluster is schedulable")
+		}
+		n.Spec.Unschedulable = false
+		patch, errs := clusternode.PatchFromNodeEdit(c, n)
+		if want := `{` + head + `,"spec":{"taints":[{"key":"gpu","effect":"NoSchedule"}]}}`; len(errs) > 0 || string(patch) != want {
+			t.Errorf("patch %s (%v), want %s", patch, errs, want)
+		}
+	}
+}
+
 func TestWhatNoClusterCanTakeIsRefused(t *testing.T) {
 	for name, x := range map[string]struct {
 		edit func(*corev1.Node)

@@ -27,16 +27,11 @@ func IsShownAsNode(c *v1alpha1.Cluster) bool { return c.Spec.Accepted }
 // cordoned nodes, which repels placements like any other, or by the taint of a drain.
 func IsUnschedulable(c *v1alpha1.Cluster) bool {
 	for i := range c.Spec.Taints {
-		if EndsWithUncordon(&c.Spec.Taints[i]) {
+		if c.Spec.Taints[i].EndsWithUncordon() {
 			return true
 		}
 	}
 	return false
-}
-
-// EndsWithUncordon reports whether `kubectl uncordon` removes the taint.
-func EndsWithUncordon(t *v1alpha1.Taint) bool {
-	return t.Key == corev1.TaintNodeUnschedulable && t.Effect == corev1.TaintEffectNoSchedule || t.IsDrain()
 }
 
 // NodeLabels returns the labels of the Node: the Cluster's, its region and zone by the keys that are usual on

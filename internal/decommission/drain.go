@@ -155,14 +155,21 @@ func isDrainReported(c *v1alpha1.Cluster) bool {
 	return c.Spec.FindDrain() != nil || c.Status.Drain != nil || meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterDraining) != nil
 }
 
-// reportDrain writes how far the drain of a Cluster is, where that is news. A removal of the cluster reports in its
-// place.
+// clearDrain removes the report of a drain from a status. A removal of the cluster reports in its place.
+func clearDrain(c *v1alpha1.Cluster) {
+	c.Status.Drain = nil
+	meta.RemoveStatusCondition(&c.Status.Conditions, v1alpha1.ClusterDraining)
+}
+
+// reportDrain writes how far the drain of a Cluster is, where that is news, and removes the report of a removal that was
+// taken back.
 func (r *RemovalReconciler) reportDrain(ctx context.Context, c *v1alpha1.Cluster) error {
 	write := c.DeepCopy()
+	write.Status.Removal = nil
+	meta.RemoveStatusCondition(&write.Status.Conditions, v1alpha1.ClusterRemoving)
 	t := c.Spec.FindDrain()
-	if t == nil || c.Spec.Removal != nil {
-		write.Status.Drain = nil
-		meta.RemoveStatusCondition(&write.Status.Conditions, v1alpha1.ClusterDraining)
+	if t == nil {
+		clearDrain(write)
 		return r.writeDrain(ctx, c, write)
 	}
 	v := decideDrain(r.gatherDrainFacts(c, t))

@@ -154,13 +154,8 @@ func (r *RemovalReconciler) reconcileCluster(ctx context.Context, name string) (
 	switch {
 	case !ok || c.DeletionTimestamp != nil:
 		return 0, nil
-	case isDrainReported(c):
-		if err := r.reportDrain(ctx, c); err != nil {
-			return 0, err
-		}
-	}
-	if c.Spec.Removal == nil {
-		return 0, r.clearRemovalProgress(ctx, c)
+	case c.Spec.Removal == nil:
+		return 0, r.reportDrain(ctx, c)
 	}
 	s := r.gatherRemovalFacts(ctx, c)
 	v := decideRemoval(s)
@@ -227,10 +222,11 @@ func (r *RemovalReconciler) cachedCleanPlanHash(ctx context.Context, c *v1alpha1
 func (r *RemovalReconciler) writeRemovalProgress(ctx context.Context, c *v1alpha1.Cluster, v removalVerdict) error {
 	write := c.DeepCopy()
 	write.Status.Removal = &v.status
+	clearDrain(write)
 	changed := meta.SetStatusCondition(&write.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ClusterRemoving, Status: metav1.ConditionTrue, Reason: string(v.reason), Message: v.message, ObservedGeneration: c.Generation,
 	})
-	if !changed && apiequality.Semantic.DeepEqual(c.Status.Removal, &v.status) {
+	if !changed && apiequality.Semantic.DeepEqual(c.Status, write.Status) {
 		return nil
 	}
 	if err := r.writeClusterStatus(ctx, write); err != nil {
@@ -240,17 +236,6 @@ func (r *RemovalReconciler) writeRemovalProgress(ctx context.Context, c *v1alpha
 		r.Tell(c, atoll.ReasonRemovalHeld, v.message)
 	}
 	return nil
-}
-
-// clearRemovalProgress: nothing is said any more of a removal that was taken back.
-func (r *RemovalReconciler) clearRemovalProgress(ctx context.Context, c *v1alpha1.Cluster) error {
-	if removalCondition(c) == nil && c.Status.Removal == nil {
-		return nil
-	}
-	write := c.DeepCopy()
-	write.Status.Removal = nil
-	meta.RemoveStatusCondition(&write.Status.Conditions, v1alpha1.ClusterRemoving)
-	return r.writeClusterStatus(ctx, write)
 }
 
 func (r *RemovalReconciler) writeClusterStatus(ctx context.Context, c *v1alpha1.Cluster) error {

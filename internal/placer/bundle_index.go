@@ -26,8 +26,8 @@ type bundleIndex struct {
 	// newer: a change that is undone before it is compared would otherwise be missed.
 	// stepsUnderway holds the Bundles of running steps.
 	knownClusters map[string]schedule.Cluster
-	// drained are the clusters that a person drains, by name.
-	drained       map[string]struct{}
+	// unschedulable are the clusters that a person drains or cordons, by name.
+	unschedulable map[string]struct{}
 	stepsUnderway map[string]bool
 	fleet         clusterList
 	workloadCache *lru.Cache // revision → []schedule.Workload
@@ -130,7 +130,7 @@ type bundleView struct {
 
 func newBundleIndex() *bundleIndex {
 	return &bundleIndex{
-		entries: map[string]*bundleEntry{}, knownClusters: map[string]schedule.Cluster{}, drained: map[string]struct{}{}, stepsUnderway: map[string]bool{},
+		entries: map[string]*bundleEntry{}, knownClusters: map[string]schedule.Cluster{}, unschedulable: map[string]struct{}{}, stepsUnderway: map[string]bool{},
 		workloadCache: lru.New(1024), fixedPodCache: lru.New(4096), kindCache: lru.New(4096), termsCache: lru.New(1024), demandCache: lru.New(4096), reserved: newPodReservations(), movable: newMovableBundles(),
 		connectionWaits: map[string]struct{}{}, connected: map[string]bool{}, losses: recentLosses{at: map[string]time.Time{}},
 	}
@@ -456,7 +456,7 @@ func (x *bundleIndex) replaceCluster(c schedule.Cluster) (was schedule.Cluster, 
 	defer x.mu.Unlock()
 	was, known = x.knownClusters[c.Name]
 	x.knownClusters[c.Name] = c
-	x.recordDrain(&c)
+	x.recordUnschedulable(&c)
 	x.fleet.markChanged(c.Name)
 	return was, known
 }
@@ -466,7 +466,7 @@ func (x *bundleIndex) removeCluster(name string) (was schedule.Cluster, known bo
 	defer x.mu.Unlock()
 	was, known = x.knownClusters[name]
 	delete(x.knownClusters, name)
-	delete(x.drained, name)
+	delete(x.unschedulable, name)
 	delete(x.connected, name)
 	delete(x.losses.at, name)
 	x.fleet.markChanged(name)

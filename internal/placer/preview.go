@@ -158,7 +158,7 @@ func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBu
 	for _, c := range f.Clusters.List() {
 		one := f.Views.ViewOf(c)
 		f.fleet, f.index.knownClusters[c.Name] = append(f.fleet, one), one
-		f.index.recordDrain(&one)
+		f.index.recordUnschedulable(&one)
 		if was, ok := r.Clusters.Get(c.Name); divides && (!ok || was != c) {
 			f.capacity.setReportedCapacity(c, f.Rows, time.Now())
 		}

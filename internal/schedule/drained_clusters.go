@@ -17,9 +17,14 @@ const (
 	stayForCapacity = "the other clusters lack the capacity for its replicas"
 )
 
-// IsDrained reports whether a person drains the cluster.
-func IsDrained(c *Cluster) bool {
+// isDrained reports whether a person drains the cluster.
+func isDrained(c *Cluster) bool {
 	return slices.ContainsFunc(c.Taints, func(t v1alpha1.Taint) bool { return t.IsDrain() })
+}
+
+// IsUnschedulable reports whether a person drains or cordons the cluster.
+func IsUnschedulable(c *Cluster) bool {
+	return slices.ContainsFunc(c.Taints, func(t v1alpha1.Taint) bool { return t.EndsWithUncordon() })
 }
 
 // explainTolerance explains a row that stays in a drained cluster for now: the placement tolerates the taint, or the copy
@@ -58,7 +63,7 @@ func (d *groupDecider) explainUnreplaced(v *Verdict, c *Cluster) {
 	if v.LeavesLost {
 		v.KeptLost = keptUnreplaced
 	}
-	if v.LeavesLost, v.LeavesDrained = false, false; IsDrained(c) {
+	if v.LeavesLost, v.LeavesDrained = false, false; isDrained(c) {
 		v.DrainReason, v.DrainText = d.findStayReason(c)
 	}
 }
@@ -68,29 +73,29 @@ func (d *groupDecider) findStayReason(c *Cluster) (atoll.Reason, string) {
 	if d.placed > 0 && len(d.workloads) > 0 && d.dividesToSomeConnectedCluster() {
 		return atoll.ReasonNoReplacement, stayForCapacity
 	}
-	alike, later := d.listDrainedOthers(c)
+	alike, later := d.listUnschedulableOthers(c)
 	others := slices.Concat(alike, later)
 	switch {
 	case d.pool == nil && len(d.workloads) == 0 && (d.placed > 0 || len(alike) > 0):
 		return atoll.ReasonCopyInEachCluster, stayOwnCopy
 	case len(others) > 0:
-		return atoll.ReasonNoReplacement, keptUnreplaced + "; drained as well: " + formatNames(others)
+		return atoll.ReasonNoReplacement, keptUnreplaced + "; drained or cordoned: " + formatNames(others)
 	}
 	return atoll.ReasonNoReplacement, keptUnreplaced
 }
 
-// listDrainedOthers lists the other clusters that would fit if they were not drained: those of the same group, and those of
-// other groups alone.
-func (d *groupDecider) listDrainedOthers(c *Cluster) (alike, otherGroups []string) {
+// listUnschedulableOthers lists the other clusters that would fit if they were neither drained nor cordoned: those of the
+// same group, and those of other groups alone.
+func (d *groupDecider) listUnschedulableOthers(c *Cluster) (alike, otherGroups []string) {
 	all := d.input.Clusters
-	if d.input.DrainedClusters != nil {
-		all = d.input.DrainedClusters()
+	if d.input.UnschedulableClusters != nil {
+		all = d.input.UnschedulableClusters()
 	}
 	for _, other := range all {
-		if other.Name == c.Name || !IsDrained(&other) {
+		if other.Name == c.Name || !IsUnschedulable(&other) {
 			continue
 		}
-		other.Taints = slices.DeleteFunc(slices.Clone(other.Taints), func(t v1alpha1.Taint) bool { return t.IsDrain() })
+		other.Taints = slices.DeleteFunc(slices.Clone(other.Taints), func(t v1alpha1.Taint) bool { return t.EndsWithUncordon() })
 		if d.filter.admitsNewcomer(&other) {
 			alike = append(alike, other.Name)
 		} else if d.filter.findOtherAdmittingGroup(&other) != nil {

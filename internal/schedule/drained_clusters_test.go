@@ -111,7 +111,7 @@ func TestDrainedClustersNameEachOther(t *testing.T) {
 		holder, other = "b", "a"
 	}
 	v, _ := d.FindVerdict(holder)
-	if want := "no other cluster can take its place; drained as well: " + other; v.DrainText != want || v.DrainReason != atoll.ReasonNoReplacement || !v.IsHolder() {
+	if want := "no other cluster can take its place; drained or cordoned: " + other; v.DrainText != want || v.DrainReason != atoll.ReasonNoReplacement || !v.IsHolder() {
 		t.Fatalf("%s: %s: %s, want %s", v, v.DrainReason, v.DrainText, want)
 	}
 	f.giveBack(other)

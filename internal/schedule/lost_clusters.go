@@ -78,7 +78,7 @@ func (t *rowTerms) keptCauses(c *Cluster) keptCauses {
 	if !t.keepsLost {
 		return keptCauses{}
 	}
-	return keptCauses{causeLoss: true, causeDrain: t.input != nil && IsDrained(c) && t.input.isDisconnected(c)}
+	return keptCauses{causeLoss: true, causeDrain: t.input != nil && isDrained(c) && t.input.isDisconnected(c)}
 }
 
 // lostRow is a row in a cluster that the hub tainted.

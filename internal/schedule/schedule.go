@@ -31,8 +31,8 @@ type Input struct {
 	PodLoads []int64
 	// UnlistedHolders counts clusters that fit and hold a row, and are not listed.
 	UnlistedHolders int
-	// DrainedClusters returns all drained clusters, for explanations; nil: they are among Clusters.
-	DrainedClusters func() []Cluster `json:"-"`
+	// UnschedulableClusters returns all drained and cordoned clusters, for explanations; nil: they are among Clusters.
+	UnschedulableClusters func() []Cluster `json:"-"`
 	// Facts about the clusters; nil: NoFacts.
 	Facts FleetFacts `json:"-"`
 	// NearbyBundles has, by index of the scores Affinity and AntiAffinity in

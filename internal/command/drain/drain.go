@@ -142,7 +142,7 @@ func (o *drainOptions) addDrainTaint(taints []v1alpha1.Taint) []v1alpha1.Taint {
 
 // removeDrainTaints returns the taints without those of drains and cordons.
 func removeDrainTaints(taints []v1alpha1.Taint) []v1alpha1.Taint {
-	return slices.DeleteFunc(slices.Clone(taints), func(t v1alpha1.Taint) bool { return clusternode.EndsWithUncordon(&t) })
+	return slices.DeleteFunc(slices.Clone(taints), func(t v1alpha1.Taint) bool { return t.EndsWithUncordon() })
 }
 
 // maxTries is how often the taints are written where others write at the same time.

@@ -73,7 +73,7 @@ spec:
 
 	apply(t, ns, policy("pinned", "{clusterAffinity: {clusterNames: [member2]}}"))
 	testwait.UntilNil(t, "delivery", in("member2", "pinned", true))
-	says("a drain of both", binaryOutput(t, "", "atoll", "drain", "member2"), "CannotLeave: ", ns+"/one", "2 cannot leave", "1 stay", "no other cluster can take its place; drained as well: member3", ns+"/pinned", "exit status 3")
+	says("a drain of both", binaryOutput(t, "", "atoll", "drain", "member2"), "CannotLeave: ", ns+"/one", "2 cannot leave", "1 stay", "no other cluster can take its place; drained or cordoned: member3", ns+"/pinned", "exit status 3")
 	testwait.UntilNil(t, "both stay", allChecks(in("member2", "one", true), in("member2", "pinned", true)))
 	kubectlFails(t, "", "drain member2 --force --pod-selector app=pinned --timeout 20s", "nothing replaces this pod elsewhere")
 
