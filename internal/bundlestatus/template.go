@@ -164,6 +164,9 @@ type templateState struct {
 }
 
 func (r *BundleReconciler) writeTemplateStatus(ctx context.Context, s *bundleSnapshot, m *bundleMemo, l templateState) error {
+	if isNowhere, err := r.writeNowhereStatus(ctx, s, m, l); isNowhere || err != nil {
+		return err
+	}
 	rows, observed, done := collectRowItems(s, l, r.isItemStated(l))
 	w := itemReport{rows: rows, observed: observed}
 	if l.joins {
