@@ -30,6 +30,7 @@ import (
 	"atoll.dev/atoll/internal/command/join"
 	"atoll.dev/atoll/internal/command/kubeconfig"
 	"atoll.dev/atoll/internal/command/logs"
+	"atoll.dev/atoll/internal/command/migrate"
 	"atoll.dev/atoll/internal/command/output"
 	"atoll.dev/atoll/internal/command/plan"
 	"atoll.dev/atoll/internal/command/rebalance"
@@ -97,7 +98,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 		look:     {get.NewCommand(flags), logs.NewCommand(flags), exec.NewCommand(flags), top.NewCommand(flags), explain.NewCommand(flags), diff.NewCommand(flags), drift.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand(), console.NewCommand(flags)},
 		apply:    {source.NewCommand(flags)},
 		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddProfileFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags), kubeconfig.NewCommand(flags), crd.NewCommand(flags), credential.NewCommand(flags), ca.NewCommand(flags)},
-		move:     {drain.NewCommand(flags), drain.NewUncordonCommand(flags), rebalance.NewCommand(flags), undo.NewCommand(flags)},
+		move:     {drain.NewCommand(flags), drain.NewUncordonCommand(flags), migrate.NewCommand(flags), rebalance.NewCommand(flags), undo.NewCommand(flags)},
 		act:      {confirm.NewCommand(flags), rollout.NewCommand(flags), restore.NewCommand(flags)},
 	} {
 		for _, c := range commands {

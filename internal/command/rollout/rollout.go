@@ -137,39 +137,6 @@ func findBundle(ctx context.Context, flags *client.ConnectionFlags, argument str
 	if err != nil {
 		return nil, nil, client.Object{}, err
 	}
-	of, err := c.ParseObject(ctx, argument)
-	if err != nil {
-		return nil, nil, of, err
-	}
-	if of.Resource != client.Bundles && of.Resource != client.ClusterBundles {
-		if of, err = bundleOfTemplate(ctx, c, argument, of); err != nil {
-			return nil, nil, of, err
-		}
-	}
-	bundle, err := client.Get[v1alpha1.Bundle](ctx, c, of.Resource, of.Namespace, of.Name)
+	bundle, of, err := client.FindBundle(ctx, c, argument)
 	return c, bundle, of, err
-}
-
-// explainedBundles is what the command reads of an explanation.
-type explainedBundles struct {
-	Bundles []struct {
-		Namespace string `json:"namespace"`
-		Name      string `json:"name"`
-	} `json:"bundles"`
-}
-
-// bundleOfTemplate returns the Bundle that places a template.
-func bundleOfTemplate(ctx context.Context, c *client.Connection, argument string, template client.Object) (client.Object, error) {
-	var found explainedBundles
-	if err := c.DecodeAnswer(c.RequestAbout(atoll.ExplainPath, template).Do(ctx), "what is no JSON", &found); err != nil {
-		return client.Object{}, fmt.Errorf("find the Bundle of %s: %w", argument, err)
-	}
-	if len(found.Bundles) != 1 {
-		return client.Object{}, fmt.Errorf("%s is in %d Bundles: name one as bundle/NAME; `atoll explain %s` lists them", argument, len(found.Bundles), argument)
-	}
-	of := client.Object{Resource: client.Bundles, Namespace: found.Bundles[0].Namespace, Name: found.Bundles[0].Name}
-	if of.Namespace == "" {
-		of.Resource = client.ClusterBundles
-	}
-	return of, nil
 }

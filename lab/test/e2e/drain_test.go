@@ -87,5 +87,11 @@ spec:
 		}
 		return nil
 	})
+	move := []string{"migrate", "deployment/one", "-n", ns, "--from", "member3", "--to", "member2"}
+	says("the plan of a move", binaryOutput(t, "", "atoll", move...), "Edit of PropagationPolicy "+ns+"/one:", "moves from member3 to member2", "exit status 2")
+	says("a move to where nothing fits", binaryOutput(t, "", "atoll", "migrate", "deployment/pinned", "-n", ns, "--from", "member3", "--to", "member1"), "does not move pinned from member3", "exit status 1")
+	says("the move", atollOn(t, append(move, "--yes")...), "The edit is written")
+	testwait.UntilNil(t, "it has moved", allChecks(in("member3", "one", false), in("member2", "one", true)))
+	says("the move back", atollOn(t, "migrate", "deployment/one", "-n", ns, "--from", "member2", "--to", "member3", "--yes"), "The edit is written")
 	testwait.UntilNil(t, "what left stays away", allChecks(in("member2", "one", false), in("member3", "one", true), in("member2", "each", true), in("member3", "each", true)))
 }
