@@ -8,8 +8,8 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// available returns the replicas, the observed generation and the condition Available of the template.
-func (m *memory) available() (replicas, observed int64, status, reason any) {
+// readAvailable returns the replicas, the observed generation and the condition Available of the template.
+func (m *memory) readAvailable() (replicas, observed int64, status, reason any) {
 	st := m.webStatus()
 	replicas, _ = st["replicas"].(int64)
 	observed, _ = st["observedGeneration"].(int64)
@@ -34,7 +34,7 @@ func TestATemplateThatIsNowhereSaysSo(t *testing.T) {
 			t.Errorf("it may be placed in a moment: %v", m.webStatus())
 		}
 		step(time.Minute)
-		if n, observed, status, reason := m.available(); n != 0 || observed != 1 || status != "False" || reason != "NoClusterFits" {
+		if n, observed, status, reason := m.readAvailable(); n != 0 || observed != 1 || status != "False" || reason != "NoClusterFits" {
 			t.Errorf("nowhere: %v", m.webStatus())
 		}
 		if n := m.countWrites("template"); n != 1 {
@@ -43,17 +43,17 @@ func TestATemplateThatIsNowhereSaysSo(t *testing.T) {
 		m.setRow("b", "a", func(r *state.Row) { r.Spec.Revision = "b-r1" })
 		m.reportAvailable("a", 2)
 		step(time.Minute)
-		if n, _, status, _ := m.available(); n != 2 || status != "True" {
+		if n, _, status, _ := m.readAvailable(); n != 2 || status != "True" {
 			t.Errorf("placed: %v", m.webStatus())
 		}
 		m.setRow("b", "a", func(r *state.Row) { r.Spec.Phase = atoll.RowLeaving })
 		step(time.Hour)
-		if n, _, status, _ := m.available(); n != 2 || status != "True" {
+		if n, _, status, _ := m.readAvailable(); n != 2 || status != "True" {
 			t.Errorf("it waits for its replacement: %v", m.webStatus())
 		}
 		m.setRow("b", "a", func(r *state.Row) { r.Spec.Phase = atoll.RowRemoving })
 		step(time.Minute)
-		if n, observed, status, reason := m.available(); n != 0 || observed != 1 || status != "False" || reason != "NoClusterFits" {
+		if n, observed, status, reason := m.readAvailable(); n != 0 || observed != 1 || status != "False" || reason != "NoClusterFits" {
 			t.Errorf("removed: %v", m.webStatus())
 		}
 	})

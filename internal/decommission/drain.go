@@ -102,7 +102,7 @@ func (s *drainFacts) stepOf(r state.Row) drainStep {
 	return drainUndecided
 }
 
-// drainStepByReason has the steps of rows that stay for now, by their reason.
+// drainStepByReason has the steps of rows that are neither leaving nor going, by their reason.
 var drainStepByReason = map[atoll.Reason]drainStep{
 	atoll.ReasonNoReplacement:     drainBlocked,
 	atoll.ReasonCopyInEachCluster: drainStays,

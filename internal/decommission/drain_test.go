@@ -55,7 +55,7 @@ func TestWhatADrainWaitsFor(t *testing.T) {
 		{name: "later", rows: "delayed", reason: atoll.ReasonDrainDelayed, want: v1alpha1.ClusterDrainStatus{Bundles: 1, Waiting: 1}, contains: "until 12:00"},
 		{name: "blocked", rows: "blocked copy", reason: atoll.ReasonCannotLeave, want: v1alpha1.ClusterDrainStatus{Bundles: 2, CannotLeave: 1, Stays: 1}, contains: "1 cannot leave"},
 		{name: "done", rows: "copy tolerates", former: &v1alpha1.ClusterDrainStatus{Since: drainBegin, Bundles: 9}, done: true, reason: atoll.ReasonDrained, want: v1alpha1.ClusterDrainStatus{Bundles: 9, Left: 7, Stays: 2}, contains: "7 of 9 bundles left; 2 stay"},
-		{name: "a later drain counts anew", rows: "copy", former: &v1alpha1.ClusterDrainStatus{Since: metav1.NewTime(drainBegin.Add(-time.Hour)), Bundles: 9}, done: true, reason: atoll.ReasonDrained, want: v1alpha1.ClusterDrainStatus{Bundles: 1, Stays: 1}, contains: "0 of 1 bundle left"},
+		{name: "a later drain begins at 0", rows: "copy", former: &v1alpha1.ClusterDrainStatus{Since: metav1.NewTime(drainBegin.Add(-time.Hour)), Bundles: 9}, done: true, reason: atoll.ReasonDrained, want: v1alpha1.ClusterDrainStatus{Bundles: 1, Stays: 1}, contains: "0 of 1 bundle left"},
 		{name: "the hub holds", rows: "leaving", holds: true, reason: atoll.ReasonHubHolds, want: v1alpha1.ClusterDrainStatus{Bundles: 1, Waiting: 1}, contains: "atoll restore accept"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

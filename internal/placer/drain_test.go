@@ -27,7 +27,8 @@ func (m *fakeHub) placeOne(t *testing.T, content *atoll.Content, order v1alpha1.
 	expectRows(t, m, "web", "a Active r1")
 }
 
-// A drained cluster loses a Bundle to a replacement, in the order of its move. What nothing replaces stays until something can.
+// A drained cluster loses a Bundle to a replacement, in the order of its move. A copy that nothing replaces stays
+// until something can.
 func TestADrainedClusterIsReplaced(t *testing.T) {
 	for name, tc := range map[string]struct {
 		content *atoll.Content

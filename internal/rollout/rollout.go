@@ -409,13 +409,7 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 			s.beginTurn(spec)
 		}
 	}
-	spec.PlacementFingerprint, spec.Reason, spec.Recall = v.PlacementFingerprint, "", nil
-	switch {
-	case v.DrainReason != "":
-		spec.Reason = atoll.RowReason{Reason: v.DrainReason, Text: v.DrainText}.String()
-	case v.Outcome == schedule.OutcomeKept:
-		spec.Reason = atoll.RowReason{Reason: v.RowReason, Text: v.Reason}.String()
-	}
+	spec.PlacementFingerprint, spec.Reason, spec.Recall = v.PlacementFingerprint, stayReason(&v), nil
 	s.moveToTargetRevision(c, spec)
 	s.growShares(c, spec, share)
 	if s.keepTurn(c, spec); s.awaitsTurn(c, spec) {
@@ -430,6 +424,17 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 		stored := *spec
 		s.nextSpecs[c] = &stored
 	}
+}
+
+// stayReason returns why a row stays in a cluster that does not fit or is drained; empty for others.
+func stayReason(v *schedule.Verdict) string {
+	switch {
+	case v.DrainReason != "":
+		return atoll.RowReason{Reason: v.DrainReason, Text: v.DrainText}.String()
+	case v.Outcome == schedule.OutcomeKept:
+		return atoll.RowReason{Reason: v.RowReason, Text: v.Reason}.String()
+	}
+	return ""
 }
 
 // hasOnlyIndependentRows reports whether nothing in this step looks at the next spec of another row, so that the specs

@@ -27,8 +27,8 @@ func IsUnschedulable(c *Cluster) bool {
 	return slices.ContainsFunc(c.Taints, func(t v1alpha1.Taint) bool { return t.EndsWithUncordon() })
 }
 
-// explainTolerance explains a row that stays in a drained cluster for now: the placement tolerates the taint, or the copy
-// should not run twice.
+// explainTolerance explains a row that no taint takes out of a drained cluster yet: the placement tolerates the taint,
+// or the copy should not run twice.
 func (f *CompiledPlacement) explainTolerance(c *Cluster, now time.Time, v *Verdict) {
 	for i := range c.Taints {
 		t := &c.Taints[i]

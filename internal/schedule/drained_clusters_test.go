@@ -100,7 +100,7 @@ func TestDrainedClustersLoseOnlyToReplacements(t *testing.T) {
 	}
 }
 
-// Of two clusters that are drained at once, each may be the other's only replacement. Both keep their copies and name the
+// Two clusters that are drained at once may each be the other's only replacement. Both keep their copies and name the
 // other one, and a copy moves when one is given back.
 func TestDrainedClustersNameEachOther(t *testing.T) {
 	f := newLostFleet(t, "{maxClusters: 1}", 0, nil, newCluster("a"), newCluster("b"))

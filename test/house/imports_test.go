@@ -302,7 +302,11 @@ var layers = []layer{
 		why: "manifests, embedded",
 	},
 	{
-		name: "root command", packages: []string{"internal/command"}, below: []string{"commands", "planning commands", "undo command", "agent command", "client", "profile"},
+		name: "moving commands", packages: []string{"internal/command/drain", "internal/command/migrate"}, below: []string{"api", "vocabulary", "plan", "client", "planning commands"},
+		why: "they write one edit, and show the plan of it as the command for plans does",
+	},
+	{
+		name: "root command", packages: []string{"internal/command"}, below: []string{"commands", "planning commands", "undo command", "moving commands", "agent command", "client", "profile"},
 		why: "the root only mounts",
 	},
 	{

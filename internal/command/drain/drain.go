@@ -21,7 +21,6 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/clusternode"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
 	"atoll.dev/atoll/internal/command/plan"
@@ -93,7 +92,7 @@ uncordon does. What has left stays where it is; copies that have not left stay.`
 				return err
 			}
 			text := "takes work again\n"
-			if !clusternode.IsUnschedulable(before) {
+			if len(removeDrainTaints(before.Spec.Taints)) == len(before.Spec.Taints) {
 				text = "is neither drained nor cordoned\n"
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "cluster %s %s", args[0], text)

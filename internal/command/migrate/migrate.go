@@ -79,21 +79,11 @@ type answer struct {
 }
 
 func (o *migrateOptions) run(ctx context.Context, out io.Writer, argument string) error {
-	if o.from == o.to {
-		return fmt.Errorf("--from and --to are both %s: name two clusters", o.to)
-	}
 	c, err := o.flags.LoadClusterConnection()
 	if err != nil {
 		return err
 	}
-	bundle, _, err := client.FindBundle(ctx, c, argument)
-	if err != nil {
-		return err
-	}
-	if _, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", o.to); err != nil {
-		return err
-	}
-	e, err := findEdit(ctx, c, bundle, o.from, o.to)
+	bundle, e, err := o.findMove(ctx, c, argument)
 	if err != nil {
 		return err
 	}
@@ -101,7 +91,7 @@ func (o *migrateOptions) run(ctx context.Context, out io.Writer, argument string
 	if a.Plan, err = e.planEdit(ctx, c); err != nil {
 		return err
 	}
-	refused := o.refuse(bundle, a.Plan)
+	refused := o.checkPlan(bundle, a.Plan)
 	if o.yes && refused == nil {
 		if err := e.write(ctx, c, nil); err != nil {
 			return err
@@ -117,30 +107,49 @@ func (o *migrateOptions) run(ctx context.Context, out io.Writer, argument string
 	return refused
 }
 
-// refuse returns why the edit is not written: it does not move the Bundle to the new cluster, or moves others.
-func (o *migrateOptions) refuse(bundle *v1alpha1.Bundle, p preview.Plan) error {
-	var others []string
-	moved := false
-	for _, b := range p.Bundles {
-		if b.Namespace == bundle.Namespace && b.Name == bundle.Name {
-			moved = hasRow(b, preview.ChangeRemoved, o.from) && !hasRow(b, preview.ChangeRemoved, o.to) && !b.NoFit
-			continue
-		}
-		if len(b.Rows) > 0 {
-			others = append(others, b.Name)
-		}
+// findMove returns the Bundle and the edit that moves it.
+func (o *migrateOptions) findMove(ctx context.Context, c *client.Connection, argument string) (*v1alpha1.Bundle, *edit, error) {
+	if o.from == o.to {
+		return nil, nil, fmt.Errorf("--from and --to are both %s: name two clusters", o.to)
 	}
+	if _, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", o.to); err != nil {
+		return nil, nil, err
+	}
+	bundle, _, err := client.FindBundle(ctx, c, argument)
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := findEdit(ctx, c, bundle, o.from, o.to)
+	return bundle, e, err
+}
+
+// checkPlan returns why the edit is not written: it does not move the Bundle to the new cluster, or moves others.
+func (o *migrateOptions) checkPlan(bundle *v1alpha1.Bundle, p preview.Plan) error {
+	own, others := splitPlan(bundle, p)
 	switch {
 	case len(p.Refused) > 0:
 		return fmt.Errorf("nothing is written: the hub refuses the edit: %s", p.Refused[0].Why)
-	case !moved:
+	case own.NoFit || !hasRow(own, preview.ChangeRemoved, o.from):
 		return fmt.Errorf("nothing is written: by the plan, the edit does not move %s from %s; `atoll explain bundle/%s` names where it is, and why", bundle.Name, o.from, bundle.Name)
-	case !arrivesAt(bundle, p, o.to):
-		return fmt.Errorf("nothing is written: by the plan, %s leaves %s and does not come to %s; `atoll explain bundle/%s --cluster %s` names the reason", bundle.Name, o.from, o.to, bundle.Name, o.to)
-	case o.yes && !o.others && len(others)+p.Hidden+p.More > 0:
-		return fmt.Errorf("nothing is written: %d other Bundles change as well; --with-others writes the edit, or give this one a policy of its own", len(others)+p.Hidden+p.More)
+	case !arrivesAt(own, o.to):
+		return fmt.Errorf("nothing is written: by the plan, %s leaves %s and does not come to %s, or is there already; `atoll explain bundle/%s --cluster %s` names the reason", bundle.Name, o.from, o.to, bundle.Name, o.to)
+	case o.yes && !o.others && others > 0:
+		return fmt.Errorf("nothing is written: %d other Bundles change as well; --with-others writes the edit, or give this one a policy of its own", others)
 	}
 	return nil
+}
+
+// splitPlan returns the plan of the Bundle, and how many others change.
+func splitPlan(bundle *v1alpha1.Bundle, p preview.Plan) (own preview.BundlePlan, others int) {
+	others = p.Hidden + p.More
+	for _, b := range p.Bundles {
+		if b.Namespace == bundle.Namespace && b.Name == bundle.Name {
+			own = b
+		} else if len(b.Rows) > 0 {
+			others++
+		}
+	}
+	return own, others
 }
 
 // hasRow reports whether the row of a cluster has the change.
@@ -150,13 +159,11 @@ func hasRow(b preview.BundlePlan, change preview.ChangeKind, cluster string) boo
 	})
 }
 
-// arrivesAt reports whether the Bundle comes to the cluster, or waits there for the end of the old copy.
-func arrivesAt(bundle *v1alpha1.Bundle, p preview.Plan, cluster string) bool {
-	return slices.ContainsFunc(p.Bundles, func(b preview.BundlePlan) bool {
-		comes := hasRow(b, preview.ChangeAdded, cluster) || hasRow(b, preview.ChangeChanged, cluster) ||
-			slices.ContainsFunc(b.OldCopies, func(w preview.OldCopyWait) bool { return slices.Contains(w.Clusters, cluster) })
-		return b.Namespace == bundle.Namespace && b.Name == bundle.Name && comes
-	})
+// arrivesAt reports whether the Bundle comes to the cluster, has a row there that changes, or waits there for the end of the old
+// copy.
+func arrivesAt(b preview.BundlePlan, cluster string) bool {
+	return hasRow(b, preview.ChangeAdded, cluster) || hasRow(b, preview.ChangeChanged, cluster) ||
+		slices.ContainsFunc(b.OldCopies, func(w preview.OldCopyWait) bool { return slices.Contains(w.Clusters, cluster) })
 }
 
 func (o *migrateOptions) printAnswer(out io.Writer, argument string, a answer) error {

@@ -9,8 +9,8 @@ import (
 // preferenceWeight is the weight of the score by which the new cluster is chosen before others.
 const preferenceWeight = 100
 
-// moveInPlacement returns the placement with one cluster in the place of another. Where the placement names the old cluster,
-// the name is replaced. Elsewhere the old cluster is excluded. A placement that chooses some of its clusters prefers the
+// moveInPlacement returns the placement with one cluster in the place of another. The name of the old cluster
+// is replaced where the placement has it. Elsewhere the old cluster is excluded. A placement that chooses some of its clusters prefers the
 // new one. The exclusion and the preference of an earlier move back go. It changes no argument.
 func moveInPlacement(p v1alpha1.PlacementSpec, from, to string) v1alpha1.PlacementSpec {
 	out := *p.DeepCopy()
