@@ -55,6 +55,9 @@ func (p *Payload) Encode(held Hashes) ([]byte, error) {
 
 // EncodeForOlder is Encode for an agent that does not read listed assessments.
 func (p *Payload) EncodeForOlder(held Hashes) ([]byte, error) {
+	if tooLarge := measureOwnAssessments(&p.manifest); tooLarge != nil {
+		return nil, tooLarge
+	}
 	return p.encodeManifest(p.manifest, held)
 }
 
@@ -68,6 +71,9 @@ func (p *Payload) encodeManifest(m atoll.Manifest, held Hashes) ([]byte, error) 
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode manifest %s of bundle %s: %w", m.Content, m.Bundle, err)
+	}
+	if len(b) > MaxFrameBytes {
+		return nil, &OrderTooLargeError{len(b), MaxFrameBytes, "bytes in one frame"}
 	}
 	if tooLarge := measureManifest(b); tooLarge != nil {
 		return nil, tooLarge
