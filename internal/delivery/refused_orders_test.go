@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -189,4 +191,48 @@ func TestRulesAreSentAsTheAgentReadsThem(t *testing.T) {
 	testwait.UntilTrue(t, "the other row says what to do", func() bool {
 		return strings.Contains(h.rowStatus("b", "osaka").Message, "; upgrade the agent, or divide")
 	})
+}
+
+// refuseRow refuses the order of the cluster's row, as the gateway does.
+func (d *reportDesk) refuseRow(cluster string, generation int64) {
+	row, _ := d.rows.Get("b", cluster)
+	refused := &refusedOrder{generation: generation, message: "too large", at: time.Now()}
+	d.offerRefusal(pendingReport{bundle: "b", cluster: cluster, slice: row.Slice, refused: refused, ofHub: true, status: refused.addTo(heldStatus(row))}, row.Status)
+}
+
+// A refusal and a report of which one comes during the failed write of the other are both written.
+func TestAFailedWriteLosesNeitherRefusalNorReport(t *testing.T) {
+	report := func(d *reportDesk) { d.reportRow("0", statusAt(1, atoll.RowReady, 1)) }
+	refuse := func(d *reportDesk) { d.refuseRow("0", 2) }
+	for name, c := range map[string]struct{ first, during func(*reportDesk) }{
+		"a report during the write of a refusal": {refuse, report},
+		"a refusal during the write of a report": {report, refuse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newReportDesk(t)
+				d.rows.setRows("b", map[string]atoll.RowSpec{"0": activeSpec("uid-0", "r2", 2)})
+				d.reportWriter.rows = &interruptedRows{d.rows, func() { c.during(d) }}
+				c.first(d)
+				passTime(maxRetryDelay)
+				row, _ := d.rows.Get("b", "0")
+				if st := heldStatus(row); st.Reason != atoll.ReasonOrderTooLarge || st.Generation != 2 || st.Ready != 1 || d.ackedSeq("0") != 1 {
+					t.Errorf("acknowledged %d of 1, and the row has %+v", d.ackedSeq("0"), st)
+				}
+			})
+		})
+	}
+}
+
+// A refusal confirms no tombstone that the cluster carried out by an older order: the object may have come back since.
+func TestARefusalConfirmsNoTombstone(t *testing.T) {
+	tombstone := atoll.Tombstone{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "a"}, UID: "u"}
+	refused := refusedOrder{generation: 7, message: "too large"}
+	spec := activeSpec("uid-0", "r7", 7)
+	for generation, done := range map[int64]bool{5: false, 7: true} {
+		st := refused.addTo(atoll.RowStatus{Generation: generation, DoneTombstones: []string{tombstone.ID()}})
+		if got := tombstone.IsDoneInRow("r7", spec, &st); got != done {
+			t.Errorf("a refusal over a report of generation %d: done is %v", generation, got)
+		}
+	}
 }
