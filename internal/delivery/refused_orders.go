@@ -48,12 +48,9 @@ func heldStatus(row state.Row) atoll.RowStatus {
 	return *row.Status
 }
 
-// addTo returns the status of a row whose order is refused, with what the cluster holds. Tombstones that the cluster
-// carried out by an older order are left out: the objects may have come back since.
+// addTo returns the status of a row whose order is refused, with what the cluster holds. It confirms no tombstone of the
+// order: atoll.RowStatus.IsOrderDeclined is true.
 func (o *refusedOrder) addTo(held atoll.RowStatus) atoll.RowStatus {
-	if held.Generation != o.generation {
-		held.DoneTombstones = nil
-	}
 	return atoll.RowStatus{
 		UID: held.UID, Seq: held.Seq, Generation: o.generation, State: atoll.RowFailed, Reason: atoll.ReasonOrderTooLarge,
 		Message: o.message, Since: o.at.Unix(), Total: held.Total, Ready: held.Ready, Items: held.Items,
