@@ -123,6 +123,18 @@ func (t *ExpressionTexts) addText(text string) {
 // Bytes is the length of the different texts.
 func (t *ExpressionTexts) Bytes() int { return t.bytes }
 
+// CountBytes returns the length of the texts that are free. Encoded, the assessment is longer.
+func (a *Assessment) CountBytes() int {
+	n := len(a.Completion)
+	for _, f := range a.Feedback {
+		n += len(f.Name) + len(f.JSONPath)
+	}
+	for _, h := range a.Health {
+		n += len(h.Expression) + len(h.Reason) + len(h.Message)
+	}
+	return n
+}
+
 // ID distinguishes assessments by what they state; empty for an empty one.
 func (a *Assessment) ID() string {
 	if a.IsEmpty() {

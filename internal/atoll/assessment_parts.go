@@ -13,6 +13,10 @@ import (
 // fewer. An item beyond has its assessment itself.
 const MaxAssessmentParts = 256
 
+// MaxCombinedRules bounds the rules of the different assessments that items combine of listed parts: 256 parts make a
+// million combinations, each of which takes memory of its own. An item beyond has its assessment itself.
+const MaxCombinedRules = 16 << 10
+
 // AssessmentParts are the different parts of the assessments of an encoded content or manifest. Each part has feedback,
 // health or completion alone. Items refer to parts by their indexes, so that the rules of a policy are encoded once, and
 // not for each item or each combination of rules.
@@ -38,6 +42,30 @@ type assessmentLister struct {
 	byFeedback   map[*v1alpha1.FeedbackRule]int
 	byHealth     map[*v1alpha1.HealthRule]int
 	byAssessment map[*Assessment][]int
+	combinations combinationCount
+}
+
+// combinationCount counts the rules of different combinations of parts. The zero value has none.
+type combinationCount struct {
+	known map[string]bool // by their indexes
+	rules int
+}
+
+// addCombination adds the parts of an assessment. It reports whether all that were added are within MaxCombinedRules.
+func (c *combinationCount) addCombination(indexes string, a *Assessment) bool {
+	if c.known[indexes] {
+		return true
+	}
+	rules := len(a.Feedback) + len(a.Health) + 1
+	if c.rules+rules > MaxCombinedRules {
+		return false
+	}
+	if c.known == nil {
+		c.known = map[string]bool{}
+	}
+	c.known[indexes] = true
+	c.rules += rules
+	return true
 }
 
 // listAssessment returns the indexes of the parts of an assessment, and nil where the list has no place for them.
@@ -59,7 +87,7 @@ func (l *assessmentLister) listAssessment(a *Assessment) []int {
 	if a.Completion != "" {
 		indexes = append(indexes, l.listText(Assessment{Completion: a.Completion}))
 	}
-	if slices.Contains(indexes, -1) {
+	if slices.Contains(indexes, -1) || !l.combinations.addCombination(fmt.Sprint(indexes), a) {
 		indexes = nil
 	}
 	l.byAssessment[a] = indexes
@@ -96,14 +124,18 @@ func (l *assessmentLister) listText(part Assessment) int {
 
 // assessmentResolver makes assessments of listed parts. Items with equal references share one.
 type assessmentResolver struct {
-	parts AssessmentParts
-	made  map[string]*Assessment
+	parts        AssessmentParts
+	made         map[string]*Assessment
+	combinations combinationCount
 }
 
 // maxPartsOfAssessment is the number of parts that an assessment may have: feedback, health and completion.
 const maxPartsOfAssessment = 3
 
-var errAssessmentReference = errors.New("an item refers to its assessment in a form that no hub makes")
+var (
+	errAssessmentReference = errors.New("an item refers to its assessment in a form that no hub makes")
+	errTooManyCombinations = fmt.Errorf("the assessments of its items combine more than %d rules", MaxCombinedRules)
+)
 
 // resolveReference returns the assessment of an item that has it itself, or refers to its parts.
 func (r *assessmentResolver) resolveReference(own *Assessment, indexes []int) (*Assessment, error) {
@@ -122,6 +154,9 @@ func (r *assessmentResolver) resolveReference(own *Assessment, indexes []int) (*
 		if i < 0 || i >= len(r.parts) || !a.addPart(&r.parts[i]) {
 			return nil, errAssessmentReference
 		}
+	}
+	if !r.combinations.addCombination(key, a) {
+		return nil, errTooManyCombinations
 	}
 	if r.made == nil {
 		r.made = map[string]*Assessment{}

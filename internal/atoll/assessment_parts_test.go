@@ -2,6 +2,7 @@ package atoll
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -177,6 +178,48 @@ func TestAssessmentsBeyondTheListStayWithTheirItems(t *testing.T) {
 	}
 	if n := len(listed.AssessmentParts); n != MaxAssessmentParts || listed.Items[MaxAssessmentParts].Assessment == nil || listed.Items[MaxAssessmentParts+2].Assessment != nil {
 		t.Errorf("%d parts are listed", n)
+	}
+}
+
+// Few parts make many combinations, each of which takes memory. Beyond a bound, items have their assessments themselves,
+// and references are refused.
+func TestCombinationsOfPartsAreBounded(t *testing.T) {
+	const numbers = 100
+	feedbacks, healths := make([][]v1alpha1.FeedbackRule, numbers), make([][]v1alpha1.HealthRule, numbers)
+	for n := range numbers {
+		for i := range MaxFeedbackValues {
+			feedbacks[n] = append(feedbacks[n], v1alpha1.FeedbackRule{Name: fmt.Sprint("n", n, "-", i), JSONPath: ".a"})
+		}
+		for i := range MaxHealthRules {
+			healths[n] = append(healths[n], v1alpha1.HealthRule{Expression: fmt.Sprint(n, i)})
+		}
+	}
+	m, hostile := &Manifest{}, Manifest{}
+	for n := range numbers {
+		hostile.AssessmentParts = append(hostile.AssessmentParts, Assessment{Feedback: feedbacks[n]}, Assessment{Health: healths[n]})
+	}
+	for f := range numbers {
+		for h := range numbers {
+			m.Items = append(m.Items, RenderedItem{Assessment: &Assessment{Feedback: feedbacks[f], Health: healths[h]}})
+			hostile.Items = append(hostile.Items, RenderedItem{AssessmentParts: []int{2 * f, 2*h + 1}})
+		}
+	}
+	m.Items = append(m.Items, m.Items[0])
+	listed, combinations := m.WithListedAssessments(), map[string]bool{}
+	for _, it := range listed.Items {
+		if it.Assessment == nil {
+			combinations[fmt.Sprint(it.AssessmentParts)] = true
+		}
+	}
+	const want = MaxCombinedRules / (MaxFeedbackValues + MaxHealthRules + 1)
+	if len(combinations) != want || listed.Items[len(listed.Items)-1].Assessment != nil {
+		t.Errorf("%d combinations, want %d", len(combinations), want)
+	}
+	if err := listed.ResolveAssessments(); err != nil || !reflect.DeepEqual(listed.Items, m.Items) {
+		t.Errorf("other items are read: %v", err)
+	}
+	if err := hostile.ResolveAssessments(); !errors.Is(err, errTooManyCombinations) {
+		t.Errorf("10,000 combinations: %v", err)
 	}
 }
 

@@ -5,6 +5,18 @@ import (
 	"strings"
 )
 
+// IsOrderDeclined reports whether the cluster did not take the order of the status's generation. All else in the status
+// is about an older order.
+func (s *RowStatus) IsOrderDeclined() bool {
+	return s.State == RowFailed && (s.Reason == ReasonOrderTooLarge || s.Reason == ReasonAgentMemoryFull)
+}
+
+// HasTriedItems reports whether the cluster has applied, or tried to apply, each item of the status's generation. It lists
+// those that it could not apply.
+func (s *RowStatus) HasTriedItems() bool {
+	return s.Applied || s.State == RowFailed && !s.IsOrderDeclined()
+}
+
 // WaitReason returns the reason for which an Active row with this status is not done; empty when it is.
 // The status is of the row's generation.
 func (s *RowStatus) WaitReason() Reason {

@@ -18,12 +18,12 @@ func (r RowSpec) IsRemovalDone(status *RowStatus) bool {
 // included. status may be nil.
 //
 // A report about an older generation confirms nothing: the item may have come back
-// since, and be here under the same UID.
+// since, and be here under the same UID. A declined order is such a report.
 func (t Tombstone) IsDoneInRow(revision string, spec RowSpec, status *RowStatus) bool {
 	switch {
 	case spec.IsRemovalDone(status), spec.Phase == RowPending:
 		return true
-	case status == nil || status.Generation != spec.Generation:
+	case status == nil || status.Generation != spec.Generation || status.IsOrderDeclined():
 		return false
 	}
 	return status.AllTombstonesDone && spec.Revision == revision || slices.Contains(status.DoneTombstones, t.ID())

@@ -310,9 +310,7 @@ func rowItem(row Row, item *atoll.Item, report *atoll.ItemStatus) kinds.RowItem 
 	}
 	st := row.Status
 	current := st != nil && st.Generation == row.Spec.Generation
-	// A row that failed has tried every item, and lists those that it could not
-	// apply.
-	applied := current && (st.Applied || st.State == atoll.RowFailed)
+	applied := current && st.HasTriedItems()
 	switch {
 	case report != nil:
 		ri.Reflected, ri.Health = report.ReflectedStatus, report.Health

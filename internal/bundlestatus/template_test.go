@@ -21,6 +21,8 @@ func TestItemsThatARowDoesNotList(t *testing.T) {
 	}{
 		"applied":                    {&atoll.RowStatus{Generation: 2, State: atoll.RowReady, Applied: true}, "", kinds.RowItem{Health: atoll.Healthy}},
 		"failed, for other items":    {&atoll.RowStatus{Generation: 2, State: atoll.RowFailed}, "", kinds.RowItem{Health: atoll.Healthy}},
+		"an order over a frame":      {&atoll.RowStatus{Generation: 2, State: atoll.RowFailed, Reason: atoll.ReasonOrderTooLarge}, "", kinds.RowItem{Stale: true}},
+		"an order over the memory":   {&atoll.RowStatus{Generation: 2, State: atoll.RowFailed, Reason: atoll.ReasonAgentMemoryFull}, "", kinds.RowItem{Stale: true}},
 		"more items are not ready":   {&atoll.RowStatus{Generation: 2, State: atoll.RowProgressing, Applied: true, UnlistedNotReady: 1}, "", kinds.RowItem{Health: atoll.Unknown}},
 		"a removal that is held":     {&atoll.RowStatus{Generation: 2, State: atoll.RowReady, Applied: true}, atoll.ItemRemovalHeld, kinds.RowItem{Stale: true}},
 		"not applied yet":            {&atoll.RowStatus{Generation: 2, State: atoll.RowProgressing}, "", kinds.RowItem{Stale: true}},

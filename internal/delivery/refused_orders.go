@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -47,13 +48,13 @@ func heldStatus(row state.Row) atoll.RowStatus {
 	return *row.Status
 }
 
-// addTo returns the status of a row whose order is refused, with what the cluster holds. No tombstone counts as carried
-// out: one of an earlier order may have the same UID as one of the refused order.
+// addTo returns the status of a row whose order is refused, with what the cluster holds. It confirms no tombstone of the
+// order: atoll.RowStatus.IsOrderDeclined is true.
 func (o *refusedOrder) addTo(held atoll.RowStatus) atoll.RowStatus {
 	return atoll.RowStatus{
 		UID: held.UID, Seq: held.Seq, Generation: o.generation, State: atoll.RowFailed, Reason: atoll.ReasonOrderTooLarge,
 		Message: o.message, Since: o.at.Unix(), Total: held.Total, Ready: held.Ready, Items: held.Items,
-		UnlistedNotReady: held.UnlistedNotReady, Drifted: held.Drifted,
+		UnlistedNotReady: held.UnlistedNotReady, Drifted: held.Drifted, DoneTombstones: held.DoneTombstones,
 	}
 }
 
@@ -88,6 +89,16 @@ func (t *reportWriter) offerRefusal(r pendingReport, stored *atoll.RowStatus) {
 	if due, known := p.dueTime(r); known {
 		t.scheduleFlush(r.bundle, p, due)
 	}
+}
+
+// withUnwritten returns a pending report that came during the failed write of an older one. It keeps the refusal, or the
+// agent's status, that only the older one has.
+func (r pendingReport) withUnwritten(older pendingReport) pendingReport {
+	if r.ofHub && !older.ofHub {
+		r.status, r.hash, r.ofHub = older.status, older.hash, false
+	}
+	r.refused = cmp.Or(r.refused, older.refused)
+	return r
 }
 
 // isRefusedNow reports whether the row's present order is refused. A report of that order, which the agent sent since, has

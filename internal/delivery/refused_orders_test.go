@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -191,17 +193,43 @@ func TestRulesAreSentAsTheAgentReadsThem(t *testing.T) {
 	})
 }
 
-// A tombstone of the refused order may have the ID of one that an earlier order carried out: the object came back since.
-func TestARefusedOrderCarriesOutNoTombstone(t *testing.T) {
-	gone := atoll.Tombstone{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "a"}, UID: "u1"}
-	spec := atoll.RowSpec{Phase: atoll.RowActive, Generation: 8, Revision: "r2"}
-	refused := refusedOrder{generation: 8}
-	for name, held := range map[string]atoll.RowStatus{
-		"listed": {Generation: 7, DoneTombstones: []string{gone.ID()}},
-		"all":    {Generation: 7, AllTombstonesDone: true},
+// refuseRow refuses the order of the cluster's row, as the gateway does.
+func (d *reportDesk) refuseRow(cluster string, generation int64) {
+	row, _ := d.rows.Get("b", cluster)
+	refused := &refusedOrder{generation: generation, message: "too large", at: time.Now()}
+	d.offerRefusal(pendingReport{bundle: "b", cluster: cluster, slice: row.Slice, refused: refused, ofHub: true, status: refused.addTo(heldStatus(row))}, row.Status)
+}
+
+// A refusal and a report of which one comes during the failed write of the other are both written.
+func TestAFailedWriteLosesNeitherRefusalNorReport(t *testing.T) {
+	report := func(d *reportDesk) { d.reportRow("0", statusAt(1, atoll.RowReady, 1)) }
+	refuse := func(d *reportDesk) { d.refuseRow("0", 2) }
+	for name, c := range map[string]struct{ first, during func(*reportDesk) }{
+		"a report during the write of a refusal": {refuse, report},
+		"a refusal during the write of a report": {report, refuse},
 	} {
-		if s := refused.addTo(held); s.Generation != 8 || gone.IsDoneInRow("r2", spec, &s) {
-			t.Errorf("%s: the tombstone of an order that was not sent counts as carried out: %+v", name, s)
-		}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newReportDesk(t)
+				d.rows.setRows("b", map[string]atoll.RowSpec{"0": activeSpec("uid-0", "r2", 2)})
+				d.reportWriter.rows = &interruptedRows{d.rows, func() { c.during(d) }}
+				c.first(d)
+				passTime(maxRetryDelay)
+				row, _ := d.rows.Get("b", "0")
+				if st := heldStatus(row); st.Reason != atoll.ReasonOrderTooLarge || st.Generation != 2 || st.Ready != 1 || d.ackedSeq("0") != 1 {
+					t.Errorf("acknowledged %d of 1, and the row has %+v", d.ackedSeq("0"), st)
+				}
+			})
+		})
+	}
+}
+
+// A refusal confirms no tombstone, and no agent's word about an older order does: the object may have come back since.
+func TestARefusalConfirmsNoTombstone(t *testing.T) {
+	tombstone := atoll.Tombstone{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "a"}, UID: "u"}
+	refused := refusedOrder{generation: 7, message: "too large"}
+	st := refused.addTo(atoll.RowStatus{Generation: 5, DoneTombstones: []string{tombstone.ID()}, AllTombstonesDone: true})
+	if tombstone.IsDoneInRow("r7", activeSpec("uid-0", "r7", 7), &st) {
+		t.Error("the tombstone of the refused order is done")
 	}
 }

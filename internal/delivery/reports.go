@@ -263,9 +263,10 @@ func (t *reportWriter) writeBatch(bundle string, p *bundleReports, batch map[str
 		}
 		p.notBefore = now.Add(p.retryDelay)
 		for uid, r := range batch {
-			if _, newer := p.rows[uid]; !newer {
-				p.rows[uid] = r
+			if newer, has := p.rows[uid]; has {
+				r = newer.withUnwritten(r)
 			}
+			p.rows[uid] = r
 		}
 		t.scheduleRemaining(bundle, p)
 		return

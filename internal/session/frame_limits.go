@@ -79,7 +79,7 @@ var frameLimits = map[protoreflect.FullName]fieldLimit{
 
 	"Need.bundle":     {bytes: idBytes},
 	"Need.generation": {max: maxGeneration},
-	"Need.hashes":     {count: 10_000, bytes: idBytes},
+	"Need.hashes":     {count: maxManifestElements, bytes: idBytes}, // an agent that holds nothing needs all objects
 
 	"Stored.bundle":     {bytes: idBytes},
 	"Stored.generation": {max: maxGeneration},
@@ -132,7 +132,7 @@ var frameLimits = map[protoreflect.FullName]fieldLimit{
 	"Upsert.manifest":    {bytes: MaxFrameBytes},
 	"Objects.bundle":     {bytes: idBytes},
 	"Objects.generation": {max: maxGeneration},
-	"Objects.objects":    {count: 10_000, keyBytes: idBytes, bytes: MaxFrameBytes}, // as many as Need.hashes
+	"Objects.objects":    {count: maxFrameObjects, keyBytes: idBytes, bytes: MaxFrameBytes},
 
 	"ReportStored.bundle": {bytes: idBytes},
 	"ReportStored.seq":    {max: maxStoredSeq},

@@ -10,8 +10,7 @@ import (
 
 const (
 	// maxManifestValues is the number of values of a manifest, counted down to manifestDepth, that an agent
-	// decodes. An item counts about 16, and Need.hashes permits 10,000 items. The contents of objects lie
-	// deeper, and are kept as bytes.
+	// decodes. An item counts about 16. The contents of objects lie deeper, and are kept as bytes.
 	maxManifestValues = 400_000
 	manifestDepth     = 4
 	// maxManifestElements is the number of items, tombstones and other elements of a manifest, counted down to

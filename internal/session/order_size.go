@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"atoll.dev/atoll/internal/atoll"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
@@ -40,6 +41,27 @@ func measureManifest(text []byte) *OrderTooLargeError {
 	}
 	if n := countJSONValues(text, elementDepth); n > maxManifestElements {
 		return &OrderTooLargeError{n, maxManifestElements, "items and other elements"}
+	}
+	return nil
+}
+
+// measureOwnAssessments returns why no frame has room for a manifest with the assessment of each item; nil: one may have.
+// Many items share few assessments, so that the encoded manifest could have thousands of times the memory of the decoded
+// one.
+func measureOwnAssessments(m *atoll.Manifest) *OrderTooLargeError {
+	n, sizes := 0, map[*atoll.Assessment]int{}
+	for i := range m.Items {
+		a := m.Items[i].Assessment
+		if a == nil {
+			continue
+		}
+		if _, measured := sizes[a]; !measured {
+			sizes[a] = a.CountBytes()
+		}
+		n += sizes[a]
+	}
+	if n > MaxFrameBytes {
+		return &OrderTooLargeError{n, MaxFrameBytes, "bytes of rules in one frame"}
 	}
 	return nil
 }

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -134,16 +137,83 @@ func TestRulesOfManyItemsFitIntoAFrame(t *testing.T) {
 	if len(out.Store) != 1 || len(out.Rejected) > 0 || !reflect.DeepEqual(out.Store[0].Items, m.Items) {
 		t.Errorf("the agent stores other items, or none: %v", out.Rejected)
 	}
-	whole, err := p.EncodeForOlder(nil)
-	if err != nil || CheckFrameSize(upsertFrame("b", string(whole))) == nil {
-		t.Errorf("400 items of an older agent have %d bytes, %v", len(whole), err)
+	if _, err := p.EncodeForOlder(nil); !isOver(err, "bytes of rules in one frame") {
+		t.Errorf("400 items of an older agent: %v", err)
 	}
 	few := assessedItems(3)
-	if whole, err = NewPayload(few).EncodeForOlder(nil); err != nil {
+	whole, err := NewPayload(few).EncodeForOlder(nil)
+	if err != nil {
 		t.Fatal(err)
 	}
 	var read atoll.Manifest
 	if err := json.Unmarshal(whole, &read); err != nil || read.AssessmentParts != nil || !reflect.DeepEqual(read.Items, few.Items) {
 		t.Errorf("an older agent reads other items: %v", err)
+	}
+}
+
+func isOver(err error, unit string) bool {
+	var tooLarge *OrderTooLargeError
+	return errors.As(err, &tooLarge) && tooLarge.Unit == unit && tooLarge.Size > tooLarge.Limit
+}
+
+// An agent that says that it is an older one costs the hub no memory: 30 KiB of rules that 10,000 items share would be
+// 300 MiB of text. Text that is over a frame is not kept either.
+func TestOrdersOverAFrameAreNotMade(t *testing.T) {
+	m := assessedItems(10_000)
+	for i := range m.Items {
+		m.Items[i].Assessment = m.Items[0].Assessment
+	}
+	p := NewPayload(m)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := p.EncodeForOlder(nil)
+	runtime.ReadMemStats(&after)
+	if n := (after.TotalAlloc - before.TotalAlloc) >> 20; n > 1 || !isOver(err, "bytes of rules in one frame") {
+		t.Errorf("%d MiB, %v", n, err)
+	}
+	if body, err := NewPayload(filledManifest(MaxFrameBytes)).Encode(nil); body != nil || !isOver(err, "bytes in one frame") {
+		t.Errorf("%d bytes, %v", len(body), err)
+	}
+}
+
+// An agent that holds nothing gets an order of as many objects as a manifest has: no frame is over a bound of its fields.
+func TestAnOrderOfManyObjectsArrives(t *testing.T) {
+	for name, filler := range map[string]int{"small objects": 0, "large objects": 500} {
+		m := atoll.Manifest{Content: "c"}
+		for i := range 25_000 {
+			object := json.RawMessage(fmt.Sprintf(`{"a":"%0*d"}`, filler, i))
+			m.Items = append(m.Items, atoll.RenderedItem{Key: atoll.ItemKey{Kind: "A", Name: fmt.Sprint(i)}, Hash: atoll.HashParts(object), Object: object})
+		}
+		p := NewPayload(m)
+		body, err := p.Encode(p.Hashes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent := NewAgent(AgentOptions{IncompleteBytes: 1 << 30}, Memory{})
+		out := agent.HandleFrame(upsertFrame("b", string(body)))
+		if len(out.Frames) != 1 || CheckLimits(out.Frames[0]) != nil || proto.Size(out.Frames[0]) > MaxAgentFrameBytes {
+			t.Fatalf("%s: %v, %v, %v", name, out.Rejected, len(out.Frames), CheckLimits(out.Frames[0]))
+		}
+		for _, f := range p.AnswerNeed(out.Frames[0].GetNeed()) {
+			if err := errors.Join(CheckLimits(f), CheckFrameSize(f)); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			out = agent.HandleFrame(f)
+		}
+		if len(out.Store) != 1 || !reflect.DeepEqual(out.Store[0].Items, m.Items) {
+			t.Errorf("%s: the agent stores %d manifests, or other items", name, len(out.Store))
+		}
+	}
+}
+
+// Objects of many fields, which an agent requests where an order has no place for them, refuse no order.
+func TestFieldsOfObjectsRefuseNoOrder(t *testing.T) {
+	object := json.RawMessage(`{"a":1` + strings.Repeat(`,"a":1`, 100_000) + `}`)
+	m := atoll.Manifest{Content: "c", Items: []atoll.RenderedItem{{Key: atoll.ItemKey{Kind: "A", Name: "a"}, Hash: "h", Object: object}}}
+	for range 3_300 {
+		m.Items = append(m.Items, atoll.RenderedItem{Key: atoll.ItemKey{Kind: "A", Name: "a"}, MemberOwned: strings.Split(strings.Repeat("a,", 99)+"a", ",")})
+	}
+	if body, err := NewPayload(m).Encode(nil); err != nil || measureManifest(body) != nil {
+		t.Errorf("%d bytes, %v", len(body), err)
 	}
 }

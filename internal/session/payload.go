@@ -55,6 +55,9 @@ func (p *Payload) Encode(held Hashes) ([]byte, error) {
 
 // EncodeForOlder is Encode for an agent that does not read listed assessments.
 func (p *Payload) EncodeForOlder(held Hashes) ([]byte, error) {
+	if tooLarge := measureOwnAssessments(&p.manifest); tooLarge != nil {
+		return nil, tooLarge
+	}
 	return p.encodeManifest(p.manifest, held)
 }
 
@@ -63,11 +66,14 @@ func (p *Payload) encodeManifest(m atoll.Manifest, held Hashes) ([]byte, error) 
 		return nil, tooLarge
 	}
 	b, err := p.encodeWithObjects(m, held)
-	if err == nil && len(b) > MaxFrameBytes-upsertOverhead { // the agent requests the objects
+	if err == nil && (len(b) > MaxFrameBytes-upsertOverhead || measureManifest(b) != nil) { // the agent requests the objects
 		b, err = p.encodeWithObjects(m, p.Hashes)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode manifest %s of bundle %s: %w", m.Content, m.Bundle, err)
+	}
+	if len(b) > MaxFrameBytes {
+		return nil, &OrderTooLargeError{len(b), MaxFrameBytes, "bytes in one frame"}
 	}
 	if tooLarge := measureManifest(b); tooLarge != nil {
 		return nil, tooLarge
@@ -88,6 +94,9 @@ func (p *Payload) encodeWithObjects(m atoll.Manifest, held Hashes) ([]byte, erro
 	return json.Marshal(m)
 }
 
+// maxFrameObjects is the number of objects that an agent takes in one frame.
+const maxFrameObjects = 10_000
+
 // AnswerNeed answers a Need in frames of about InlineBytes. Hashes that the payload does
 // not have are left out.
 func (p *Payload) AnswerNeed(need *pb.Need) []*pb.FromHub {
@@ -99,7 +108,7 @@ func (p *Payload) AnswerNeed(need *pb.Need) []*pb.FromHub {
 		if !ok {
 			continue
 		}
-		if current == nil || len(object) > room {
+		if current == nil || len(object) > room || len(current.Objects) == maxFrameObjects {
 			current = &pb.Objects{Bundle: need.GetBundle(), Generation: need.GetGeneration(), Objects: map[string][]byte{}}
 			frames = append(frames, &pb.FromHub{Frame: &pb.FromHub_Objects{Objects: current}})
 			room = InlineBytes
