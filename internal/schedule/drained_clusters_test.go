@@ -75,6 +75,8 @@ func TestDrainedClustersLoseOnlyToReplacements(t *testing.T) {
 		{name: "replicas are divided among the others", placement: divided, replicas: 6, drained: "a", holds: "b c", leaves: "a"},
 		{name: "the others lack the capacity", placement: byCapacity, replicas: 26, free: map[string]int64{"a": 9, "b": 9, "c": 9}, drained: "a", holds: "a b c", stays: "a=NoReplacement"},
 		{name: "a later group", placement: groups, drained: "a", holds: "c", leaves: "a"},
+		{name: "to go, exclusive and disconnected", placement: oneOf, drained: "a", taints: everything, exclusive: true, disconnected: "a", holds: "a", stays: "a=WaitsForCluster"},
+		{name: "to go, and disconnected", placement: oneOf, drained: "a", taints: everything, disconnected: "a", holds: "b", leaves: "a"},
 		{name: "tolerated", placement: tolerate(""), drained: "a", holds: "a", stays: "a=DrainTolerated"},
 		{name: "tolerated for a while", placement: tolerate(", tolerationSeconds: 60"), drained: "a", holds: "a", stays: "a=DrainDelayed"},
 		{name: "tolerated for no longer", placement: tolerate(", tolerationSeconds: 0"), drained: "a", holds: "b", leaves: "a"},
@@ -159,5 +161,32 @@ func TestADelayedDrainHasATime(t *testing.T) {
 	d := DecidePlacement(f.Input)
 	if v, _ := d.FindVerdict("a"); !v.EvictAt.Equal(now.Add(time.Minute)) || !strings.HasPrefix(v.DrainText, "the placement tolerates the drain until ") {
 		t.Errorf("%s until %s: %s", v, v.EvictAt, v.DrainText)
+	}
+}
+
+// A placement that fits no cluster any more keeps its copies, and a drain of such a cluster says so.
+func TestADrainOfACopyThatNoPlacementWants(t *testing.T) {
+	f := newLostFleet(t, "{clusterAffinity: {clusterNames: [a]}}", 0, nil, newCluster("a"), newCluster("b"))
+	f.Placement = parsePlacement(t, "{clusterAffinity: {clusterNames: [z]}}")
+	f.drainClusters("a", drained)
+	d := DecidePlacement(f.Input)
+	if v, _ := d.FindVerdict("a"); v.Outcome != OutcomeKept || v.DrainReason != atoll.ReasonNoReplacement {
+		t.Errorf("%s, %q: %s", v, v.DrainReason, v.DrainText)
+	}
+}
+
+// The drained clusters are listed once for a decision, and not for each row that stays.
+func TestDrainedClustersAreListedOnce(t *testing.T) {
+	for _, tc := range []struct {
+		drained string
+		lists   int
+	}{{"a b", 0}, {"a b c", 1}} {
+		f := newLostFleet(t, "{}", 0, nil, newCluster("a"), newCluster("b"), newCluster("c"))
+		f.drainClusters(tc.drained, drained)
+		lists := 0
+		f.UnschedulableClusters = func() []Cluster { lists++; return f.Clusters }
+		if d := DecidePlacement(f.Input); lists != tc.lists || len(strings.Fields(formatStays(d))) != len(strings.Fields(tc.drained)) {
+			t.Errorf("%s: listed %d times: %s", tc.drained, lists, formatStays(d))
+		}
 	}
 }
