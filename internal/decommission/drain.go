@@ -96,6 +96,9 @@ func (s *drainFacts) stepOf(r state.Row) drainStep {
 	case r.Spec.Phase == atoll.RowLeaving:
 		return drainLeaving
 	}
+	if reason.Reason == atoll.ReasonNoCapacity { // for a newer revision; the reason of the drain follows
+		reason = atoll.ParseRowReason(reason.Text)
+	}
 	if step, known := drainStepByReason[reason.Reason]; known {
 		return step
 	}

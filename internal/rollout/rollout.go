@@ -417,7 +417,7 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 	}
 	spec.Approvals = s.approvalsOf(c, spec)
 	if s.isBlockedByCapacity(c, v) {
-		spec.Reason = atoll.RowReason{Reason: atoll.ReasonNoCapacity, Text: v.CapacityReason}.String()
+		spec.Reason = capacityReason(&v)
 		keepItemShares(row.Spec, spec)
 	}
 	if !s.areRowsIndependent || !has || !isUnchanged(row.Spec, spec) {
@@ -435,6 +435,16 @@ func stayReason(v *schedule.Verdict) string {
 		return atoll.RowReason{Reason: v.RowReason, Text: v.Reason}.String()
 	}
 	return ""
+}
+
+// capacityReason returns why a row stays at its revision. That of a drained cluster has its own reason in the text, by which
+// the drain counts it.
+func capacityReason(v *schedule.Verdict) string {
+	text := v.CapacityReason
+	if v.DrainReason != "" {
+		text = stayReason(v) + "; " + text
+	}
+	return atoll.RowReason{Reason: atoll.ReasonNoCapacity, Text: text}.String()
 }
 
 // hasOnlyIndependentRows reports whether nothing in this step looks at the next spec of another row, so that the specs
