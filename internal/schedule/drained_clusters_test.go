@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -187,6 +188,48 @@ func TestDrainedClustersAreListedOnce(t *testing.T) {
 		f.UnschedulableClusters = func() []Cluster { lists++; return f.Clusters }
 		if d := DecidePlacement(f.Input); lists != tc.lists || len(strings.Fields(formatStays(d))) != len(strings.Fields(tc.drained)) {
 			t.Errorf("%s: listed %d times: %s", tc.drained, lists, formatStays(d))
+		}
+	}
+}
+
+// However many clusters are drained and disconnected, something holds the Bundle, each row that stays in a drained cluster
+// has a reason, and each further decision is the same.
+func TestDrainsAreStable(t *testing.T) {
+	names := []string{"a", "b", "c", "d"}
+	const groups = "{clusterAffinities: [{affinityName: own, clusterNames: [a, b]}, {affinityName: near, clusterNames: [c, d]}]"
+	for _, placement := range []string{"{}", "{maxClusters: 2}", groups + "}", groups + ", failback: {policy: WhenHealthy}}", "{maxClusters: 2, spreadConstraints: [{spreadByField: region, minGroups: 2}]}"} {
+		for bits := range 1 << 10 {
+			f := newLostFleet(t, placement, 0, nil, newCluster("a"), newCluster("b"), newCluster("c"), newCluster("d"))
+			f.KeepsLost = bits&256 != 0
+			taint := drained
+			if bits&512 != 0 {
+				taint.Value = v1alpha1.DrainRemoveUnreplaced
+			}
+			for i, name := range names {
+				if bits&(1<<i) != 0 {
+					f.drainClusters(name, taint)
+				}
+			}
+			for i, name := range names {
+				f.lost[name] = bits&(16<<i) != 0
+			}
+			held, first := len(f.Rows) > 0, ""
+			for range 4 {
+				d := f.decideAndApply()
+				holds := formatOutcomes(d, OutcomePlaced) + formatOutcomes(d, OutcomeKept)
+				if held && holds == "" {
+					t.Fatalf("%s, %010b: nothing holds it", placement, bits)
+				}
+				for i, name := range names {
+					if v, _ := d.FindVerdict(name); v.IsHolder() && bits&(1<<i) != 0 && v.DrainReason == "" {
+						t.Fatalf("%s, %010b: %s stays for no reason: %s", placement, bits, name, v)
+					}
+				}
+				outcomes := holds + "|" + formatOutcomes(d, OutcomeLeaves) + "|" + formatStays(d)
+				if first = cmp.Or(first, outcomes); outcomes != first {
+					t.Fatalf("%s, %010b: first %s, then %s", placement, bits, first, outcomes)
+				}
+			}
 		}
 	}
 }
