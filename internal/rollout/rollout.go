@@ -426,27 +426,6 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 	}
 }
 
-// stayReason returns why a row stays in a cluster that does not fit or is drained; empty for others.
-func stayReason(v *schedule.Verdict) string {
-	switch {
-	case v.DrainReason != "":
-		return atoll.RowReason{Reason: v.DrainReason, Text: v.DrainText}.String()
-	case v.Outcome == schedule.OutcomeKept:
-		return atoll.RowReason{Reason: v.RowReason, Text: v.Reason}.String()
-	}
-	return ""
-}
-
-// capacityReason returns why a row stays at its revision. That of a drained cluster has its own reason in the text, by which
-// the drain counts it.
-func capacityReason(v *schedule.Verdict) string {
-	text := v.CapacityReason
-	if v.DrainReason != "" {
-		text = stayReason(v) + "; " + text
-	}
-	return atoll.RowReason{Reason: atoll.ReasonNoCapacity, Text: text}.String()
-}
-
 // hasOnlyIndependentRows reports whether nothing in this step looks at the next spec of another row, so that the specs
 // of rows that do not change need not be kept.
 func (s *rolloutStep) hasOnlyIndependentRows() bool {
