@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +38,7 @@ func (p *AdmissionPlugin) validateCluster(ctx context.Context, a admission.Attri
 			errs = append(errs, field.Invalid(at.Child("value"), t.Value, msg))
 		}
 	}
-	errs = append(errs, checkDrainTaints(now.Spec.Taints)...)
+	errs = append(errs, checkDrainTaints(now.Spec.Taints, before)...)
 	errs = append(errs, schedule.CheckCapacity(now.Spec.Capacity, field.NewPath("spec", "capacity"))...)
 	if len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
@@ -57,11 +58,15 @@ func (p *AdmissionPlugin) validateCluster(ctx context.Context, a admission.Attri
 	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.accepted: %q may not accept clusters: the verb accept on %s is needed", a.GetUserInfo().GetName(), clusters))
 }
 
-// checkDrainTaints refuses taints with the key of a drain that drain nothing.
-func checkDrainTaints(taints []v1alpha1.Taint) (errs field.ErrorList) {
+// checkDrainTaints refuses taints with the key of a drain that drain nothing. Those that were there before the edit stay
+// valid, so that the Cluster can be written still.
+func checkDrainTaints(taints []v1alpha1.Taint, before *v1alpha1.Cluster) (errs field.ErrorList) {
 	for i, t := range taints {
 		at := field.NewPath("spec", "taints").Index(i)
-		if t.Key != v1alpha1.TaintDrain {
+		isOld := before != nil && slices.ContainsFunc(before.Spec.Taints, func(old v1alpha1.Taint) bool {
+			return old.Key == t.Key && old.Value == t.Value && old.Effect == t.Effect
+		})
+		if t.Key != v1alpha1.TaintDrain || isOld {
 			continue
 		}
 		if t.Effect != corev1.TaintEffectNoExecute {

@@ -42,11 +42,14 @@ func TestMalformedDrainsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		if errs := checkDrainTaints(c.Spec.Taints); len(errs) > 0 {
+		if errs := checkDrainTaints(c.Spec.Taints, nil); len(errs) > 0 {
 			got = errs[0].Error()
 		}
 		if (got == "") != (want == "") || !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", taint, got, want)
+		}
+		if errs := checkDrainTaints(c.Spec.Taints, &c); len(errs) > 0 {
+			t.Errorf("%s was there before the edit: %v", taint, errs)
 		}
 	}
 }

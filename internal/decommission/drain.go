@@ -96,6 +96,15 @@ func (s *drainFacts) stepOf(r state.Row) drainStep {
 	case r.Spec.Phase == atoll.RowLeaving:
 		return drainLeaving
 	}
+	return stepByReason(reason)
+}
+
+// stepByReason returns how far a row is that neither leaves nor goes. In the text of a row without capacity for a newer revision, the
+// reason of the drain follows.
+func stepByReason(reason atoll.RowReason) drainStep {
+	if reason.Reason == atoll.ReasonNoCapacity {
+		reason = atoll.ParseRowReason(reason.Text)
+	}
 	if step, known := drainStepByReason[reason.Reason]; known {
 		return step
 	}

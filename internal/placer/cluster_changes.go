@@ -125,7 +125,7 @@ func (r *PlacementReconciler) verdictChanged(e bundleEntry, was, is schedule.Clu
 	if !has {
 		return e.verdictOn(is, nil, now).Outcome == schedule.OutcomePlaced
 	}
-	return e.filter.LimitsClusters() || e.verdictOn(was, &row.Spec, now) != e.verdictOn(is, &row.Spec, now) || e.turns.changesStage(&was, &is)
+	return e.filter.LimitsClusters() || schedule.IsDrained(&was) != schedule.IsDrained(&is) || e.verdictOn(was, &row.Spec, now) != e.verdictOn(is, &row.Spec, now) || e.turns.changesStage(&was, &is)
 }
 
 // couldGainRow reports whether the change could give a row to a cluster without one.

@@ -125,15 +125,21 @@ func TestADrainOutlivesTheHub(t *testing.T) {
 	})
 }
 
+// drainedOfAll also removes copies that nothing replaces.
+var drainedOfAll = v1alpha1.Taint{Key: v1alpha1.TaintDrain, Value: v1alpha1.DrainRemoveUnreplaced, Effect: corev1.TaintEffectNoExecute}
+
 // A drained cluster that is disconnected keeps the copies that should not run twice, and its other old copies are ordered to go
 // when it is back.
 func TestADisconnectedClusterIsDrained(t *testing.T) {
 	for name, tc := range map[string]struct {
 		content         *atoll.Content
+		taint           v1alpha1.Taint
 		away, connected string
 	}{
-		"stateless":     {&atoll.Content{}, "a Leaving r1, b Active r1", "a Removing r1, b Active r1"},
-		"with a volume": {statefulSetContent(), "a Active r1", "a Removing r1, b Pending r1"},
+		"stateless":             {&atoll.Content{}, drained, "a Leaving r1, b Active r1", "a Removing r1, b Active r1"},
+		"with a volume":         {statefulSetContent(), drained, "a Active r1", "a Removing r1, b Pending r1"},
+		"stateless, of all":     {&atoll.Content{}, drainedOfAll, "a Leaving r1, b Active r1", "a Removing r1, b Active r1"},
+		"with a volume, of all": {statefulSetContent(), drainedOfAll, "a Active r1", "a Removing r1, b Pending r1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newFakeHub()
@@ -142,7 +148,7 @@ func TestADisconnectedClusterIsDrained(t *testing.T) {
 				m.placeOne(t, tc.content, "")
 				addClusters(m, "b")
 				m.setOnline("a", false)
-				m.setTaints("a", drained)
+				m.setTaints("a", tc.taint)
 				synctest.Wait()
 				if strings.Contains(m.rowsOf("web"), "b ") {
 					m.reportState("web", "b", atoll.RowReady)
@@ -153,6 +159,23 @@ func TestADisconnectedClusterIsDrained(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A copy that no placement wants any more stays in a drained cluster, and its reason is that of the drain while there is one.
+func TestADrainOfAnUnwantedCopy(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a")
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+		m.placeOne(t, &atoll.Content{}, "")
+		m.changeBundle("web", func(b *state.Bundle) {
+			b.Spec.Placement = v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"z"}}}
+		})
+		expectRowReason(t, m, "a", atoll.ReasonNoClusterFits)
+		m.setTaints("a", drained)
+		expectRowReason(t, m, "a", atoll.ReasonNoReplacement)
+		m.setTaints("a")
+		expectRowReason(t, m, "a", atoll.ReasonNoClusterFits)
+	})
 }
 
 // Drains over the removal budget keep all copies until exactly their plan is confirmed.

@@ -73,6 +73,13 @@ func TestRowWithoutCapacityLosesNothing(t *testing.T) {
 	if len(out.RemovedByEdit) > 0 || out.PendingRemoval != nil {
 		t.Errorf("outs %v, plan %v", out.RemovedByEdit, out.PendingRemoval)
 	}
+	for i := range in.Decision.Verdicts { // as in a drained cluster
+		v := &in.Decision.Verdicts[i]
+		v.DrainReason, v.DrainText = atoll.ReasonNoReplacement, "no other"
+	}
+	if is, want := AdvanceRows(in).Changes["a"], "NoCapacity: NoReplacement: no other; capacity.replicas is 3"; is == nil || is.Reason != want {
+		t.Errorf("a drained a is %+v, want the reason %q", is, want)
+	}
 	if is := out.Changes["a"]; is == nil || is.Revision != "r1" || len(is.Absent)+len(is.ExcludedPending) > 0 || atoll.ParseRowReason(is.Reason).Reason != atoll.ReasonNoCapacity {
 		t.Errorf("a is %+v", is)
 	}

@@ -417,24 +417,13 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 	}
 	spec.Approvals = s.approvalsOf(c, spec)
 	if s.isBlockedByCapacity(c, v) {
-		spec.Reason = atoll.RowReason{Reason: atoll.ReasonNoCapacity, Text: v.CapacityReason}.String()
+		spec.Reason = capacityReason(&v)
 		keepItemShares(row.Spec, spec)
 	}
 	if !s.areRowsIndependent || !has || !isUnchanged(row.Spec, spec) {
 		stored := *spec
 		s.nextSpecs[c] = &stored
 	}
-}
-
-// stayReason returns why a row stays in a cluster that does not fit or is drained; empty for others.
-func stayReason(v *schedule.Verdict) string {
-	switch {
-	case v.DrainReason != "":
-		return atoll.RowReason{Reason: v.DrainReason, Text: v.DrainText}.String()
-	case v.Outcome == schedule.OutcomeKept:
-		return atoll.RowReason{Reason: v.RowReason, Text: v.Reason}.String()
-	}
-	return ""
 }
 
 // hasOnlyIndependentRows reports whether nothing in this step looks at the next spec of another row, so that the specs

@@ -17,8 +17,8 @@ const (
 	stayForCapacity = "the other clusters lack the capacity for its replicas"
 )
 
-// isDrained reports whether a person drains the cluster.
-func isDrained(c *Cluster) bool {
+// IsDrained reports whether a person drains the cluster.
+func IsDrained(c *Cluster) bool {
 	return slices.ContainsFunc(c.Taints, v1alpha1.Taint.IsDrain)
 }
 
@@ -63,36 +63,65 @@ func (d *groupDecider) explainUnreplaced(v *Verdict, c *Cluster) {
 	if v.LeavesLost {
 		v.KeptLost = keptUnreplaced
 	}
-	if v.LeavesLost, v.LeavesDrained = false, false; isDrained(c) {
+	if v.LeavesLost, v.LeavesDrained = false, false; IsDrained(c) {
 		v.DrainReason, v.DrainText = d.findStayReason(c)
 	}
 }
 
 // findStayReason returns why nothing replaces the copy in a drained cluster.
 func (d *groupDecider) findStayReason(c *Cluster) (atoll.Reason, string) {
-	if d.placed > 0 && len(d.workloads) > 0 && d.dividesToSomeConnectedCluster() {
-		return atoll.ReasonNoReplacement, stayForCapacity
-	}
-	alike, later := d.listUnschedulableOthers(c)
-	others := slices.Concat(alike, later)
 	switch {
-	case d.pool == nil && len(d.workloads) == 0 && (d.placed > 0 || len(alike) > 0):
+	case d.placed > 0 && len(d.workloads) > 0 && d.dividesToSomeConnectedCluster():
+		return atoll.ReasonNoReplacement, stayForCapacity
+	case d.placed > 0 && d.takesEachCluster():
 		return atoll.ReasonCopyInEachCluster, stayOwnCopy
-	case len(others) > 0:
-		return atoll.ReasonNoReplacement, keptUnreplaced + "; drained or cordoned: " + formatNames(others)
+	}
+	if d.unschedulable == nil {
+		d.unschedulable = d.listUnschedulable()
+	}
+	others := d.unschedulable.withoutCluster(c.Name)
+	switch {
+	case d.takesEachCluster() && others.alike > 0:
+		return atoll.ReasonCopyInEachCluster, stayOwnCopy
+	case len(others.names) > 0:
+		return atoll.ReasonNoReplacement, keptUnreplaced + "; drained or cordoned: " + formatNames(others.names)
 	}
 	return atoll.ReasonNoReplacement, keptUnreplaced
 }
 
-// listUnschedulableOthers lists the other clusters that would fit if they were neither drained nor cordoned: those of the
-// same group, and those of other groups alone.
-func (d *groupDecider) listUnschedulableOthers(c *Cluster) (alike, otherGroups []string) {
+// takesEachCluster reports whether each cluster that fits gets a copy of its own.
+func (d *groupDecider) takesEachCluster() bool { return d.pool == nil && len(d.workloads) == 0 }
+
+// unschedulableClusters are those that would fit if they were neither drained nor cordoned.
+type unschedulableClusters struct {
+	// names of those of the same group, then those of other groups alone.
+	names []string
+	// alike is how many are of the same group.
+	alike int
+}
+
+// withoutCluster returns the list without one cluster.
+func (u *unschedulableClusters) withoutCluster(name string) unschedulableClusters {
+	i := slices.Index(u.names, name)
+	if i < 0 {
+		return *u
+	}
+	out := unschedulableClusters{names: slices.Delete(slices.Clone(u.names), i, i+1), alike: u.alike}
+	if i < u.alike {
+		out.alike--
+	}
+	return out
+}
+
+// listUnschedulable lists the drained and cordoned clusters once for all rows of the decision, because there may be many of both.
+func (d *groupDecider) listUnschedulable() *unschedulableClusters {
 	all := d.input.Clusters
 	if d.input.UnschedulableClusters != nil {
 		all = d.input.UnschedulableClusters()
 	}
+	var alike, otherGroups []string
 	for _, other := range all {
-		if other.Name == c.Name || !IsUnschedulable(&other) {
+		if !IsUnschedulable(&other) {
 			continue
 		}
 		other.Taints = slices.DeleteFunc(slices.Clone(other.Taints), v1alpha1.Taint.EndsWithUncordon)
@@ -102,5 +131,5 @@ func (d *groupDecider) listUnschedulableOthers(c *Cluster) (alike, otherGroups [
 			otherGroups = append(otherGroups, other.Name)
 		}
 	}
-	return alike, otherGroups
+	return &unschedulableClusters{names: slices.Concat(alike, otherGroups), alike: len(alike)}
 }

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,8 @@ func TestDrainedClustersLoseOnlyToReplacements(t *testing.T) {
 		{name: "replicas are divided among the others", placement: divided, replicas: 6, drained: "a", holds: "b c", leaves: "a"},
 		{name: "the others lack the capacity", placement: byCapacity, replicas: 26, free: map[string]int64{"a": 9, "b": 9, "c": 9}, drained: "a", holds: "a b c", stays: "a=NoReplacement"},
 		{name: "a later group", placement: groups, drained: "a", holds: "c", leaves: "a"},
+		{name: "to go, exclusive and disconnected", placement: oneOf, drained: "a", taints: everything, exclusive: true, disconnected: "a", holds: "a", stays: "a=WaitsForCluster"},
+		{name: "to go, and disconnected", placement: oneOf, drained: "a", taints: everything, disconnected: "a", holds: "b", leaves: "a"},
 		{name: "tolerated", placement: tolerate(""), drained: "a", holds: "a", stays: "a=DrainTolerated"},
 		{name: "tolerated for a while", placement: tolerate(", tolerationSeconds: 60"), drained: "a", holds: "a", stays: "a=DrainDelayed"},
 		{name: "tolerated for no longer", placement: tolerate(", tolerationSeconds: 0"), drained: "a", holds: "b", leaves: "a"},
@@ -159,5 +162,74 @@ func TestADelayedDrainHasATime(t *testing.T) {
 	d := DecidePlacement(f.Input)
 	if v, _ := d.FindVerdict("a"); !v.EvictAt.Equal(now.Add(time.Minute)) || !strings.HasPrefix(v.DrainText, "the placement tolerates the drain until ") {
 		t.Errorf("%s until %s: %s", v, v.EvictAt, v.DrainText)
+	}
+}
+
+// A placement that fits no cluster any more keeps its copies, and a drain of such a cluster says so.
+func TestADrainOfACopyThatNoPlacementWants(t *testing.T) {
+	f := newLostFleet(t, "{clusterAffinity: {clusterNames: [a]}}", 0, nil, newCluster("a"), newCluster("b"))
+	f.Placement = parsePlacement(t, "{clusterAffinity: {clusterNames: [z]}}")
+	f.drainClusters("a", drained)
+	d := DecidePlacement(f.Input)
+	if v, _ := d.FindVerdict("a"); v.Outcome != OutcomeKept || v.DrainReason != atoll.ReasonNoReplacement {
+		t.Errorf("%s, %q: %s", v, v.DrainReason, v.DrainText)
+	}
+}
+
+// The drained clusters are listed once for a decision, and not for each row that stays.
+func TestDrainedClustersAreListedOnce(t *testing.T) {
+	for _, tc := range []struct {
+		drained string
+		lists   int
+	}{{"a b", 0}, {"a b c", 1}} {
+		f := newLostFleet(t, "{}", 0, nil, newCluster("a"), newCluster("b"), newCluster("c"))
+		f.drainClusters(tc.drained, drained)
+		lists := 0
+		f.UnschedulableClusters = func() []Cluster { lists++; return f.Clusters }
+		if d := DecidePlacement(f.Input); lists != tc.lists || len(strings.Fields(formatStays(d))) != len(strings.Fields(tc.drained)) {
+			t.Errorf("%s: listed %d times: %s", tc.drained, lists, formatStays(d))
+		}
+	}
+}
+
+// However many clusters are drained and disconnected, something holds the Bundle, each row that stays in a drained cluster
+// has a reason, and each further decision is the same.
+func TestDrainsAreStable(t *testing.T) {
+	names := []string{"a", "b", "c", "d"}
+	const groups = "{clusterAffinities: [{affinityName: own, clusterNames: [a, b]}, {affinityName: near, clusterNames: [c, d]}]"
+	for _, placement := range []string{"{}", "{maxClusters: 2}", groups + "}", groups + ", failback: {policy: WhenHealthy}}", "{maxClusters: 2, spreadConstraints: [{spreadByField: region, minGroups: 2}]}"} {
+		for bits := range 1 << 10 {
+			f := newLostFleet(t, placement, 0, nil, newCluster("a"), newCluster("b"), newCluster("c"), newCluster("d"))
+			f.KeepsLost = bits&256 != 0
+			taint := drained
+			if bits&512 != 0 {
+				taint.Value = v1alpha1.DrainRemoveUnreplaced
+			}
+			for i, name := range names {
+				if bits&(1<<i) != 0 {
+					f.drainClusters(name, taint)
+				}
+			}
+			for i, name := range names {
+				f.lost[name] = bits&(16<<i) != 0
+			}
+			held, first := len(f.Rows) > 0, ""
+			for range 4 {
+				d := f.decideAndApply()
+				holds := formatOutcomes(d, OutcomePlaced) + formatOutcomes(d, OutcomeKept)
+				if held && holds == "" {
+					t.Fatalf("%s, %010b: nothing holds it", placement, bits)
+				}
+				for i, name := range names {
+					if v, _ := d.FindVerdict(name); v.IsHolder() && bits&(1<<i) != 0 && v.DrainReason == "" {
+						t.Fatalf("%s, %010b: %s stays for no reason: %s", placement, bits, name, v)
+					}
+				}
+				outcomes := holds + "|" + formatOutcomes(d, OutcomeLeaves) + "|" + formatStays(d)
+				if first = cmp.Or(first, outcomes); outcomes != first {
+					t.Fatalf("%s, %010b: first %s, then %s", placement, bits, first, outcomes)
+				}
+			}
+		}
 	}
 }

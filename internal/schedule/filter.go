@@ -301,9 +301,9 @@ func (f *CompiledPlacement) findEviction(c *Cluster, now time.Time, kept keptCau
 		e := f.evictionBy(t, now)
 		switch e.cause = causeOf(t); {
 		case kept[e.cause]:
-		case e.cause != causeTaint && e.isEarlierThan(ifReplaced):
+		case e.cause.needsReplacement() && e.isEarlierThan(ifReplaced):
 			ifReplaced = e
-		case e.cause == causeTaint && e.isEarlierThan(surely):
+		case !e.cause.needsReplacement() && e.isEarlierThan(surely):
 			surely = e
 		}
 	}

@@ -22,20 +22,29 @@ const (
 // evictionCause is what a NoExecute taint stands for.
 type evictionCause int8
 
-// The causes. Only the first one evicts what nothing replaces.
+// The causes. A loss and a drain evict only what is replaced. A drain with the value RemoveUnreplaced evicts all.
 const (
 	causeTaint evictionCause = iota
 	causeLoss
 	causeDrain
+	causeDrainOfAll
 	countCauses
 )
+
+// needsReplacement reports whether the cause evicts only what is replaced.
+func (c evictionCause) needsReplacement() bool { return c == causeLoss || c == causeDrain }
+
+// isDrain reports whether a person drains the cluster.
+func (c evictionCause) isDrain() bool { return c == causeDrain || c == causeDrainOfAll }
 
 // causeOf returns what the taint stands for.
 func causeOf(t *v1alpha1.Taint) evictionCause {
 	switch {
 	case t.IsOfLoss():
 		return causeLoss
-	case t.Key == v1alpha1.TaintDrain && t.Value != v1alpha1.DrainRemoveUnreplaced:
+	case t.Key == v1alpha1.TaintDrain && t.Value == v1alpha1.DrainRemoveUnreplaced:
+		return causeDrainOfAll
+	case t.Key == v1alpha1.TaintDrain:
 		return causeDrain
 	}
 	return causeTaint
@@ -49,7 +58,9 @@ var keepsAllUnreplaced = keptCauses{causeLoss: true, causeDrain: true}
 
 // namesTaint reports whether the text of an eviction names a taint by one of the keys.
 func namesTaint(text string, keys ...string) bool {
-	return slices.ContainsFunc(keys, func(key string) bool { return strings.Contains(text, "taint "+key+":") })
+	return slices.ContainsFunc(keys, func(key string) bool {
+		return strings.Contains(text, "taint "+key+":") || strings.Contains(text, "taint "+key+"=")
+	})
 }
 
 // rowTerms are the terms by which rows are judged.
@@ -75,7 +86,8 @@ func (t *rowTerms) keptCauses(c *Cluster) keptCauses {
 	if !t.keepsLost {
 		return keptCauses{}
 	}
-	return keptCauses{causeLoss: true, causeDrain: t.input != nil && isDrained(c) && t.input.isDisconnected(c)}
+	isAway := t.input != nil && IsDrained(c) && t.input.isDisconnected(c)
+	return keptCauses{causeLoss: true, causeDrain: isAway, causeDrainOfAll: isAway}
 }
 
 // lostRow is a row in a cluster that the hub tainted.

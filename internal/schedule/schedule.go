@@ -309,6 +309,8 @@ type groupDecider struct {
 	storedRows []atoll.RowSpec
 	// lost are the rows in clusters that the hub tainted as lost.
 	lost []lostRow
+	// unschedulable are the clusters that rows in drained ones name; nil: no row has asked yet.
+	unschedulable *unschedulableClusters
 }
 
 // estimateVerdictCount returns for how many verdicts there is to be memory. A Bundle without rows asks the
@@ -460,9 +462,7 @@ func (d *groupDecider) keepLeavingRows() {
 	}
 	for i, v := range d.Verdicts {
 		if slips(v) {
-			if v.RowReason == atoll.ReasonEvicted {
-				d.explainUnreplaced(&v, byName[v.Cluster])
-			}
+			d.explainUnreplaced(&v, byName[v.Cluster])
 			if v.Outcome, v.RowReason = OutcomeKept, atoll.ReasonNoClusterFits; v.KeptLost != "" { // no mistake either
 				v.RowReason = atoll.ReasonClusterLost
 			}
@@ -511,7 +511,7 @@ func (f *CompiledPlacement) judgeInGroup(c *Cluster, row *atoll.RowSpec, terms r
 	evict := f.findEviction(c, terms.now, terms.keptCauses(c))
 	if evict.isDue(terms.now) {
 		v.setLeaving(FilterTaints, atoll.ReasonEvicted, evict.reason)
-		v.LeavesLost, v.LeavesDrained = evict.cause == causeLoss, evict.cause == causeDrain
+		v.LeavesLost, v.LeavesDrained = evict.cause == causeLoss, evict.cause.isDrain()
 		return v
 	}
 	v.EvictAt, v.PlacementFingerprint = evict.at, f.fingerprintWithLastRebalance(row)

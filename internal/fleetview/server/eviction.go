@@ -27,20 +27,20 @@ func refuseEviction(c *v1alpha1.Cluster, pod string) error {
 		"cluster %[1]s is cordoned, and a pod that is evicted there starts there again: `atoll drain %[1]s`, or kubectl taint node %[1]s %[2]s:NoExecute, moves what it runs; then kubectl drain %[1]s follows", c.Name, v1alpha1.TaintDrain))
 }
 
-// refuseWhileDrained answers an eviction from a drained cluster. It names no Bundle, because the user may not read all of
-// them.
+// refuseWhileDrained answers an eviction from a drained cluster. It names and counts no Bundle, because most may be of other
+// tenants.
 func refuseWhileDrained(c *v1alpha1.Cluster, pod string) error {
 	reported := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterDraining)
-	if reported == nil || c.Status.Drain == nil || reported.ObservedGeneration < c.Generation {
+	switch {
+	case c.Spec.Removal != nil: // its report stands in the place of that of the drain
+		return tooManyEvictions(atoll.ReasonBundlesLeave, fmt.Sprintf("cluster %s is being removed, and what it runs leaves it", c.Name))
+	case reported == nil || reported.ObservedGeneration < c.Generation:
 		return tooManyEvictions(atoll.ReasonBundlesLeave, fmt.Sprintf("the drain of cluster %s begins", c.Name))
-	}
-	d := c.Status.Drain
-	counts := fmt.Sprintf("%d of %d bundles left, %d are to leave, %d cannot leave, %d stay", d.Left, d.Bundles, d.Waiting, d.CannotLeave, d.Stays)
-	if reported.Status != metav1.ConditionTrue || reported.Reason == string(atoll.ReasonCannotLeave) {
+	case reported.Status != metav1.ConditionTrue || reported.Reason == string(atoll.ReasonCannotLeave):
 		return apierrors.NewForbidden(corev1.Resource("pods"), pod, fmt.Errorf(
-			"cluster %[1]s is drained, and nothing replaces this pod elsewhere (%[2]s): `atoll drain %[1]s` lists what stays, and why", c.Name, counts))
+			"cluster %[1]s is drained, and nothing replaces this pod elsewhere: `atoll drain %[1]s` lists what stays, and why", c.Name))
 	}
-	return tooManyEvictions(atoll.Reason(reported.Reason), fmt.Sprintf("cluster %s is drained, replacements first: %s", c.Name, counts))
+	return tooManyEvictions(atoll.Reason(reported.Reason), fmt.Sprintf("cluster %s is drained, replacements first, and the drain goes on (%s)", c.Name, reported.Reason))
 }
 
 // tooManyEvictions returns the error that asks for another try, as that of a disruption budget does.

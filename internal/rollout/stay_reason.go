@@ -1,0 +1,27 @@
+package rollout
+
+import (
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
+)
+
+// stayReason returns why a row stays in a cluster that does not fit or is drained; empty for others.
+func stayReason(v *schedule.Verdict) string {
+	switch {
+	case v.DrainReason != "":
+		return atoll.RowReason{Reason: v.DrainReason, Text: v.DrainText}.String()
+	case v.Outcome == schedule.OutcomeKept:
+		return atoll.RowReason{Reason: v.RowReason, Text: v.Reason}.String()
+	}
+	return ""
+}
+
+// capacityReason returns why a row stays at its revision. In a drained cluster, the text begins with the reason by which
+// the drain counts the row.
+func capacityReason(v *schedule.Verdict) string {
+	text := v.CapacityReason
+	if v.DrainReason != "" {
+		text = stayReason(v) + "; " + text
+	}
+	return atoll.RowReason{Reason: atoll.ReasonNoCapacity, Text: text}.String()
+}
