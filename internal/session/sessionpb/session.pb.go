@@ -1337,7 +1337,7 @@ type Need struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Bundle        string                 `protobuf:"bytes,1,opt,name=bundle,proto3" json:"bundle,omitempty"`          // at most 128 bytes
 	Generation    int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // at most 2^53-1
-	Hashes        []string               `protobuf:"bytes,3,rep,name=hashes,proto3" json:"hashes,omitempty"`          // at most 10000, of 128 bytes
+	Hashes        []string               `protobuf:"bytes,3,rep,name=hashes,proto3" json:"hashes,omitempty"`          // at most 30000, of 128 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
