@@ -50,7 +50,7 @@ func TestDrainsInAnyOrderLoseNoCopy(t *testing.T) {
 	seed := rand.Uint64()
 	for round := range uint64(rounds) {
 		random := rand.New(rand.NewPCG(seed, round))
-		exclusive := round%2 == 1
+		exclusive, content := round%2 == 1, &atoll.Content{}
 		m := newFakeHub()
 		addClusters(m, clusters...)
 		runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
@@ -60,15 +60,18 @@ func TestDrainsInAnyOrderLoseNoCopy(t *testing.T) {
 					b.Spec.MoveOrder = v1alpha1.MoveRecreate
 				} else if random.IntN(3) == 0 {
 					b.Spec.Placement.MaxClusters = 0
+				} else if random.IntN(2) == 0 {
+					b.Spec.Placement.MaxClusters, content = random.Int32N(3), contentAsking("web", 6)
+					b.Spec.Placement.ReplicaScheduling = dividedPlacement.ReplicaScheduling
 				}
 			})
-			m.cutRevision("web", &atoll.Content{})
+			m.cutRevision("web", content)
 			m.settleRows("web")
 			copies, log := copiesInMembers{}, []string{m.rowsOf("web")}
 			m.updateCopies(copies)
 			for range 12 {
 				healthy := m.listHealthy()
-				log = append(log, m.disturbFleet(random, clusters[random.IntN(4)]))
+				log = append(log, m.disturbFleet(random, clusters[random.IntN(4)], content))
 				synctest.Wait()
 				m.updateCopies(copies)
 				log = append(log, m.rowsOf("web"))
@@ -83,6 +86,9 @@ func TestDrainsInAnyOrderLoseNoCopy(t *testing.T) {
 					m.settleRows("web")
 					m.updateCopies(copies)
 					log = append(log, "settled: "+m.rowsOf("web"))
+					if n, stays := m.countActiveReplicas(); len(content.Items) > 0 && stays > 0 && n < 6 {
+						t.Errorf("seed %d, round %d: %d replicas: %s", seed, round, n, strings.Join(log, "\n"))
+					}
 				}
 			}
 		})
@@ -92,7 +98,7 @@ func TestDrainsInAnyOrderLoseNoCopy(t *testing.T) {
 const rounds = 40
 
 // disturbFleet changes something about a cluster, and names it.
-func (m *fakeHub) disturbFleet(random *rand.Rand, cluster string) string {
+func (m *fakeHub) disturbFleet(random *rand.Rand, cluster string, content *atoll.Content) string {
 	switch random.IntN(11) {
 	case 0, 1:
 		m.setTaints(cluster, drained)
@@ -110,7 +116,7 @@ func (m *fakeHub) disturbFleet(random *rand.Rand, cluster string) string {
 		m.setOnline(cluster, true)
 		return "connect " + cluster
 	case 6:
-		m.cutRevision("web", &atoll.Content{})
+		m.cutRevision("web", content)
 		return "edit the content"
 	case 7:
 		m.changeBundle("web", func(b *state.Bundle) {
@@ -134,4 +140,17 @@ func (m *fakeHub) disturbFleet(random *rand.Rand, cluster string) string {
 		m.setTaints(cluster, lost, drained)
 		return "lose and drain " + cluster
 	}
+}
+
+// countActiveReplicas returns the replicas of the rows that are not removed.
+func (m *fakeHub) countActiveReplicas() (n, rows int64) {
+	for _, r := range (fakeRows{m}).ListOfBundle("web") {
+		if r.Spec.Phase != atoll.RowRemoving && r.Spec.Phase != atoll.RowPending {
+			rows++
+			for _, share := range r.Spec.Assigned {
+				n += share
+			}
+		}
+	}
+	return n, rows
 }

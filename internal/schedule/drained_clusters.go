@@ -79,12 +79,16 @@ func (d *groupDecider) findStayReason(c *Cluster) (atoll.Reason, string) {
 	if d.unschedulable == nil {
 		d.unschedulable = d.listUnschedulable()
 	}
-	others := d.unschedulable.withoutCluster(c.Name)
-	switch {
-	case d.takesEachCluster() && others.alike > 0:
+	at := slices.Index(d.unschedulable.names, c.Name)
+	if d.takesEachCluster() && d.unschedulable.countAlikeWithout(at) > 0 {
 		return atoll.ReasonCopyInEachCluster, stayOwnCopy
-	case len(others.names) > 0:
-		return atoll.ReasonNoReplacement, keptUnreplaced + "; drained or cordoned: " + formatNames(others.names)
+	}
+	others := d.unschedulable.names
+	if at >= 0 {
+		others = slices.Delete(slices.Clone(others), at, at+1)
+	}
+	if len(others) > 0 {
+		return atoll.ReasonNoReplacement, keptUnreplaced + "; drained or cordoned: " + formatNames(others)
 	}
 	return atoll.ReasonNoReplacement, keptUnreplaced
 }
@@ -100,17 +104,12 @@ type unschedulableClusters struct {
 	alike int
 }
 
-// withoutCluster returns the list without one cluster.
-func (u *unschedulableClusters) withoutCluster(name string) unschedulableClusters {
-	i := slices.Index(u.names, name)
-	if i < 0 {
-		return *u
+// countAlikeWithout counts those of the same group without the one at an index; negative: all count.
+func (u *unschedulableClusters) countAlikeWithout(at int) int {
+	if at >= 0 && at < u.alike {
+		return u.alike - 1
 	}
-	out := unschedulableClusters{names: slices.Delete(slices.Clone(u.names), i, i+1), alike: u.alike}
-	if i < u.alike {
-		out.alike--
-	}
-	return out
+	return u.alike
 }
 
 // listUnschedulable lists the drained and cordoned clusters once for all rows of the decision, because there may be many of both.
