@@ -189,6 +189,7 @@ func (r *Reader) addObject(name string, line int, fields map[string]any, size, d
 			r.ReportProblem(name, line, "Lists are in Lists more than %d deep", maxListDepth)
 			return
 		}
+		before := len(r.Objects)
 		for _, item := range items {
 			one, ok := item.(map[string]any)
 			if !ok {
@@ -196,6 +197,11 @@ func (r *Reader) addObject(name string, line int, fields map[string]any, size, d
 				return
 			}
 			r.addObject(name, line, one, size/max(1, len(items)), depth+1)
+		}
+		if annotations, ok := meta["annotations"].(map[string]any); ok {
+			for i := before; i < len(r.Objects); i++ {
+				r.Objects[i].ListAnnotations = append(r.Objects[i].ListAnnotations, annotations)
+			}
 		}
 		return
 	}
