@@ -95,7 +95,7 @@ var errorLine = regexp.MustCompile(`line (\d+)`)
 
 // readDocument reads the object of a document, or those of a List.
 func (r *Reader) readDocument(name string, d document) {
-	raw, err := yaml.YAMLToJSONStrict(d.text)
+	raw, err := expandDocument(d.text)
 	if err != nil {
 		line, message := d.firstLine(), strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 		if m := errorLine.FindStringSubmatch(message); m != nil {
@@ -114,17 +114,24 @@ func (r *Reader) readDocument(name string, d document) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return
 	}
-	// JSON of a document can be larger than its text, by aliases.
-	if len(raw) > MaxContentBytes {
-		r.ReportProblem(name, d.firstLine(), "the document has more than %d bytes when its aliases are expanded", MaxContentBytes)
-		return
-	}
 	var fields map[string]any
 	if err := unmarshalNumbers(raw, &fields); err != nil {
 		r.ReportProblem(name, d.firstLine(), "it is no Kubernetes object, which is a map of fields")
 		return
 	}
 	r.addObject(name, d.firstLine(), fields, len(raw), 0)
+}
+
+// expandDocument returns a document as JSON, whose bytes are bounded.
+func expandDocument(text []byte) ([]byte, error) {
+	if err := checkAliases(text); err != nil {
+		return nil, err
+	}
+	raw, err := yaml.YAMLToJSONStrict(text)
+	if err == nil && len(raw) > MaxContentBytes {
+		return nil, errAliases
+	}
+	return raw, err
 }
 
 // isOneDocument reports whether text has one document alone. A reader of the first document says nothing of more, and
