@@ -151,7 +151,7 @@ func (b *builder) renderTemplates(c *chart.Chart, values map[string]any) (map[st
 	if err != nil {
 		return nil, err
 	}
-	return engine.Engine{}.Render(c, all)
+	return engine.Engine{CustomTemplateFuncs: newClockFunctions(b.clock)}.Render(c, all)
 }
 
 // newCapabilities returns the versions that templates see.
