@@ -146,15 +146,17 @@ func (b *builder) renderBuild(one render.Build) {
 }
 
 // libraries are the modules on which a result depends.
-var libraries = []string{"helm.sh/helm/v4", "sigs.k8s.io/kustomize/api", "k8s.io/client-go"}
+var libraries = []string{
+	"helm.sh/helm/v4", "github.com/Masterminds/sprig/v3", "sigs.k8s.io/kustomize/api", "sigs.k8s.io/kustomize/kyaml", "sigs.k8s.io/yaml", "k8s.io/client-go",
+}
 
-// describeProgram names the libraries with their versions.
+// describeProgram names the libraries with their versions, and that of Go, which has the templates.
 func describeProgram() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
 	}
-	var out []string
+	out := []string{info.GoVersion}
 	for _, d := range info.Deps {
 		if slices.Contains(libraries, d.Path) {
 			out = append(out, d.Path+"@"+d.Version)
