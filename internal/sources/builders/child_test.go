@@ -24,6 +24,7 @@ import (
 const probeCommand = "probe-confinement"
 
 func TestMain(m *testing.M) {
+	time.Local = time.UTC // as the environment of a child states
 	if len(os.Args) < 2 {
 		os.Exit(m.Run())
 	}

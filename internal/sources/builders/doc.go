@@ -1,9 +1,9 @@
 // Package builders makes objects of Helm charts and kustomizations.
 //
-// Contract: RenderJob reads the files of its Job and nothing else of its surroundings but the clock and the time zone of
-// the process. ServeChild confines its process first, so that input, which is hostile, reaches no file, network or
-// program. A chart is rendered twice; two different results are a Failure. Nothing of a hook of Helm becomes an
-// ordinary object. RenderJob sets the time zone of the process, so nothing else may read the time in it.
+// Contract: RenderJob reads the files of its Job and the clock, and nothing else of its surroundings. ServeChild confines
+// its process first, so that input, which is hostile, reaches no file, network or program. A chart is
+// rendered twice, with two clocks; two different results are a Failure. Nothing of a hook of Helm becomes an
+// ordinary object.
 package builders
 
 import (
@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -63,42 +62,16 @@ var cpuSeconds uint64 = 15
 // RenderJob renders a Job. A chart that renders to two results is refused.
 func RenderJob(j render.Job) render.Result {
 	isChart := func(b render.Build) bool { return b.Type == render.Helm }
-	time.Local = time.UTC
-	first := renderOnce(j)
+	now := time.Now().UTC()
+	first := renderOnce(j, now)
 	if first.Failure != nil || len(first.Problems) > 0 || !slices.ContainsFunc(j.Builds, isChart) {
 		return first
 	}
-	time.Local = farZone(time.Now())
-	waitForOtherSecond(j)
-	second := renderOnce(j)
-	time.Local = time.UTC
-	if why := findDifference(first, second); why != "" {
+	if why := findDifference(first, renderOnce(j, otherClock(now))); why != "" {
 		return render.Result{Failure: render.NewFailure(atoll.ReasonNotReproducible,
 			"%s renders to another content each time, by a random value or the time; set the value that it is made of in spec.build.helm.values", why)}
 	}
 	return first
-}
-
-// farZone returns a zone in which the day is another one than in UTC.
-func farZone(now time.Time) *time.Location {
-	hours := 14
-	if now.UTC().Hour() < 11 {
-		hours = -12
-	}
-	return time.FixedZone("", hours*3600)
-}
-
-// readsClock matches an action of a template that may read the clock.
-var readsClock = regexp.MustCompile(`\{\{[^}]*\b(now|ago)\b`)
-
-// waitForOtherSecond waits until the clock shows another second when a chart can read it. An archive is not searched.
-func waitForOtherSecond(j render.Job) {
-	for name, text := range j.Files {
-		if path.Ext(name) == ".tgz" || readsClock.Match(text) {
-			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
-			return
-		}
-	}
 }
 
 // findDifference names the first object that differs between two results; empty when none does.
@@ -124,9 +97,9 @@ func describeObject(o render.Object) string {
 	return fmt.Sprintf("%s:%d: %v %s", o.File, o.Line, o.Fields["kind"], name)
 }
 
-// renderOnce renders a Job once.
-func renderOnce(j render.Job) render.Result {
-	b := &builder{job: j}
+// renderOnce renders a Job with a clock that stands still.
+func renderOnce(j render.Job, clock time.Time) render.Result {
+	b := &builder{job: j, clock: clock}
 	b.ReadPlain(j)
 	for _, one := range j.Builds {
 		if b.IsFull() {
@@ -146,6 +119,7 @@ func renderOnce(j render.Job) render.Result {
 type builder struct {
 	render.Reader
 	job     render.Job
+	clock   time.Time
 	builds  []render.Build
 	omitted int
 	failure *render.Failure
@@ -172,15 +146,17 @@ func (b *builder) renderBuild(one render.Build) {
 }
 
 // libraries are the modules on which a result depends.
-var libraries = []string{"helm.sh/helm/v4", "sigs.k8s.io/kustomize/api", "k8s.io/client-go"}
+var libraries = []string{
+	"helm.sh/helm/v4", "github.com/Masterminds/sprig/v3", "sigs.k8s.io/kustomize/api", "sigs.k8s.io/kustomize/kyaml", "sigs.k8s.io/yaml", "k8s.io/client-go",
+}
 
-// describeProgram names the libraries with their versions.
+// describeProgram names the libraries with their versions, and that of Go, which has the templates.
 func describeProgram() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
 	}
-	var out []string
+	out := []string{info.GoVersion}
 	for _, d := range info.Deps {
 		if slices.Contains(libraries, d.Path) {
 			out = append(out, d.Path+"@"+d.Version)

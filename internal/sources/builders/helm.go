@@ -86,12 +86,20 @@ func (b *builder) loadChart(one render.Build) (*chart.Chart, error) {
 	return c, nil
 }
 
-// checkDependencies returns an error for a dependency that is not below charts/.
+// checkDependencies returns an error for a dependency that is not below charts/, also one of a dependency. Helm renders a
+// dependency of another version without its alias and its condition, so that one is an error, too.
 func checkDependencies(c *chart.Chart) error {
 	for _, d := range c.Metadata.Dependencies {
-		has := func(sub *chart.Chart) bool { return sub.Name() == d.Name }
+		has := func(sub *chart.Chart) bool {
+			return sub.Name() == d.Name && chartutil.IsCompatibleRange(d.Version, sub.Metadata.Version)
+		}
 		if !slices.ContainsFunc(c.Dependencies(), has) {
 			return fmt.Errorf("the dependency %s %s of chart %s is not in its directory charts/, and nothing is fetched; run `helm dependency build`, and commit charts/", d.Name, d.Version, c.Name())
+		}
+	}
+	for _, sub := range c.Dependencies() {
+		if err := checkDependencies(sub); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -143,7 +151,7 @@ func (b *builder) renderTemplates(c *chart.Chart, values map[string]any) (map[st
 	if err != nil {
 		return nil, err
 	}
-	return engine.Engine{}.Render(c, all)
+	return engine.Engine{CustomTemplateFuncs: newClockFunctions(b.clock)}.Render(c, all)
 }
 
 // newCapabilities returns the versions that templates see.
@@ -202,17 +210,20 @@ func (b *builder) dropHooks(from int) {
 	b.Objects = kept
 }
 
-// listHookEvents returns the events of a hook; false for an ordinary object.
-func listHookEvents(o render.Object) ([]string, bool) {
+// listHookEvents returns the events of a hook; false for an ordinary object. A List that is a hook makes one of each
+// item.
+func listHookEvents(o render.Object) (events []string, isHook bool) {
 	meta, _ := o.Fields["metadata"].(map[string]any)
-	annotations, _ := meta["annotations"].(map[string]any)
-	text, isHook := annotations[hookAnnotation].(string)
-	if !isHook {
-		return nil, false
+	own, _ := meta["annotations"].(map[string]any)
+	for _, annotations := range append(o.ListAnnotations, own) {
+		text, ok := annotations[hookAnnotation].(string)
+		if !ok {
+			continue
+		}
+		isHook = true
+		for one := range strings.SplitSeq(text, ",") {
+			events = append(events, strings.ToLower(strings.TrimSpace(one)))
+		}
 	}
-	var events []string
-	for one := range strings.SplitSeq(text, ",") {
-		events = append(events, strings.ToLower(strings.TrimSpace(one)))
-	}
-	return events, true
+	return events, isHook
 }

@@ -2,6 +2,7 @@ package builders
 
 import (
 	"path"
+	"regexp"
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -52,9 +53,20 @@ func (b *builder) findKustomization(dir string) string {
 	return path.Join(dir, "Kustomization")
 }
 
-// shortenError returns an error of a library in one bounded line, with paths relative to the repository.
+// Texts of Kustomize that repeat what a patch or a generator has, which may be a password.
+var (
+	patchInError   = regexp.MustCompile(`\[(patch|patches): "(\\.|[^"\\])*"\]`)
+	configInError  = regexp.MustCompile("with config: `.*`")
+	literalInError = regexp.MustCompile(`literal sources \[.*\]: invalid literal source .*, expected key=value`)
+)
+
+// shortenError returns an error of a library in one bounded line, with paths relative to the repository, and without the
+// text of patches and literals.
 func shortenError(err error) string {
 	text := strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "'/", "'")), " ")
+	text = patchInError.ReplaceAllString(text, "[a patch]")
+	text = configInError.ReplaceAllString(text, "with its fields")
+	text = literalInError.ReplaceAllString(text, "an entry of literals is not key=value")
 	const most = 500
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "..."

@@ -211,7 +211,8 @@ func FindOwner(o v1alpha1.SourceObject, existing metav1.Object, source, manager 
 	if o.UID == "" || existing.GetUID() != o.UID || existing.GetLabels()[v1alpha1.LabelSource] != source || !slices.ContainsFunc(existing.GetManagedFields(), isManager) {
 		return atoll.ReasonOwnedElsewhere
 	}
-	if existing.GetAnnotations()["helm.sh/resource-policy"] == "keep" {
+	// As Helm reads it.
+	if strings.EqualFold(strings.TrimSpace(existing.GetAnnotations()["helm.sh/resource-policy"]), "keep") {
 		return atoll.ReasonPolicyKeeps
 	}
 	return ""

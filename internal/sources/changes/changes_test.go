@@ -219,20 +219,22 @@ func TestOwnersOfDroppedObjects(t *testing.T) {
 	created := v1alpha1.SourceObject{UID: "u"}
 	unlabelled, relabelled := objectOf("u", "me"), objectOf("u", "me")
 	unlabelled.Labels, relabelled.Labels[v1alpha1.LabelSource] = nil, "other"
-	helmKeeps := objectOf("u", "me")
+	helmKeeps, helmKeepsToo := objectOf("u", "me"), objectOf("u", "me")
 	helmKeeps.Annotations = map[string]string{"helm.sh/resource-policy": "keep"}
+	helmKeepsToo.Annotations = map[string]string{"helm.sh/resource-policy": " Keep "}
 	for name, c := range map[string]struct {
 		entry    v1alpha1.SourceObject
 		existing *metav1.ObjectMeta
 		want     atoll.Reason
 	}{
-		"created":          {created, objectOf("u", "kubectl", "me"), ""},
-		"kept by Helm":     {created, helmKeeps, atoll.ReasonPolicyKeeps},
-		"made again":       {created, objectOf("v", "me"), atoll.ReasonOwnedElsewhere},
-		"not created":      {v1alpha1.SourceObject{}, objectOf("", "me"), atoll.ReasonOwnedElsewhere},
-		"not applied":      {created, objectOf("u", "kubectl"), atoll.ReasonOwnedElsewhere},
-		"without a label":  {created, unlabelled, atoll.ReasonOwnedElsewhere},
-		"of another label": {created, relabelled, atoll.ReasonOwnedElsewhere},
+		"created":           {created, objectOf("u", "kubectl", "me"), ""},
+		"kept by Helm":      {created, helmKeeps, atoll.ReasonPolicyKeeps},
+		"kept, in capitals": {created, helmKeepsToo, atoll.ReasonPolicyKeeps},
+		"made again":        {created, objectOf("v", "me"), atoll.ReasonOwnedElsewhere},
+		"not created":       {v1alpha1.SourceObject{}, objectOf("", "me"), atoll.ReasonOwnedElsewhere},
+		"not applied":       {created, objectOf("u", "kubectl"), atoll.ReasonOwnedElsewhere},
+		"without a label":   {created, unlabelled, atoll.ReasonOwnedElsewhere},
+		"of another label":  {created, relabelled, atoll.ReasonOwnedElsewhere},
 	} {
 		if got := FindOwner(c.entry, c.existing, "web", "me"); got != c.want {
 			t.Errorf("%s: %q", name, got)

@@ -1,11 +1,14 @@
 package gitfetch
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/sources/render"
+	"atoll.dev/atoll/internal/sources/renderchild"
 )
 
 const chartFile = "apiVersion: v2\nname: shop\nversion: 1.0.0\n"
@@ -78,5 +81,25 @@ func TestABadChartIsItsOwnFailure(t *testing.T) {
 		if describe(got[i]) != want || got[i].Commit == "" || got[i].Digest == "" {
 			t.Errorf("%s: %s, want %s", wants[i].ID, describe(got[i]), want)
 		}
+	}
+}
+
+// A build that is not the first one ends with the time of all builds, and is left to the next child.
+func TestALaterBuildEndsInTime(t *testing.T) {
+	run := func(building time.Duration, program ...string) (*fetched, error) {
+		f := &fetched{server: &gitServer{builds: renderchild.Runner{Executable: program}}, building: building}
+		_, err := f.runJob(t.Context(), render.Job{})
+		return f, err
+	}
+	if _, err := run(buildTime-100*time.Millisecond, "/bin/sleep", "600"); !errors.Is(err, errBuildsTooLong) {
+		t.Errorf("a long build: %v", err)
+	}
+	if _, err := run(2*buildTime, "/bin/true"); !errors.Is(err, errBuildsTooLong) {
+		t.Errorf("a build without time left: %v", err)
+	}
+	var failure *render.Failure
+	f, err := run(0, "/bin/true")
+	if !errors.As(err, &failure) || failure.Reason != atoll.ReasonBuildFailed || f.building == 0 {
+		t.Errorf("the first build: %v, %s", err, f.building)
 	}
 }

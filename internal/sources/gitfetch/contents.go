@@ -144,14 +144,22 @@ func (f *fetched) readFiles(ctx context.Context, commit storedCommit, w Want, c 
 // errBuildsTooLong ends the builds of a child that took their time. The next child has what is left.
 var errBuildsTooLong = errors.New("the builds of a fetch have taken their time")
 
-// runJob builds a content in a process without network. The first one always runs.
+// runJob builds a content in a process without network. The first one has all the time of a Job. A later one ends with
+// the time of all builds, so that what is built reaches the hub within the timeout of this process.
 func (f *fetched) runJob(ctx context.Context, j render.Job) (render.Result, error) {
-	if f.building > buildTime {
+	if f.building == 0 {
+		began := time.Now()
+		defer func() { f.building = max(time.Since(began), 1) }()
+		return f.server.builds.Run(ctx, j)
+	}
+	limited, cancel := context.WithTimeout(ctx, buildTime-f.building)
+	defer cancel()
+	began := time.Now()
+	result, err := f.server.builds.Run(limited, j)
+	f.building += time.Since(began)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return render.Result{}, errBuildsTooLong
 	}
-	began := time.Now()
-	result, err := f.server.builds.Run(ctx, j)
-	f.building += time.Since(began)
 	return result, err
 }
 

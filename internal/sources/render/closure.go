@@ -20,6 +20,8 @@ type closure struct {
 	seen map[string]bool
 	// at is the kustomization that is read.
 	at string
+	// parsed is how many bytes were parsed.
+	parsed int
 }
 
 func newClosure(s *selector) *closure { return &closure{selector: s, seen: map[string]bool{}} }
@@ -76,8 +78,20 @@ func (c *closure) readFields(name string, e Entry) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var fields map[string]any
-	if yaml.Unmarshal(text, &fields) != nil {
+	return c.parseFields(name, text)
+}
+
+// parseFields returns the fields of a text; nil when they cannot be parsed, which Kustomize reports. The text is hostile,
+// and the process that selects files is that of all Sources of the Repository, so all texts have a bound.
+func (c *closure) parseFields(name string, text []byte) (fields map[string]any, err error) {
+	if c.parsed += len(text); c.parsed > MaxJobBytes {
+		return nil, NewFailure(atoll.ReasonContentTooLarge, "the kustomizations of the Source have more than %d bytes, with the texts in their texts", MaxJobBytes)
+	}
+	switch err := checkAliases(text); {
+	case errors.Is(err, errAliases):
+		c.reportProblem(name, "%v", err)
+		return nil, nil
+	case err != nil || yaml.Unmarshal(text, &fields) != nil:
 		return nil, nil
 	}
 	return fields, nil
@@ -171,9 +185,9 @@ func (c *closure) addNamed(dir string, v any) error {
 // addText adds what a text names.
 func (c *closure) addText(dir, text string) error {
 	if strings.Contains(text, "\n") {
-		var inside map[string]any
-		if len(text) > MaxFileBytes || yaml.Unmarshal([]byte(text), &inside) != nil {
-			return nil
+		inside, err := c.parseFields(c.at, []byte(text))
+		if err != nil {
+			return err
 		}
 		return c.addNamed(dir, inside)
 	}

@@ -35,6 +35,8 @@ type Object struct {
 	Fields map[string]any `json:"fields"`
 	File   string         `json:"file"`
 	Line   int            `json:"line"`
+	// ListAnnotations are those of the Lists that it is an item of. They stay in the process that reads.
+	ListAnnotations []map[string]any `json:"-"`
 }
 
 // UnmarshalJSON reads an object that another process rendered, with whole numbers as int64.

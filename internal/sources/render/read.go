@@ -95,7 +95,7 @@ var errorLine = regexp.MustCompile(`line (\d+)`)
 
 // readDocument reads the object of a document, or those of a List.
 func (r *Reader) readDocument(name string, d document) {
-	raw, err := yaml.YAMLToJSONStrict(d.text)
+	raw, err := expandDocument(d.text)
 	if err != nil {
 		line, message := d.firstLine(), strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 		if m := errorLine.FindStringSubmatch(message); m != nil {
@@ -114,17 +114,24 @@ func (r *Reader) readDocument(name string, d document) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return
 	}
-	// JSON of a document can be larger than its text, by aliases.
-	if len(raw) > MaxContentBytes {
-		r.ReportProblem(name, d.firstLine(), "the document has more than %d bytes when its aliases are expanded", MaxContentBytes)
-		return
-	}
 	var fields map[string]any
 	if err := unmarshalNumbers(raw, &fields); err != nil {
 		r.ReportProblem(name, d.firstLine(), "it is no Kubernetes object, which is a map of fields")
 		return
 	}
 	r.addObject(name, d.firstLine(), fields, len(raw), 0)
+}
+
+// expandDocument returns a document as JSON, whose bytes are bounded.
+func expandDocument(text []byte) ([]byte, error) {
+	if err := checkAliases(text); err != nil {
+		return nil, err
+	}
+	raw, err := yaml.YAMLToJSONStrict(text)
+	if err == nil && len(raw) > MaxContentBytes {
+		return nil, errAliases
+	}
+	return raw, err
 }
 
 // isOneDocument reports whether text has one document alone. A reader of the first document says nothing of more, and
@@ -189,6 +196,7 @@ func (r *Reader) addObject(name string, line int, fields map[string]any, size, d
 			r.ReportProblem(name, line, "Lists are in Lists more than %d deep", maxListDepth)
 			return
 		}
+		before := len(r.Objects)
 		for _, item := range items {
 			one, ok := item.(map[string]any)
 			if !ok {
@@ -196,6 +204,11 @@ func (r *Reader) addObject(name string, line int, fields map[string]any, size, d
 				return
 			}
 			r.addObject(name, line, one, size/max(1, len(items)), depth+1)
+		}
+		if annotations, ok := meta["annotations"].(map[string]any); ok {
+			for i := before; i < len(r.Objects); i++ {
+				r.Objects[i].ListAnnotations = append(r.Objects[i].ListAnnotations, annotations)
+			}
 		}
 		return
 	}

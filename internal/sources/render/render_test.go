@@ -113,12 +113,15 @@ func TestBombsAreRefused(t *testing.T) {
 	}
 	large := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: &d {x: '" + strings.Repeat("x", 400_000) + "'}\n" + "b: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"aliases":       {bomb, "excessive aliasing"},
-		"depth":         {deep, "!"},
-		"objects":       {many, "more than 2000 objects"},
-		"Lists":         {nested, "Lists are in Lists"},
-		"a large file":  {strings.Repeat("#", MaxFileBytes+1), "more than 1048576 bytes"},
-		"large aliases": {large, "bytes when its aliases are expanded"},
+		"aliases":            {bomb, "bytes when its aliases are expanded"},
+		"depth":              {deep, "!"},
+		"objects":            {many, "more than 2000 objects"},
+		"Lists":              {nested, "Lists are in Lists"},
+		"a large file":       {strings.Repeat("#", MaxFileBytes+1), "more than 1048576 bytes"},
+		"large aliases":      {large, "bytes when its aliases are expanded"},
+		"many aliases":       {"a: &a " + strings.Repeat("x", 200_000) + "\nb: [" + strings.Repeat("*a,", 200_000) + "]\n", "bytes when its aliases are expanded"},
+		"an alias in itself": {"a: &a {b: *a}\n", "bytes when its aliases are expanded"},
+		"no anchor":          {"a: *a\nb: &b x\n", "unknown anchor"},
 	} {
 		got := strings.Join(readText(c.text), ", ")
 		if !strings.Contains(got, c.want) {

@@ -231,3 +231,22 @@ func FuzzSelect(f *testing.F) {
 		}
 	})
 }
+
+// The process that selects files is that of all Sources of a Repository, so a kustomization may not take its memory or its time.
+func TestHostileKustomizations(t *testing.T) {
+	aliases := "a: &a " + strings.Repeat("x", 200_000) + "\nb: [" + strings.Repeat("*a,", 200_000) + "]\n"
+	nested := "x"
+	for range 600 {
+		nested = "a: |\n  " + strings.ReplaceAll(nested, "\n", "\n  ")
+	}
+	patch := "patches:\n- patch: |\n    " + strings.ReplaceAll(strings.TrimSpace(aliases), "\n", "\n    ") + "\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"aliases":            {aliases, "problem kustomization.yaml: the document has more than 4194304 bytes when its aliases are expanded"},
+		"aliases of a patch": {patch, "problem kustomization.yaml: the document has more than 4194304 bytes when its aliases are expanded"},
+		"texts in texts":     {nested, "failure ContentTooLarge"},
+	} {
+		if got := selectFiles(t, map[string]string{"kustomization.yaml": c.text}, render.Want{}); got != c.want {
+			t.Errorf("%s: %.300s", name, got)
+		}
+	}
+}
