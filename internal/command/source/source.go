@@ -23,6 +23,7 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
 	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/sources/render"
 )
 
 var (
@@ -205,14 +206,7 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 		lines = append(lines, formatCondition(cond, cond.Type))
 	}
 	for _, e := range st.Errors {
-		place := ""
-		if e.File != "" {
-			place = e.File + ": "
-		}
-		if e.Line > 0 {
-			place = fmt.Sprintf("%s:%d: ", e.File, e.Line)
-		}
-		lines = append(lines, "  error     "+place+e.Message)
+		lines = append(lines, "  error     "+formatError(e))
 	}
 	for _, o := range st.Inventory {
 		if o.Kept != "" {
@@ -225,6 +219,14 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 		}
 	}
 	return nil
+}
+
+// formatError returns an error of the content with its file and line, where it has them.
+func formatError(e v1alpha1.SourceError) string {
+	if e.File == "" {
+		return e.Message
+	}
+	return render.Problem{File: e.File, Line: int(e.Line), Message: e.Message}.Format()
 }
 
 func formatCondition(c metav1.Condition, name string) string {

@@ -56,9 +56,14 @@ func (c *closure) addDirectory(dir string) error {
 	}
 	defer func(before string) { c.at = before }(c.at)
 	c.at = name
+	return c.addFields(dir, fields)
+}
+
+// addFields adds what the fields of the kustomization that is read name.
+func (c *closure) addFields(dir string, fields map[string]any) error {
 	for _, f := range refused {
 		if fields[f] != nil {
-			c.reportProblem(name, "%s is not supported: state the chart as a path of a Source, or commit what it renders to", f)
+			c.reportProblem(c.at, "%s is not supported: state the chart as a path of a Source, or commit what it renders to", f)
 		}
 	}
 	for _, f := range required {

@@ -208,7 +208,7 @@ func (h hashedTree) List(dir string, e render.Entry) ([]render.Entry, error) {
 	return out, err
 }
 
-// Whatever a kustomization has, the selection ends, and its files are those of the tree.
+// The selection of any kustomization ends, and its files are those of the tree.
 func FuzzSelect(f *testing.F) {
 	f.Add("resources: [../b, /etc, c.yaml]\ntransformers: [t.yaml]\n", "x/../../..")
 	f.Add("components: [.]\npatches: [{path: ../../x}]\n", "*")
