@@ -10,6 +10,9 @@ import (
 	"helm.sh/helm/v4/pkg/ignore"
 )
 
+// maxIgnoreBytes is the largest .helmignore. Each of its patterns is compared with each file.
+const maxIgnoreBytes = 8 << 10
+
 // selectChart selects the files of a chart but those that its .helmignore leaves out.
 func (s *selector) selectChart(b *Build) error {
 	e, _, err := s.findEntry(b.Dir)
@@ -21,8 +24,12 @@ func (s *selector) selectChart(b *Build) error {
 	if file, ok, err := s.findIncluded(at); err != nil {
 		return err
 	} else if ok && file.Mode == ModeFile {
-		text, err := s.tree.Read(at, file, MaxFileBytes)
-		if err != nil && !errors.Is(err, ErrTooLarge) {
+		text, err := s.tree.Read(at, file, maxIgnoreBytes)
+		if errors.Is(err, ErrTooLarge) {
+			s.reportProblem(at, "the file has more than %d bytes", maxIgnoreBytes)
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		if rules, err = ignore.Parse(strings.NewReader(string(text))); err != nil {

@@ -189,27 +189,10 @@ const maxListDepth = 4
 // addObject adds an object, or those of a List.
 func (r *Reader) addObject(name string, line int, fields map[string]any, size, depth int) {
 	kind, _ := fields["kind"].(string)
-	items, isList := fields["items"].([]any)
+	_, isList := fields["items"].([]any)
 	meta, _ := fields["metadata"].(map[string]any)
 	if isList && strings.HasSuffix(kind, "List") && meta["name"] == nil {
-		if depth == maxListDepth {
-			r.ReportProblem(name, line, "Lists are in Lists more than %d deep", maxListDepth)
-			return
-		}
-		before := len(r.Objects)
-		for _, item := range items {
-			one, ok := item.(map[string]any)
-			if !ok {
-				r.ReportProblem(name, line, "an item of the List is no Kubernetes object")
-				return
-			}
-			r.addObject(name, line, one, size/max(1, len(items)), depth+1)
-		}
-		if annotations, ok := meta["annotations"].(map[string]any); ok {
-			for i := before; i < len(r.Objects); i++ {
-				r.Objects[i].ListAnnotations = append(r.Objects[i].ListAnnotations, annotations)
-			}
-		}
+		r.addItems(name, line, fields, size, depth)
 		return
 	}
 	if problem := checkObject(fields); problem != "" {
@@ -227,6 +210,30 @@ func (r *Reader) addObject(name string, line int, fields map[string]any, size, d
 		r.ReportProblem(name, line, "the Source has more than %d objects; divide it into several", MaxObjects)
 	case r.bytes > MaxContentBytes:
 		r.ReportProblem(name, line, "the objects of the Source have more than %d bytes; divide it into several", MaxContentBytes)
+	}
+}
+
+// addItems adds the items of a List, each with the annotations of the List.
+func (r *Reader) addItems(name string, line int, list map[string]any, size, depth int) {
+	if depth == maxListDepth {
+		r.ReportProblem(name, line, "Lists are in Lists more than %d deep", maxListDepth)
+		return
+	}
+	items, _ := list["items"].([]any)
+	before := len(r.Objects)
+	for _, item := range items {
+		one, ok := item.(map[string]any)
+		if !ok {
+			r.ReportProblem(name, line, "an item of the List is no Kubernetes object")
+			return
+		}
+		r.addObject(name, line, one, size/max(1, len(items)), depth+1)
+	}
+	meta, _ := list["metadata"].(map[string]any)
+	if annotations, ok := meta["annotations"].(map[string]any); ok {
+		for i := before; i < len(r.Objects); i++ {
+			r.Objects[i].ListAnnotations = append(r.Objects[i].ListAnnotations, annotations)
+		}
 	}
 }
 

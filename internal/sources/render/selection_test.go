@@ -250,3 +250,11 @@ func TestHostileKustomizations(t *testing.T) {
 		}
 	}
 }
+
+// Each pattern of a .helmignore is compared with each file, so it has a bound of its own.
+func TestALargeHelmignoreIsAProblem(t *testing.T) {
+	files := map[string]string{"Chart.yaml": chartFile, ".helmignore": strings.Repeat("*a*b\n", 2000)}
+	if got := selectFiles(t, files, render.Want{}); got != "problem .helmignore: the file has more than 8192 bytes" {
+		t.Error(got)
+	}
+}
