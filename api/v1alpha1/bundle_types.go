@@ -163,8 +163,8 @@ type BundleStatus struct {
 	// ReadyReplicas over all clusters.
 	// +optional
 	ReadyReplicas int64 `json:"readyReplicas,omitempty"`
-	// Feedback sums up the values that feedback of itemRules names, over all clusters: at most 16 names, by object
-	// and name.
+	// Feedback sums up the values that feedback of itemRules names, over all clusters: at most 16 names, those of the
+	// most clusters, by object and name.
 	// +optional
 	// +listType=atomic
 	Feedback []BundleFeedback `json:"feedback,omitempty"`

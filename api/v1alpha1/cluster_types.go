@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,14 @@ const (
 	// TaintNotReady: the cluster reports that it is not ready.
 	TaintNotReady = "atoll.dev/not-ready"
 )
+
+// LossTaints are the keys of the taints that the hub adds to lost clusters.
+var LossTaints = []string{TaintUnreachable, TaintNotReady}
+
+// IsOfLoss reports whether the taint is one that the hub adds to lost clusters, or one that a person gave its key.
+func (t Taint) IsOfLoss() bool {
+	return t.Effect == corev1.TaintEffectNoExecute && slices.Contains(LossTaints, t.Key)
+}
 
 // ClusterSpec is what the hub's administrator states about a member.
 type ClusterSpec struct {

@@ -1,6 +1,9 @@
 package v1alpha1
 
 import (
+	"slices"
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -133,6 +136,34 @@ type ApprovalGate struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('720h')",message="validFor must be a duration from 1m to 720h, such as 24h"
 	ValidFor *metav1.Duration `json:"validFor,omitempty"`
+}
+
+// NeededApprovers returns how many different users must approve.
+func (a *ApprovalGate) NeededApprovers() int { return max(1, int(a.Approvers)) }
+
+// ListApprovers lists the users with a valid approval of a revision for a stage, sorted. It returns when the list
+// changes next by time alone; zero is never.
+func (a *ApprovalGate) ListApprovers(stage, revision string, approvals []RolloutApproval, now time.Time) (by []string, changesAt time.Time) {
+	for _, one := range approvals {
+		if one.Revision != revision || one.Stage != stage || one.By == "" || one.At.IsZero() {
+			continue
+		}
+		next := one.At.Time // the clock of another hub may be ahead
+		if !next.After(now) {
+			next = time.Time{}
+			if a.ValidFor != nil {
+				if next = one.At.Add(a.ValidFor.Duration); !next.After(now) {
+					continue
+				}
+			}
+			by = append(by, one.By)
+		}
+		if !next.IsZero() && (changesAt.IsZero() || next.Before(changesAt)) {
+			changesAt = next
+		}
+	}
+	slices.Sort(by)
+	return slices.Compact(by), changesAt
 }
 
 // RolloutApproval is the approval of one revision for one stage by one user.

@@ -50,7 +50,7 @@ func countNeededApprovals(r *v1alpha1.Rollout) (n int) {
 	for _, s := range r.Stages {
 		for _, g := range slices.Concat(s.GatesBefore, s.GatesAfter) {
 			if g.Approval != nil {
-				n += max(1, int(g.Approval.Approvers))
+				n += g.Approval.NeededApprovers()
 			}
 		}
 	}

@@ -100,7 +100,7 @@ func (s *Server) buildServer(ctx context.Context, listener net.Listener) (func(c
 			return nil, err
 		}
 	}
-	s.adjustConfig(config, guard, wrapChain)
+	s.adjustConfig(ctx, config, guard, wrapChain)
 	storesize.PublishStoreSize(s.store.client)
 	kube := config.KubeAPIs.ControlPlane.Generic
 	if err := s.openDirectStores(config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter, kube.RESTOptionsGetter, s.newDirectWriteAuditor(kube.AuditBackend, kube.AuditPolicyRuleEvaluator)); err != nil {
@@ -124,12 +124,14 @@ func (s *Server) buildServer(ctx context.Context, listener net.Listener) (func(c
 }
 
 // adjustConfig makes upstream's configuration the hub's.
-func (s *Server) adjustConfig(config *kubeapiserver.Config, guard *spaceGuard, wrapChain func(http.Handler) http.Handler) {
+func (s *Server) adjustConfig(ctx context.Context, config *kubeapiserver.Config, guard *spaceGuard, wrapChain func(http.Handler) http.Handler) {
 	kube := config.KubeAPIs.ControlPlane.Generic
 	extensions := &config.ApiExtensions.GenericConfig.Config
 	front := &config.Aggregator.GenericConfig.Config
+	rightsRead := followRights(ctx, config.KubeAPIs.ControlPlane.VersionedInformers.Rbac().V1())
 	for _, c := range []*genericapiserver.Config{kube, extensions, front} {
 		s.identities.addIdentities(&c.Authentication)
+		c.Authorization.Authorizer = patientAuthorizer{c.Authorization.Authorizer, rightsRead}
 		c.RESTOptionsGetter = guardedOptions{c.RESTOptionsGetter, guard}
 		if s.options.Authorize != nil {
 			c.Authorization.Authorizer = s.options.Authorize(c.Authorization.Authorizer)
@@ -140,7 +142,8 @@ func (s *Server) adjustConfig(config *kubeapiserver.Config, guard *spaceGuard, w
 		if s.options.Handlers != nil {
 			handler = s.options.Handlers(handler)
 		}
-		return wrapChain(genericapiserver.DefaultBuildHandlerChain(s.warnFormerUsers(s.rewriteQueries(s.refuseContainerRequests(handler))), c))
+		handler = s.warnFormerUsers(s.rewriteQueries(s.refuseContainerRequests(handler)))
+		return wrapChain(genericapiserver.DefaultBuildHandlerChain(endStreams(ctx, c.LongRunningFunc, handler), c))
 	}
 	isLong := front.LongRunningFunc
 	front.LongRunningFunc = func(r *http.Request, info *request.RequestInfo) bool {

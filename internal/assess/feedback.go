@@ -15,8 +15,13 @@ import (
 // feedbackReader reads one value.
 type feedbackReader struct {
 	rule v1alpha1.FeedbackRule
+	*compiledPath
+}
+
+// compiledPath is a path, or why it does not compile.
+type compiledPath struct {
 	path *objectPath
-	err  error // why the path does not compile
+	err  error
 }
 
 // readValue returns the value of the object; false where the object has none.

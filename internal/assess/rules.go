@@ -51,7 +51,7 @@ type ObjectState struct {
 
 // CompileRules returns the rules of an assessment; nil for an empty one. A rule that does not compile, as of another
 // version of the hub, is a rule that cannot be evaluated. Equal assessments share their rules, and equal expressions
-// their conditions, while they are in use.
+// and paths what is compiled of them, while they are in use.
 func CompileRules(a *atoll.Assessment) *Rules {
 	if a.IsEmpty() {
 		return nil
@@ -63,8 +63,7 @@ func CompileRules(a *atoll.Assessment) *Rules {
 func makeRules(id string, a *atoll.Assessment) *Rules {
 	r := &Rules{id: id}
 	for _, rule := range a.Feedback[:min(len(a.Feedback), atoll.MaxFeedbackValues)] {
-		path, err := compilePath(rule.JSONPath)
-		r.feedback = append(r.feedback, feedbackReader{rule, path, err})
+		r.feedback = append(r.feedback, feedbackReader{rule, compileSharedPath(rule.JSONPath)})
 	}
 	for _, rule := range a.Health[:min(len(a.Health), atoll.MaxHealthRules)] {
 		r.health = append(r.health, healthCondition{compileCondition(rule.Expression), rule})
@@ -74,6 +73,13 @@ func makeRules(id string, a *atoll.Assessment) *Rules {
 		r.completion = c
 	}
 	return r
+}
+
+func compileSharedPath(text string) *compiledPath {
+	return sharedPaths.getOrMake(text, func() *compiledPath {
+		path, err := compilePath(text)
+		return &compiledPath{path, err}
+	})
 }
 
 func compileCondition(text string) *condition {

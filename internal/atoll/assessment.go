@@ -88,7 +88,7 @@ func hasHealthForm(h v1alpha1.HealthRule) bool {
 		utf8.RuneCountInString(h.Message) <= maxRuleMessage
 }
 
-// ExpressionTexts are the different expressions of rules. The zero value has none.
+// ExpressionTexts are the different expressions, or paths, of rules. The zero value has none.
 type ExpressionTexts struct {
 	texts map[string]struct{}
 	bytes int
@@ -99,6 +99,13 @@ func (t *ExpressionTexts) Add(health []v1alpha1.HealthRule, completion string) {
 	t.addText(completion)
 	for _, h := range health {
 		t.addText(h.Expression)
+	}
+}
+
+// AddPaths adds the paths of rules of feedback, where the texts are paths.
+func (t *ExpressionTexts) AddPaths(feedback []v1alpha1.FeedbackRule) {
+	for _, f := range feedback {
+		t.addText(f.JSONPath)
 	}
 }
 
@@ -113,7 +120,7 @@ func (t *ExpressionTexts) addText(text string) {
 	t.bytes += len(text)
 }
 
-// Bytes is the length of the different expressions.
+// Bytes is the length of the different texts.
 func (t *ExpressionTexts) Bytes() int { return t.bytes }
 
 // ID distinguishes assessments by what they state; empty for an empty one.

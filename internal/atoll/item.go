@@ -237,6 +237,8 @@ type Content struct {
 	// alone that are applied with the next change: rows that are at one of those need
 	// not move. 0: all rows are to have this content.
 	MinRevision int64 `json:"base,omitempty"`
+	// AssessmentParts, in an encoded content alone, are those of all items.
+	AssessmentParts AssessmentParts `json:"assessments,omitempty"`
 }
 
 // HoldsNothing reports whether members get neither an item nor a namespace by the content.
@@ -250,7 +252,7 @@ func EncodeContentIdentity(c *Content) []byte {
 	for i := range bare.Items {
 		bare.Items[i] = bare.Items[i].WithoutFingerprints()
 	}
-	b, err := json.Marshal(bare)
+	b, err := json.Marshal(bare.WithListedAssessments())
 	if err != nil {
 		panic(fmt.Sprintf("atoll: content is made of plain values: %v", err))
 	}
@@ -300,13 +302,16 @@ type RenderedItem struct {
 	// Assessment of the object in the member; nil: by its kind alone. It is no part of Hash: other rules apply
 	// nothing again.
 	Assessment *Assessment `json:"assessment,omitempty"`
+	// AssessmentParts, in an encoded manifest alone, are the indexes of the Assessment's parts in the list of the
+	// manifest.
+	AssessmentParts []int `json:"assessed,omitempty"`
 	// ErrorReason is the enumerated reason of Error, for previews. A member reports RenderFailed.
 	ErrorReason Reason `json:"-"`
 }
 
 // Failed reports whether the item could not be rendered.
 func (it *RenderedItem) Failed() bool {
-	return it.Error != "" && it.Observe == "" && it.ServiceAccount == "" && it.Assessment == nil
+	return it.Error != "" && it.Observe == "" && it.ServiceAccount == "" && it.Assessment == nil && len(it.AssessmentParts) == 0
 }
 
 // IsWritten reports whether a member writes the item's content: it could be rendered, and is not only observed.
@@ -377,6 +382,8 @@ type Manifest struct {
 	// DeletedNamespaces are hub namespaces whose tombstone lets the agent remove a
 	// namespace that it made, once nothing foreign is in it.
 	DeletedNamespaces []string `json:"deletedNamespaces,omitempty"`
+	// AssessmentParts, in an encoded manifest alone, are those of all items.
+	AssessmentParts AssessmentParts `json:"assessments,omitempty"`
 }
 
 // NamespaceMeta is what a namespace that the agent makes carries.

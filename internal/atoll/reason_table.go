@@ -169,6 +169,7 @@ var Reasons = []ReasonInfo{
 	{ReasonServiceAccountForbidden, "item", ActorMember, "The ServiceAccount that the hub names for the object lacks a right in the member. Grant it there, or name another one."},
 	{ReasonTooLarge, "item", ActorUser, "The object is too large for the member."},
 	{ReasonAgentMemoryFull, "item, request", ActorMember, "The agent has no memory for it; the member keeps what it has. Place or watch less there, or raise the pod's memory limit."},
+	{ReasonOrderTooLarge, "row", ActorUser, "The order for the cluster is too large for agents, and is not sent. Divide the objects over several policies, or shorten itemRules."},
 	{ReasonNamespaceMissing, "item", ActorUser, "The namespace of the object does not exist in the member."},
 	{ReasonNamespaceTerminating, "item", ActorMember, "The namespace of the object is being deleted in the member."},
 	{ReasonMemberUnavailable, "item", ActorMember, "The member's API server does not answer."},

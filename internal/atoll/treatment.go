@@ -24,11 +24,13 @@ type Treatment struct {
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Assessment of the item's object; nil: by its kind alone.
 	Assessment *Assessment `json:"assessment,omitempty"`
+	// AssessmentParts, in an encoded content alone, are the indexes of the Assessment's parts in the list of the content.
+	AssessmentParts []int `json:"assessed,omitempty"`
 }
 
 // IsEmpty reports whether members treat the item's object as all others.
 func (t *Treatment) IsEmpty() bool {
-	return t.Update == "" && len(t.IgnoreFields) == 0 && t.Drift == "" && t.ConflictResolution == "" && t.Removal == "" && t.ServiceAccount == "" && t.Assessment == nil
+	return t.Update == "" && len(t.IgnoreFields) == 0 && t.Drift == "" && t.ConflictResolution == "" && t.Removal == "" && t.ServiceAccount == "" && t.Assessment == nil && len(t.AssessmentParts) == 0
 }
 
 // IsCreateOnly reports whether members own the item's object as soon as they created it.

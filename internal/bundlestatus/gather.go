@@ -36,6 +36,8 @@ type bundleSnapshot struct {
 	revisions []*enginev1.Revision
 	// content of the latest Revision; nil before the first.
 	content *atoll.Content
+	// feedback that the rows report, of the names that content states.
+	feedback []v1alpha1.BundleFeedback
 	// contents of the Revisions that rows name: the hash of each item's content.
 	contents map[string]map[atoll.ItemKey]version
 }
@@ -106,6 +108,7 @@ func (r *BundleReconciler) gatherSnapshot(ctx context.Context, uid string) (*bun
 		}
 		s.content = content
 		s.contents[latest] = r.index.itemVersions(latest, content)
+		s.feedback = r.rowGroupsOf(uid, true).listFeedback(content)
 	}
 	known := map[string]bool{}
 	for _, rev := range s.revisions {

@@ -71,7 +71,7 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 		return nil
 	}
 	old, now := s.bundle.Status, time.Now()
-	in := StatusInput{Bundle: s.bundle, Rows: s.rows, Content: s.content, Now: now}
+	in := StatusInput{Bundle: s.bundle, Rows: s.rows, Content: s.content, Feedback: s.feedback, Now: now}
 	if n := len(s.revisions); n > 0 {
 		in.Latest = s.revisions[n-1]
 		in.Workloads = r.index.dividedWorkloads(in.Latest.Name, s.content)

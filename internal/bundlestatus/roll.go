@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/drift"
 	"atoll.dev/atoll/internal/state"
 )
@@ -34,7 +36,9 @@ type rowGroups struct {
 	view   rolloutView
 	of     map[string]*group
 	groups map[string]*group
-	key    []byte // scratch
+	// feedback of the rows is counted by itself: nearly each cluster may report other values.
+	feedback *feedbackTally
+	key      []byte // scratch
 }
 
 // group of rows that say the same.
@@ -86,7 +90,7 @@ func (l *rowGroups) readRows(from rowSource) (rows []Row, total int) {
 	defer l.mu.Unlock()
 	noted := l.takeChanged()
 	if !l.built || l.grace && !from.grace || !l.view.isSame(from.view) {
-		l.of, l.groups, l.view = map[string]*group{}, map[string]*group{}, from.view
+		l.of, l.groups, l.view, l.feedback = map[string]*group{}, map[string]*group{}, from.view, newFeedbackTally()
 		for _, row := range from.all() {
 			l.addRow(row)
 		}
@@ -95,6 +99,7 @@ func (l *rowGroups) readRows(from rowSource) (rows []Row, total int) {
 		for c := range noted {
 			row, ok := from.one(c)
 			if old := l.of[c]; ok && old != nil && old.key == string(l.rowSignature(&row)) {
+				l.feedback.countRow(&row)
 				continue
 			}
 			if l.removeCluster(c); ok {
@@ -135,7 +140,15 @@ func (l *rowGroups) listClustersWhere(is func(Row) bool) (clusters []string) {
 	return clusters
 }
 
+// listFeedback returns the feedback of the rows that were read last.
+func (l *rowGroups) listFeedback(content *atoll.Content) []v1alpha1.BundleFeedback {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.feedback.listFeedback(content)
+}
+
 func (l *rowGroups) addRow(row Row) {
+	l.feedback.countRow(&row)
 	key := l.rowSignature(&row)
 	g := l.groups[string(key)]
 	if g == nil {
@@ -155,6 +168,7 @@ func (l *rowGroups) addRow(row Row) {
 }
 
 func (l *rowGroups) removeCluster(cluster string) {
+	l.feedback.removeCluster(cluster)
 	g := l.of[cluster]
 	if g == nil {
 		return
@@ -191,7 +205,7 @@ func (l *rowGroups) refillFirstNames() {
 	}
 }
 
-// rowSignature returns the content of a row without its cluster's name, and without numbers and
+// rowSignature returns the content of a row without its cluster's name, and without feedback, numbers and
 // times that no message has. The result holds until the next call.
 func (l *rowGroups) rowSignature(r *Row) []byte {
 	b := l.key[:0]
@@ -242,12 +256,6 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 			b = append(binary.AppendUvarint(b, uint64(len(it.ReflectedStatus))), it.ReflectedStatus...)
 			if it.Drift != nil {
 				text(drift.Describe(it.Drift))
-			}
-			b = binary.AppendUvarint(b, uint64(len(it.Feedback)))
-			for _, v := range it.Feedback {
-				text(v.Name)
-				text(v.Value)
-				text(v.Problem)
 			}
 		}
 	}

@@ -49,6 +49,8 @@ type StatusInput struct {
 	Content *atoll.Content
 	// Workloads of it whose replicas are divided.
 	Workloads []schedule.Workload
+	// Feedback that the rows report.
+	Feedback []v1alpha1.BundleFeedback
 	// Quarantine of a Revision that a row is to hold; nil: there is none.
 	Quarantine *quarantine.Quarantine
 	// Terms of its rollout; nil: it states none.
@@ -66,7 +68,7 @@ func ComputeStatus(in StatusInput) v1alpha1.BundleStatus {
 			Summary: fmt.Sprintf("%d/%d", t.ready, t.desired),
 		},
 		Replicas: t.replicas, ReadyReplicas: t.readyReplicas,
-		Feedback:   t.feedback.listFeedback(),
+		Feedback:   in.Feedback,
 		Conditions: slices.Clone(in.Bundle.Status.Conditions),
 	}
 	st.FeedbackSummary = summarizeFeedback(st.Feedback)
@@ -141,7 +143,6 @@ func (t *rowTally) optionalConditions(in StatusInput) (out []optionalCondition) 
 type rowTally struct {
 	desired, updated, ready, away, removing int32
 	replicas, readyReplicas                 int64
-	feedback                                feedbackTally
 	// reachable Active rows, and what is the matter with them.
 	reachable, behind, failed, degraded, progressing int32
 	// unfit: nothing fits, and what runs is kept.
@@ -199,7 +200,6 @@ func (t *rowTally) countActive(in StatusInput, r Row) {
 		t.updated += n
 	}
 	t.countReplicas(r)
-	t.feedback.addRow(r)
 	if !r.Reachable {
 		t.away += n
 		return

@@ -52,7 +52,8 @@ type testAgent struct {
 	resumed atomic.Bool // the last handshake was by a ticket
 	roots   []byte      // CAs in PEM by which it verifies the hub; nil: the first one
 
-	by []grpc.DialOption // how the hub is dialled
+	by    []grpc.DialOption // how the hub is dialled
+	older bool              // it reads no listed assessments
 	// dialled gets the id of a requested tunnel; conn is the connection of the session.
 	dialled func(id string)
 	conn    *grpc.ClientConn
@@ -115,7 +116,9 @@ func (a *testAgent) connectSession() {
 	defer a.mu.Unlock()
 	a.stop, a.stream, a.closed, a.conn = cancel, stream, make(chan struct{}), conn
 	a.frames, a.bytes, a.refused, a.leave, a.welcome, a.err = map[string]int{}, 0, nil, nil, nil, nil
-	if err := stream.Send(a.core.BeginSession()); err != nil {
+	hello := a.core.BeginSession()
+	hello.GetHello().ListsAssessments = !a.older
+	if err := stream.Send(hello); err != nil {
 		a.h.t.Logf("send Hello: %v", err)
 	}
 	go a.runSession(stream, a.closed)

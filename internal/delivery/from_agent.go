@@ -73,6 +73,7 @@ func (s *agentSession) handleReport(r *pb.Report) {
 	row, ok := s.ownRow(r.GetBundle())
 	if ok {
 		spec, stored = &row.Spec, reportedStatus(row)
+		st = withRefusal(row, st)
 	}
 	if timing := r.GetTiming(); timing != nil {
 		s.gateway.options.Traces.OrderApplied(s.id.uid, r.GetBundle(), &st, durationFromMillis(timing.GetApplyMs()), durationFromMillis(timing.GetAgeMs()))

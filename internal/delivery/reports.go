@@ -29,9 +29,11 @@ type pendingReport struct {
 	hash            string          // of status
 	checkInInterval time.Duration   // between check-ins of its agent; 0: the agent holds the stream
 	weight          changeUrgency
-	receivedAt      time.Time // or when the older report came that it replaces
-	dueAt           time.Time // latest time of its write
-	turnAt          time.Time // before which its cluster's allowance permits no write for it
+	receivedAt      time.Time     // or when the older report came that it replaces
+	dueAt           time.Time     // latest time of its write
+	turnAt          time.Time     // before which its cluster's allowance permits no write for it
+	refused         *refusedOrder // that the written status states; nil: none
+	ofHub           bool          // the status is none of the agent: what the row has, with the refusal
 }
 
 type reportWriterOptions struct {
@@ -99,21 +101,17 @@ func (t *reportWriter) keepReport(r pendingReport, stored *atoll.RowStatus, v se
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p, uid := t.bundles[r.bundle], r.status.UID
 	if ack := t.ackUnwritten(r, v); ack > 0 {
 		return ack
 	}
-	if p == nil {
-		p = &bundleReports{rows: map[string]pendingReport{}, rowBudgets: map[string]*rowWriteBudget{}, upkeepBudget: pace.BundleSliceWrites.NewBucket()}
-		t.bundles[r.bundle] = p
-	}
+	p, uid := t.ensureBundle(r.bundle), r.status.UID
 	old, had := p.rows[uid]
 	if had && old.status.Seq > r.status.Seq {
 		return 0
 	}
 	r.weight, r.dueAt = p.assessReportUrgency(r, stored, now, writePacing{t.flushAfter, t.quietInterval})
 	if had {
-		r.receivedAt, r.turnAt = old.receivedAt, old.turnAt
+		r.receivedAt, r.turnAt, r.refused = old.receivedAt, old.turnAt, old.refused
 	} else {
 		r.receivedAt, r.turnAt = now, now.Add(t.allowances.waitTime(uid, now))
 	}
@@ -131,6 +129,16 @@ func (t *reportWriter) keepReport(r pendingReport, stored *atoll.RowStatus, v se
 	return 0
 }
 
+// ensureBundle returns the pending reports of a bundle. The caller holds the lock.
+func (t *reportWriter) ensureBundle(bundle string) *bundleReports {
+	p := t.bundles[bundle]
+	if p == nil {
+		p = &bundleReports{rows: map[string]pendingReport{}, rowBudgets: map[string]*rowWriteBudget{}, upkeepBudget: pace.BundleSliceWrites.NewBucket()}
+		t.bundles[bundle] = p
+	}
+	return p
+}
+
 // ackUnwritten returns the acknowledgement of a report that the row has already; 0: it is to be
 // written. The caller holds the lock.
 func (t *reportWriter) ackUnwritten(r pendingReport, v session.Verdict) int64 {
@@ -141,8 +149,13 @@ func (t *reportWriter) ackUnwritten(r pendingReport, v session.Verdict) int64 {
 	case p.writing:
 		return 0
 	}
-	if v = t.rejudgeReport(r); v.Ack > 0 && p.rows[uid].status.Seq <= r.status.Seq {
-		delete(p.rows, uid) // the row is again as stored
+	waiting, waits := p.rows[uid]
+	if v = t.rejudgeReport(r); v.Ack == 0 || !waits || waiting.status.Seq > r.status.Seq {
+		return v.Ack
+	}
+	if delete(p.rows, uid); waiting.refused != nil { // the row is again as stored, but for the refusal
+		waiting.ofHub = true
+		p.rows[uid] = waiting
 	}
 	return v.Ack
 }
@@ -307,11 +320,12 @@ func (t *reportWriter) writeStatuses(bundle string, batch map[string]pendingRepo
 		if !ok || row.Spec.UID != uid {
 			continue // the row is gone; the next session reports the bundle as unclaimed
 		}
-		v := session.JudgeReport(&row.Spec, reportedStatus(row), session.Reported{RowStatus: &r.status, Hash: r.hash})
+		r, v := r.prepareWrite(row)
 		if v.Write {
-			changes[uid], acks[uid] = r.status, r.status.Seq
+			changes[uid] = r.status
 			written = append(written, r)
-		} else {
+		}
+		if v.Ack > 0 {
 			acks[uid] = v.Ack
 		}
 	}

@@ -46,6 +46,8 @@ type agentSession struct {
 
 	ended chan struct{}
 
+	listsAssessments bool // the agent reads manifests that list the parts of assessments
+
 	restoreEpoch string    // of the gateway when the session began
 	pendingHello *pb.Hello // waits until the removals that the agent remembers are settled
 
@@ -111,7 +113,7 @@ func (g *Gateway) serveSession(rpc grpc.BidiStreamingServer[pb.FromAgent, pb.Fro
 		return err
 	}
 	s.instance = hello.GetInstance()
-	s.tunnels.supported, s.leaveState.supported = hello.GetTunnels(), hello.GetLeaves()
+	s.tunnels.supported, s.leaveState.supported, s.listsAssessments = hello.GetTunnels(), hello.GetLeaves(), hello.GetListsAssessments()
 	g.waitForRows(rpc.Context(), hello.GetPosition())
 	g.activateSession(s)
 	defer g.finishSession(s)
@@ -456,7 +458,11 @@ func (s *agentSession) closeStatus(err error) error {
 	return err
 }
 
+// send sends a frame. One that no agent reads is not sent: the error is a *session.OrderTooLargeError.
 func (s *agentSession) send(f *pb.FromHub) error {
+	if err := session.CheckFrameSize(f); err != nil {
+		return err
+	}
 	s.gateway.metrics.countFrame("down", f)
 	return s.grpc.Send(f)
 }

@@ -114,10 +114,10 @@ func (s *agentSession) sendOrder(o session.Order) error {
 	if !known && o.Held {
 		b = payloads.UnknownBase()
 	}
+	b.ListsAssessments = s.listsAssessments
 	body, err := p.EncodeFor(b)
 	if err != nil {
-		s.retryOrderLater(o, err)
-		return nil
+		return s.handleUnsentOrder(o, row, err)
 	}
 	if s.areOrdersHeld() {
 		s.mu.Lock()
@@ -129,11 +129,24 @@ func (s *agentSession) sendOrder(o session.Order) error {
 	err = s.send(&pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{
 		Bundle: o.Bundle, Generation: row.Spec.Generation, Manifest: body, Position: s.gateway.currentPosition(), Timing: trace.tracer != nil,
 	}}})
+	if tooLarge := (*session.OrderTooLargeError)(nil); errors.As(err, &tooLarge) {
+		return s.handleUnsentOrder(o, row, err)
+	}
 	s.mu.Lock()
 	put(&s.bases, o.Bundle, payloads.Base{Content: p.Content, Hashes: p.Hashes})
 	delete(s.queue.retries, o.Bundle)
 	s.mu.Unlock()
 	return err
+}
+
+// handleUnsentOrder refuses an order that no agent takes, and queues any other one again. The session goes on.
+func (s *agentSession) handleUnsentOrder(o session.Order, row state.Row, err error) error {
+	if tooLarge := (*session.OrderTooLargeError)(nil); errors.As(err, &tooLarge) {
+		s.refuseOrder(row, tooLarge)
+	} else {
+		s.retryOrderLater(o, err)
+	}
+	return nil
 }
 
 // retryOrderLater queues an order that cannot be made now after a pause. The order of a quarantined
@@ -170,6 +183,10 @@ func (s *agentSession) answerNeed(need *pb.Need) error {
 	frames := p.AnswerNeed(need)
 	for _, f := range frames {
 		if err := s.send(f); err != nil {
+			if tooLarge := (*session.OrderTooLargeError)(nil); errors.As(err, &tooLarge) {
+				s.refuseOrder(row, tooLarge)
+				return nil
+			}
 			return err
 		}
 	}

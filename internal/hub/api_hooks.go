@@ -35,12 +35,14 @@ type apiHooks struct {
 	undo        *undo.Keeper
 	// subscribeOnce: the fleet hears of rows.
 	subscribeOnce sync.Once
+	// sets of clusters, once they are read.
+	sets *apiserver.Late[memberproxy.Sets]
 	// authorizer of the API, once it is built.
 	authorizer authorizer.Authorizer
 }
 
 func newAPIHooks(log *slog.Logger, limits memberproxy.RequestLimits) *apiHooks {
-	l := &apiHooks{}
+	l := &apiHooks{sets: apiserver.NewLate[memberproxy.Sets]()}
 	l.preview = &previewserver.Server{Sources: l.previewSources}
 	l.plugin = admission.New(admission.Options{
 		Own: apiserver.IsHubUser, Foretell: l.preview.PreviewWrite,
@@ -102,6 +104,7 @@ func (l *apiHooks) caReporter() (*castatus.CAReporter, bool) {
 func (l *apiHooks) setComponents(p *components) {
 	l.components.Set(p)
 	l.subscribeOnce.Do(func() { // a leader's components have the same tables
+		l.sets.Set(p.state.Sets)
 		p.state.Rows.SubscribeWithChangedOrders(func(_ string, _, ordered []string) {
 			if len(ordered) > 0 {
 				l.fleetView.WakeWatches()

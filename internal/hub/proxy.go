@@ -28,13 +28,7 @@ func (l *apiHooks) serveMemberProxy(w http.ResponseWriter, r *http.Request) {
 // wrapAuthorizer lets users reach a cluster by a right on one of its sets, and protects the
 // ServiceAccounts of system namespaces.
 func (l *apiHooks) wrapAuthorizer(a authorizer.Authorizer) authorizer.Authorizer {
-	l.authorizer = memberproxy.AuthorizeByClusterSet(admission.ProtectSystemAccounts(a), func() (memberproxy.Sets, bool) {
-		p, ok := l.components.Get()
-		if !ok {
-			return nil, false
-		}
-		return p.state.Sets, true
-	})
+	l.authorizer = memberproxy.AuthorizeByClusterSet(admission.ProtectSystemAccounts(a), l.sets.Wait)
 	return l.authorizer
 }
 

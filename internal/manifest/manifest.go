@@ -220,5 +220,5 @@ func hashManifest(key []byte, m atoll.Manifest) string {
 	if m.Items == nil {
 		m.Items = []atoll.RenderedItem{} // nil and empty hash alike
 	}
-	return atoll.KeyedHash(key, []byte(atoll.HashJSON(m)))
+	return atoll.KeyedHash(key, []byte(atoll.HashJSON(m.WithListedAssessments())))
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -298,7 +300,7 @@ func (s inSets) OfCluster(name string) []string { return s[name] }
 
 func TestWhoMayReachASetMayReachItsClusters(t *testing.T) {
 	a := AuthorizeByClusterSet(rules{"get clusters/proxy oslo": true, "get clustersets/proxy asia": true, "create clustersets/proxy eu": true},
-		func() (Sets, bool) { return inSets{"tokyo": {"all", "asia"}, "oslo": {"eu"}}, true })
+		func(context.Context) (Sets, error) { return inSets{"tokyo": {"all", "asia"}, "oslo": {"eu"}}, nil })
 	for _, c := range []struct {
 		verb, resource, subresource, name string
 		want                              bool
@@ -322,8 +324,7 @@ func TestWhoMayReachASetMayReachItsClusters(t *testing.T) {
 	}
 }
 
-// TestASetGivesNothingElse: not a denied request, nor other groups, nor while the sets are
-// unknown; and a failed question about a set gives nothing.
+// TestASetGivesNothingElse: not a denied request, nor other groups; and a failed question about a set gives nothing.
 func TestASetGivesNothingElse(t *testing.T) {
 	get := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "jane"}, Verb: "get", APIGroup: "atoll.dev", Resource: "clusters", Subresource: "proxy", Name: "tokyo", ResourceRequest: true}
 	other, nameless := get, get
@@ -332,14 +333,12 @@ func TestASetGivesNothingElse(t *testing.T) {
 		asked    authorizer.AttributesRecord
 		cluster  authorizer.Decision
 		failed   error
-		unknown  bool
 		decision authorizer.Decision
 	}{
 		"an unstated group":            {asked: get, cluster: authorizer.DecisionNoOpinion, decision: authorizer.DecisionAllow},
 		"what is denied":               {asked: get, cluster: authorizer.DecisionDeny, decision: authorizer.DecisionDeny},
 		"another group's":              {asked: other, cluster: authorizer.DecisionNoOpinion, decision: authorizer.DecisionNoOpinion},
 		"all clusters":                 {asked: nameless, cluster: authorizer.DecisionNoOpinion, decision: authorizer.DecisionNoOpinion},
-		"before sets are known":        {asked: get, unknown: true, cluster: authorizer.DecisionNoOpinion, decision: authorizer.DecisionNoOpinion},
 		"where the set's rules failed": {asked: get, failed: errors.New("broken"), cluster: authorizer.DecisionNoOpinion, decision: authorizer.DecisionNoOpinion},
 	} {
 		a := AuthorizeByClusterSet(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -347,10 +346,42 @@ func TestASetGivesNothingElse(t *testing.T) {
 				return authorizer.DecisionAllow, "", c.failed
 			}
 			return c.cluster, "", nil
-		}), func() (Sets, bool) { return inSets{"tokyo": {"all"}, "": {"all"}}, !c.unknown })
+		}), func(context.Context) (Sets, error) { return inSets{"tokyo": {"all"}, "": {"all"}}, nil })
 		if got, _, _ := a.Authorize(t.Context(), c.asked); got != c.decision {
 			t.Errorf("%s: %v, want %v", what, got, c.decision)
 		}
+	}
+}
+
+// TestARightOnASetWaitsForTheSets: a start refuses nothing that a set gives. The answer is an error,
+// and no refusal, while the sets stay unknown.
+func TestARightOnASetWaitsForTheSets(t *testing.T) {
+	get := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "jane"}, Verb: "get", APIGroup: "atoll.dev", Resource: "clusters", Subresource: "proxy", Name: "tokyo", ResourceRequest: true}
+	for name, c := range map[string]struct {
+		readAfter, wantAfter time.Duration
+		want                 authorizer.Decision
+		wantErr              error
+	}{
+		"read":    {readAfter: 4 * time.Second, wantAfter: 4 * time.Second, want: authorizer.DecisionAllow},
+		"unknown": {readAfter: time.Hour, wantAfter: setsPatience, want: authorizer.DecisionNoOpinion, wantErr: context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := AuthorizeByClusterSet(rules{"get clustersets/proxy asia": true}, func(ctx context.Context) (Sets, error) {
+					select {
+					case <-time.After(c.readAfter):
+						return inSets{"tokyo": {"asia"}}, nil
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				})
+				begin := time.Now()
+				got, _, err := a.Authorize(t.Context(), get)
+				if got != c.want || !errors.Is(err, c.wantErr) || time.Since(begin) != c.wantAfter {
+					t.Errorf("decides %v, %v after %v; want %v, %v after %v", got, err, time.Since(begin), c.want, c.wantErr, c.wantAfter)
+				}
+			})
+		})
 	}
 }
 

@@ -2,6 +2,8 @@ package memberproxy
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -14,14 +16,17 @@ type Sets interface {
 }
 
 // AuthorizeByClusterSet wraps an authorizer so that a user with the right on one of a cluster's sets may also
-// reach the cluster. sets returns false while the sets are unknown.
-func AuthorizeByClusterSet(next authorizer.Authorizer, sets func() (Sets, bool)) authorizer.Authorizer {
+// reach the cluster. sets returns the sets once they are read, or an error when its context ends.
+func AuthorizeByClusterSet(next authorizer.Authorizer, sets func(context.Context) (Sets, error)) authorizer.Authorizer {
 	return clusterSetProxyAuthorizer{next, sets}
 }
 
+// setsPatience is how long a request waits at most until the sets are read, so that a start refuses no right.
+const setsPatience = 30 * time.Second
+
 type clusterSetProxyAuthorizer struct {
 	authorizer.Authorizer
-	sets func() (Sets, bool)
+	sets func(context.Context) (Sets, error)
 }
 
 // Authorize asks the authorizer beneath, about the cluster and then about its sets.
@@ -30,9 +35,11 @@ func (b clusterSetProxyAuthorizer) Authorize(ctx context.Context, a authorizer.A
 	if decision != authorizer.DecisionNoOpinion || a.GetAPIGroup() != v1alpha1.GroupVersion.Group || a.GetResource() != "clusters" || a.GetSubresource() != "proxy" || a.GetName() == "" {
 		return decision, reason, err
 	}
-	sets, known := b.sets()
-	if !known {
-		return decision, reason, err
+	bounded, cancel := context.WithTimeout(ctx, setsPatience)
+	defer cancel()
+	sets, failed := b.sets(bounded)
+	if failed != nil {
+		return decision, reason, fmt.Errorf("the hub starts, and has not read its ClusterSets yet; try again: %w", failed)
 	}
 	for _, set := range sets.OfCluster(a.GetName()) {
 		ofSet, why, failed := b.Authorizer.Authorize(ctx, authorizer.AttributesRecord{

@@ -366,27 +366,10 @@ func (approvalGate) checkFields(g *v1alpha1.RolloutGate, at *field.Path) (errs f
 }
 
 func (approvalGate) judgeFacts(g *gate, in *gateFacts) (v gateVerdict) {
-	var by []string
-	for _, a := range in.approvals {
-		if a.Revision != in.revision || a.Stage != g.stageName || a.By == "" || a.At.IsZero() {
-			continue
-		}
-		until := time.Time{}
-		if g.Approval.ValidFor != nil {
-			until = a.At.Add(g.Approval.ValidFor.Duration)
-		}
-		switch { // the clock of another hub may be ahead
-		case a.At.After(in.now):
-			v.waitUntil(a.At.Time)
-		case !until.IsZero() && !until.After(in.now):
-		case !slices.Contains(by, a.By):
-			by = append(by, a.By)
-			v.waitUntil(until)
-		}
-	}
-	slices.Sort(by)
-	v.holds = len(by) >= g.neededApprovers()
-	v.value = fmt.Sprintf("%d of %s", len(by), phrase.CountNoun(g.neededApprovers(), "approval"))
+	by, again := g.Approval.ListApprovers(g.stageName, in.revision, in.approvals, in.now)
+	v.waitUntil(again)
+	v.holds = len(by) >= g.Approval.NeededApprovers()
+	v.value = fmt.Sprintf("%d of %s", len(by), phrase.CountNoun(g.Approval.NeededApprovers(), "approval"))
 	if len(by) > 0 {
 		v.value += ": " + strings.Join(by, ", ")
 	}
@@ -400,13 +383,11 @@ func (v *gateVerdict) waitUntil(at time.Time) {
 	}
 }
 
-func (g *gate) neededApprovers() int { return max(1, int(g.Approval.Approvers)) }
-
 func (approvalGate) waitReason() atoll.Reason { return atoll.ReasonWaitsForApproval }
 
 func (approvalGate) describe(g *gate) string {
 	text := "`atoll rollout approve --stage " + g.stageName + "`"
-	if n := g.neededApprovers(); n > 1 {
+	if n := g.Approval.NeededApprovers(); n > 1 {
 		text += fmt.Sprintf(" by %d users", n)
 	}
 	return text

@@ -300,7 +300,7 @@ func (f *CompiledPlacement) findEviction(c *Cluster, now time.Time, keepsLost bo
 			continue
 		}
 		e := f.evictionBy(t, now)
-		switch e.isLoss = isLossTaint(t); {
+		switch e.isLoss = t.IsOfLoss(); {
 		case e.isLoss && !keepsLost && e.isEarlierThan(byHub):
 			byHub = e
 		case !e.isLoss && e.isEarlierThan(byPerson):

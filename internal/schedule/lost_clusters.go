@@ -19,14 +19,9 @@ const (
 	keptExclusive  = "its copy may still run, and two copies should not run at one time"
 )
 
-// lossTaints are the keys of the taints that the hub adds to lost clusters.
-var lossTaints = []string{v1alpha1.TaintUnreachable, v1alpha1.TaintNotReady}
-
-func isLossTaint(t *v1alpha1.Taint) bool { return slices.Contains(lossTaints, t.Key) }
-
 // namesLossTaint reports whether the text of an eviction names a taint of the hub.
 func namesLossTaint(text string) bool {
-	return slices.ContainsFunc(lossTaints, func(key string) bool { return strings.Contains(text, "taint "+key+":") })
+	return slices.ContainsFunc(v1alpha1.LossTaints, func(key string) bool { return strings.Contains(text, "taint "+key+":") })
 }
 
 // rowTerms are the terms by which rows are judged.

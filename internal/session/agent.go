@@ -164,7 +164,7 @@ func (a *Agent) BeginSession() *pb.FromAgent {
 	return &pb.FromAgent{Frame: &pb.FromAgent_Hello{Hello: &pb.Hello{
 		AgentVersion: a.options.Version, Protocol: ProtocolVersion, Instance: a.options.Instance,
 		Digest: a.tree.RootDigest(), Held: uint32(a.tree.Len()), Position: a.position, Highest: highest,
-		Tunnels: a.options.Tunnels, Leaves: a.options.Leaves,
+		Tunnels: a.options.Tunnels, Leaves: a.options.Leaves, ListsAssessments: true,
 	}}}
 }
 

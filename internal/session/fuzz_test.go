@@ -267,6 +267,7 @@ func FuzzHubFrames(f *testing.F) {
 func FuzzAgentFrames(f *testing.F) {
 	for _, manifest := range []string{
 		`{"items":[{"hash":"h"}]}`, assessedManifest(`{"feedback":[{"name":"a","jsonPath":"` + strings.Repeat("[?(@.a", 1000) + `","type":"String"}]}`),
+		`{"assessments":[{"completion":"true"},{"health":[{"expression":"false"}]}],"items":[{"key":"/A//a","hash":"h","assessed":[0,1]},{"key":"/A//b","assessed":[7,-1]}]}`,
 		assessedManifest(`{"health":[` + repeatList(`{}`, 1000) + `],"completion":"` + longText(3000) + `"}`),
 	} {
 		b, err := proto.Marshal(&pb.FromHub{Frame: &pb.FromHub_Upsert{Upsert: &pb.Upsert{Bundle: "b", Generation: 1, Manifest: []byte(manifest)}}})

@@ -26,6 +26,9 @@ const (
 	// maxExpressionBytes bounds the different expressions of a manifest, which take 300 times their length when they
 	// are compiled. A policy has at most 16 KiB.
 	maxExpressionBytes = 64 << 10
+	// maxPathBytes bounds the different paths of feedback of a manifest, which take 50 times their length when they are
+	// compiled. The rules of a policy have at most 64 times 16 of 512 bytes.
+	maxPathBytes = 512 << 10
 	// maxKeyPart is the longest part of an object's key.
 	maxKeyPart = 253
 )
@@ -62,34 +65,19 @@ func manifestMemory(text []byte) int {
 	return manifestOverhead + len(text) + valueMemory*countJSONValues(text, manifestDepth) + elementMemory*countJSONValues(text, elementDepth)
 }
 
-// checkManifestSize returns an error for a manifest that would take too much memory when it is decoded.
-func checkManifestSize(text []byte) error {
-	if countJSONValues(text, manifestDepth) > maxManifestValues {
-		return fmt.Errorf("it has more than %d values", maxManifestValues)
-	}
-	if countJSONValues(text, elementDepth) > maxManifestElements {
-		return fmt.Errorf("it has more than %d items and other elements", maxManifestElements)
-	}
-	return nil
-}
-
 // checkManifestForm returns the first part of a manifest that no hub sends. The agent's administrator
 // permits kinds and namespaces by the keys of items, so that a key must name the object that is applied.
 func checkManifestForm(m *atoll.Manifest) error {
 	if !isValidSecretNameSuffix(m.Bundle) {
 		return errors.New("the UID of the bundle has a form that no UID has")
 	}
-	var expressions atoll.ExpressionTexts
 	for i := range m.Items {
 		if err := checkItemForm(&m.Items[i]); err != nil {
 			return fmt.Errorf("item %d: %w", i, err)
 		}
-		if a := m.Items[i].Assessment; a != nil {
-			expressions.Add(a.Health, a.Completion)
-		}
 	}
-	if expressions.Bytes() > maxExpressionBytes {
-		return fmt.Errorf("its rules have more than %d bytes of different expressions", maxExpressionBytes)
+	if err := checkAssessmentForms(m); err != nil {
+		return err
 	}
 	for i := range m.Tombstones {
 		if err := checkKeyForm(m.Tombstones[i].Key); err != nil {
@@ -110,11 +98,47 @@ func checkItemForm(it *atoll.RenderedItem) error {
 	if it.ServiceAccount != "" && !atoll.IsQualifiedServiceAccount(it.ServiceAccount) {
 		return errors.New("it names no ServiceAccount")
 	}
-	if err := it.Assessment.CheckForm(); err != nil {
-		return err
-	}
 	if it.Approval != "" && !atoll.IsDriftID(it.Approval) {
 		return errors.New("its approval has a form that no approval has")
+	}
+	return nil
+}
+
+// checkAssessmentForms returns an error for assessments that no hub sends. Items that share one cost nothing.
+func checkAssessmentForms(m *atoll.Manifest) error {
+	checked := map[*atoll.Assessment]bool{}
+	for i := range m.Items {
+		a := m.Items[i].Assessment
+		if a == nil || checked[a] {
+			continue
+		}
+		checked[a] = true
+		if err := a.CheckForm(); err != nil {
+			return fmt.Errorf("item %d: %w", i, err)
+		}
+	}
+	if tooLarge := measureRules(m); tooLarge != nil {
+		return tooLarge
+	}
+	return nil
+}
+
+// measureRules returns why no agent compiles the rules of a manifest; nil: agents do.
+func measureRules(m *atoll.Manifest) *OrderTooLargeError {
+	var expressions, paths atoll.ExpressionTexts
+	added := map[*atoll.Assessment]bool{}
+	for i := range m.Items {
+		if a := m.Items[i].Assessment; a != nil && !added[a] {
+			added[a] = true
+			expressions.Add(a.Health, a.Completion)
+			paths.AddPaths(a.Feedback)
+		}
+	}
+	if n := expressions.Bytes(); n > maxExpressionBytes {
+		return &OrderTooLargeError{n, maxExpressionBytes, "bytes of different expressions in rules"}
+	}
+	if n := paths.Bytes(); n > maxPathBytes {
+		return &OrderTooLargeError{n, maxPathBytes, "bytes of different paths in rules"}
 	}
 	return nil
 }

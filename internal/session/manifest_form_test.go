@@ -76,6 +76,9 @@ func TestMalformedManifestsAreRefused(t *testing.T) {
 		"a long completion":                     {uid, assessedManifest(`{"completion":"` + longText(2049) + `"}`), false},
 		"expressions of many bytes":             {uid, expressionsOf(33), false},
 		"expressions of the most bytes":         {uid, expressionsOf(32), true},
+		"rules that are listed":                 {uid, `{"assessments":[{"completion":"true"}],"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"assessed":[0]}]}`, true},
+		"a long expression in the list":         {uid, `{"assessments":[{"completion":"` + longText(2049) + `"}],"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"assessed":[0]}]}`, false},
+		"a reference to no rules":               {uid, `{"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"assessed":[0]}]}`, false},
 		"a tombstone of a path":                 {uid, `{"tombstones":[{"key":"/ConfigMap/shop/.."}]}`, false},
 		"labels of a path":                      {uid, `{"namespaces":{"..":{}}}`, false},
 		"a deleted namespace that is a path":    {uid, `{"deletedNamespaces":["a/b"]}`, false},
@@ -140,6 +143,8 @@ func TestTheMemoryOfRulesIsBounded(t *testing.T) {
 	for name, manifest := range map[string]string{
 		"of one item":      manifest,
 		"of many items":    `{"items":[` + repeatList(`{"assessment":{"health":[`+repeatList(`{}`, 300)+`]}}`, 6000) + `]}`,
+		"in the list":      `{"assessments":[` + repeatList(`{}`, 1<<20) + `]}`,
+		"of a listed part": `{"assessments":[{"health":[` + repeatList(`{}`, 2<<20) + `]}]}`,
 		"without an order": `{"items":[{"assessment":{"health":[` + repeatList(`{}`, 1<<20) + `],"health":[` + repeatList(`{}`, 1<<20) + `]}}]}`,
 	} {
 		u := &pb.Upsert{Bundle: "b", Generation: 1, Manifest: []byte(manifest)}

@@ -47,9 +47,36 @@ func (p *Payload) MemoryBytes() int {
 }
 
 // Encode returns the manifest for an agent that holds the given objects. Those are left
-// out, and so are objects that would make the frame larger than InlineBytes.
+// out, and so are objects that would make the frame larger than InlineBytes, or than a frame may be.
+// A manifest that no agent takes is a *OrderTooLargeError.
 func (p *Payload) Encode(held Hashes) ([]byte, error) {
-	m, room := p.manifest.WithoutParts(), InlineBytes
+	return p.encodeManifest(p.manifest.WithListedAssessments(), held)
+}
+
+// EncodeForOlder is Encode for an agent that does not read listed assessments.
+func (p *Payload) EncodeForOlder(held Hashes) ([]byte, error) {
+	return p.encodeManifest(p.manifest, held)
+}
+
+func (p *Payload) encodeManifest(m atoll.Manifest, held Hashes) ([]byte, error) {
+	if tooLarge := measureRules(&p.manifest); tooLarge != nil {
+		return nil, tooLarge
+	}
+	b, err := p.encodeWithObjects(m, held)
+	if err == nil && len(b) > MaxFrameBytes-upsertOverhead { // the agent requests the objects
+		b, err = p.encodeWithObjects(m, p.Hashes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode manifest %s of bundle %s: %w", m.Content, m.Bundle, err)
+	}
+	if tooLarge := measureManifest(b); tooLarge != nil {
+		return nil, tooLarge
+	}
+	return b, nil
+}
+
+func (p *Payload) encodeWithObjects(m atoll.Manifest, held Hashes) ([]byte, error) {
+	m, room := m.WithoutParts(), InlineBytes
 	for hash, part := range m.HashedParts() {
 		object := p.Objects[hash]
 		if _, ok := held[hash]; ok || len(object) > room {
@@ -58,11 +85,7 @@ func (p *Payload) Encode(held Hashes) ([]byte, error) {
 		room -= len(object)
 		*part = object
 	}
-	b, err := json.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("encode manifest %s of bundle %s: %w", m.Content, m.Bundle, err)
-	}
-	return b, nil
+	return json.Marshal(m)
 }
 
 // AnswerNeed answers a Need in frames of about InlineBytes. Hashes that the payload does
@@ -90,11 +113,14 @@ func (p *Payload) AnswerNeed(need *pb.Need) []*pb.FromHub {
 // decodeManifest decodes the manifest of an Upsert, and checks its form.
 func decodeManifest(u *pb.Upsert) (atoll.Manifest, error) {
 	var m atoll.Manifest
-	if err := checkManifestSize(u.GetManifest()); err != nil {
-		return m, fmt.Errorf("the manifest of bundle %s is too large: %w", u.GetBundle(), err)
+	if tooLarge := measureManifest(u.GetManifest()); tooLarge != nil {
+		return m, fmt.Errorf("the manifest of bundle %s: %w", u.GetBundle(), tooLarge)
 	}
 	if err := json.Unmarshal(u.GetManifest(), &m); err != nil {
 		return m, fmt.Errorf("read the manifest of bundle %s: %w", u.GetBundle(), err)
+	}
+	if err := m.ResolveAssessments(); err != nil {
+		return m, fmt.Errorf("the manifest of bundle %s is malformed: %w", u.GetBundle(), err)
 	}
 	m.Bundle, m.Generation = u.GetBundle(), u.GetGeneration()
 	if err := checkManifestForm(&m); err != nil {

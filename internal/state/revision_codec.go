@@ -34,8 +34,9 @@ type contentPart struct {
 // encodeContent splits content into what lies in the Revision and its parts. An
 // item's part follows from its key alone (and from the number of parts, a power of
 // two of the size), so that a change rewrites one part. The error names the item
-// that is too large to store.
-func encodeContent(c *atoll.Content) (inline []byte, parts []contentPart, err error) {
+// that is too large to store. Parts of assessments lie in the Revision.
+func encodeContent(content *atoll.Content) (inline []byte, parts []contentPart, err error) {
+	c := content.WithListedAssessments()
 	var open, secret []atoll.Item
 	for _, it := range c.Items {
 		if it.Key.Group == "" && it.Key.Kind == "Secret" {
@@ -44,7 +45,7 @@ func encodeContent(c *atoll.Content) (inline []byte, parts []contentPart, err er
 			open = append(open, it)
 		}
 	}
-	bare := *c
+	bare := c
 	bare.Items = open
 	if estimateItemsSize(open) > maxInlineBytes {
 		bare.Items = nil
@@ -76,7 +77,7 @@ func CheckItemSize(it *atoll.Item) error {
 // CheckSizeWithoutItems reports whether what a content has besides items can be stored, all of
 // which lies in the Revision itself.
 func CheckSizeWithoutItems(c *atoll.Content) error {
-	bare := *c
+	bare := c.WithListedAssessments()
 	bare.Items = nil
 	raw, err := json.Marshal(bare)
 	if err != nil || len(raw) <= maxRuleBytes {
@@ -86,8 +87,8 @@ func CheckSizeWithoutItems(c *atoll.Content) error {
 	if err != nil || len(data) <= maxRuleBytes {
 		return err
 	}
-	return fmt.Errorf("the override rules of all its objects together (%d), with what interpreters say of them (%d) and what is still to be removed (%d), are too large to be sent: %d bytes, %d when compressed, and %d are allowed; make them smaller, or divide the objects over several policies",
-		len(c.Rules), len(c.Interpreters), len(c.Tombstones), len(raw), len(data), maxRuleBytes)
+	return fmt.Errorf("the override rules of all its objects together (%d), with what interpreters say of them (%d), the lists of rules that assess them (%d) and what is still to be removed (%d), are too large to be sent: %d bytes, %d when compressed, and %d are allowed; make them smaller, or divide the objects over several policies",
+		len(c.Rules), len(c.Interpreters), len(bare.AssessmentParts), len(c.Tombstones), len(raw), len(data), maxRuleBytes)
 }
 
 func itemTooLargeError(it *atoll.Item, compressed int) error {
@@ -159,6 +160,9 @@ func decodeContent(inline []byte, parts [][]byte) (*atoll.Content, error) {
 			return nil, fmt.Errorf("part %d: %w", i, err)
 		}
 		c.Items = append(c.Items, items...)
+	}
+	if err := c.ResolveAssessments(); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(c.Items, func(a, b atoll.Item) int { return a.Key.Compare(b.Key) })
 	return &c, nil

@@ -74,6 +74,11 @@ func allPhases() []phase {
 			{name: "api", level: levelTest, dir: "api", packages: []string{"./..."}, flags: withUncachedTestFlags(), env: plain},
 			{name: "tools", level: levelTest, dir: "tools", packages: []string{"./mutants/...", "./testrun/..."}, flags: withUncachedTestFlags(), env: plain},
 		},
+		[]phase{{
+			name: "stops and kills of etcd", level: levelAll, dir: ".", packages: []string{"./internal/apiserver/etcd"},
+			flags: withUncachedTestFlags("-timeout", "15m", "-run", "^TestEveryAcknowledgedWriteSurvivesStopsAndKills$"),
+			env:   append(slices.Clone(plain), "ATOLL_TEST_ETCD_ROUNDS=100"),
+		}},
 		phasePerModule(phase{name: "labs", level: levelAll, kinds: []string{"labs"}, flags: withUncachedTestFlags("-p", "2", "-timeout", "25m"), env: plain}),
 		phasePerModule(phase{name: "alone", level: levelAll, kinds: []string{"alone"}, flags: withUncachedTestFlags("-p", "1", "-timeout", "40m"), env: plain}),
 		[]phase{

@@ -8,6 +8,7 @@ import { applyLine, type Tree, type TreeCluster } from "../src/api/tree";
 import type { Bundle, Cluster } from "../src/api/types.gen";
 import { appStatus } from "../src/model/application";
 import { clusterRow, searchCluster } from "../src/model/cluster";
+import { describeOverride, placementRows, withoutSecretValues } from "../src/model/explanation";
 import { matchesFilter, parseFilter } from "../src/model/filter";
 import { readPasted } from "../src/model/kubeconfig";
 import { ownedObjects, podState } from "../src/model/owners";
@@ -16,7 +17,7 @@ import { itemState, treeRows } from "../src/model/rows";
 import { formatAge } from "../src/model/time";
 import { listWaits } from "../src/model/waits";
 import { en } from "../src/text/en";
-import { safeLink, safeText } from "../src/text/safe";
+import { safeBlock, safeLink, safeText } from "../src/text/safe";
 import { setLanguage, t } from "../src/text/text";
 import { zh } from "../src/text/zh";
 
@@ -191,4 +192,29 @@ test("each text of the Chinese catalogue has the parameters of the English one",
   assert.equal(t("fleet.col.version"), en["fleet.col.version"]);
   assert.equal(t("more", { n: 3 }), "另有 3 项");
   setLanguage("en");
+});
+
+test("an explanation lists what is unfinished first", () => {
+  const rows = placementRows([
+    { cluster: "z-out", verdict: "Out", filter: "taints", reason: "taint a:NoSchedule is not tolerated" },
+    { cluster: "b", verdict: "Placed", score: { total: 900 }, row: { phase: "Active", online: true, number: 3, assigned: { "apps/Deployment/web": 2, "apps/Deployment/db": 1 } }, overrides: [{ policy: "op", rule: 0, path: "/spec/replicas", value: 5 }, { policy: "op", rule: 1, path: "/a" }, { policy: "skip", rule: 0, skipped: "no such path" }] },
+    { cluster: "a", verdict: "Placed", row: { phase: "Active", online: false, waitsFor: "the cluster to come back", waitsReason: "WaitsForCluster" } },
+    { cluster: "old", verdict: "Leaves", reasonCode: "PlacementEdited", reason: "not selected any more" },
+  ]);
+  assert.deepEqual(rows.map((r) => r.cluster), ["old", "a", "b", "z-out"]);
+  assert.deepEqual([rows[2]!.score, rows[2]!.replicas, rows[2]!.revision, rows[2]!.overrides], [900, 3, 3, 1]);
+  assert.deepEqual([rows[3]!.reason, rows[0]!.reason, rows[1]!.waitsFor], ["taints", "PlacementEdited", "the cluster to come back"]);
+  assert.equal(describeOverride({ policy: "op", rule: 0, overrider: "plaintext[0]", path: "/data/k", hidden: true, value: "x" }), "/data/k = ••• (op #0 plaintext[0])");
+  assert.equal(describeOverride({ policy: "op", rule: 2, path: "/a", value: null }), "/a = ∅ (op #2)");
+  assert.equal(describeOverride({ policy: "op", rule: 0, skipped: "no such path" }), "op #0: no such path");
+});
+
+test("values of Secrets are hidden", () => {
+  const secret = { kind: "Secret", data: { token: "c2VjcmV0" }, stringData: { a: "b" }, type: "Opaque" };
+  assert.deepEqual(withoutSecretValues(secret), { kind: "Secret", data: { token: "•••" }, stringData: { a: "•••" }, type: "Opaque" });
+  assert.deepEqual(withoutSecretValues({ kind: "ConfigMap", data: { a: "b" } }), { kind: "ConfigMap", data: { a: "b" } });
+});
+
+test("a block keeps its lines and nothing else that is unsafe", () => {
+  assert.equal(safeBlock("a: 1\nb: \u202e\r\u0007x\n"), "a: 1\nb: \\u202e\\u000d\\u0007x\n");
 });

@@ -14,11 +14,14 @@ import (
 // compileRules returns the rules of a Bundle's items. The content that is kept of an item keeps its rules. It takes up to
 // seconds, so that the caller does not hold mu.
 func compileRules(h *ownership.BundleHolding) map[atoll.ItemKey]*assess.Rules {
-	out := map[atoll.ItemKey]*assess.Rules{}
+	out, compiled := map[atoll.ItemKey]*assess.Rules{}, map[*atoll.Assessment]*assess.Rules{} // items share assessments
 	for _, items := range [][]atoll.RenderedItem{h.Manifest.Items, h.Kept} {
 		for i := range items {
 			if it := &items[i]; it.Assessment != nil && !it.Key.IsSecret() && out[it.Key] == nil {
-				out[it.Key] = assess.CompileRules(it.Assessment)
+				if compiled[it.Assessment] == nil {
+					compiled[it.Assessment] = assess.CompileRules(it.Assessment)
+				}
+				out[it.Key] = compiled[it.Assessment]
 			}
 		}
 	}

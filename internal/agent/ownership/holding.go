@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"encoding/json"
 	"slices"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -12,6 +13,31 @@ type BundleHolding struct {
 	// Kept is the last good content of items whose render failed, and of items
 	// that the manifest lacks without a tombstone.
 	Kept []atoll.RenderedItem `json:"kept,omitempty"`
+}
+
+// encodedHolding is the encoded form of a BundleHolding: the assessments of all items are those of the manifest's list.
+type encodedHolding struct {
+	Manifest atoll.Manifest       `json:"manifest"`
+	Kept     []atoll.RenderedItem `json:"kept,omitempty"`
+}
+
+// MarshalJSON encodes each part of the items' assessments once.
+func (h BundleHolding) MarshalJSON() ([]byte, error) {
+	m, kept := h.Manifest.WithListedAssessmentsOf(h.Kept)
+	return json.Marshal(encodedHolding{m, kept})
+}
+
+// UnmarshalJSON decodes what MarshalJSON encoded, and what agents encoded before assessments were listed.
+func (h *BundleHolding) UnmarshalJSON(text []byte) error {
+	var encoded encodedHolding
+	if err := json.Unmarshal(text, &encoded); err != nil {
+		return err
+	}
+	if err := encoded.Manifest.ResolveAssessments(encoded.Kept...); err != nil {
+		return err
+	}
+	h.Manifest, h.Kept = encoded.Manifest, encoded.Kept
+	return nil
 }
 
 // TombstoneID is how reports name a tombstone: "key uid".

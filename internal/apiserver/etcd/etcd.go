@@ -11,6 +11,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,6 +68,8 @@ type Options struct {
 	// UnsafeNoFsync loses acknowledged writes when the machine stops. Only for
 	// tests.
 	UnsafeNoFsync bool
+
+	snapshotCount uint64 // 0 means the constant of this name
 }
 
 // EmbeddedEtcd is a running embedded etcd.
@@ -113,7 +116,7 @@ func Start(ctx context.Context, o Options) (*EmbeddedEtcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	logger := zap.New(newCore(ctx, o.Logger))
+	logger := newEtcdLogger(ctx, o.Logger)
 	c := embedConfig(o, sockets.path, logger)
 	c.QuotaBackendBytes = limit
 	e, err := embed.StartEtcd(c)
@@ -271,7 +274,7 @@ func embedConfig(o Options, socketPath string, logger *zap.Logger) *embed.Config
 	c.WarningUnaryRequestDuration = slowRequest
 	c.MaxRequestBytes = 8 << 20
 	c.MaxTxnOps = 10000
-	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotCount, catchUpEntries
+	c.SnapshotCount, c.SnapshotCatchUpEntries = cmp.Or(o.snapshotCount, snapshotCount), catchUpEntries
 
 	client := url.URL{Scheme: "unix", Path: filepath.Join(socketPath, clientSocket)}
 	peer := url.URL{Scheme: "unix", Host: "hub:1"}

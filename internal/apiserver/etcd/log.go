@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
@@ -16,6 +17,11 @@ type slogCore struct {
 
 func newCore(ctx context.Context, logger *slog.Logger) *slogCore {
 	return &slogCore{ctx: context.WithoutCancel(ctx), handler: logger.Handler()}
+}
+
+// newEtcdLogger returns the logger of an embedded etcd, which writes to logger.
+func newEtcdLogger(ctx context.Context, logger *slog.Logger) *zap.Logger {
+	return zap.New(newCore(ctx, logger), zap.WithPanicHook(panicHook{}))
 }
 
 func slogLevel(l zapcore.Level) slog.Level {
@@ -38,6 +44,9 @@ func (c *slogCore) With(fields []zapcore.Field) zapcore.Core {
 }
 
 func (c *slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if isReplayPanic(e.Message) {
+		e.Level = zapcore.InfoLevel // etcd goes on
+	}
 	if !c.Enabled(e.Level) {
 		return ce
 	}

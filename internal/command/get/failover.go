@@ -22,7 +22,7 @@ func failoverTerms(ctx context.Context, c *client.Connection) *v1alpha1.ClusterF
 
 // failoverText returns when the hub taints a lost cluster, or since when it has the taint.
 func failoverText(c *v1alpha1.Cluster, s *v1alpha1.ClusterFailover, now time.Time) string {
-	if i := slices.IndexFunc(c.Spec.Taints, loss.IsHubTaint); i >= 0 {
+	if i := slices.IndexFunc(c.Spec.Taints, v1alpha1.Taint.IsOfLoss); i >= 0 {
 		since := ""
 		if at := c.Spec.Taints[i].TimeAdded; at != nil {
 			since = " since " + phrase.FormatTime(at.Time)

@@ -38,14 +38,9 @@ func isApprovalAwaited(b *v1alpha1.Bundle, g *v1alpha1.GateStatus) bool {
 // hasApprovals reports whether as many users have approved as a gate needs, each within its validity. An approval that has
 // expired opens nothing, so that a person must act again.
 func hasApprovals(b *v1alpha1.Bundle, g *v1alpha1.GateStatus, now time.Time) bool {
-	stated, users := findGate(b.Spec.Rollout, g).Approval, map[string]bool{}
-	for _, a := range b.Spec.Approvals {
-		isValid := stated.ValidFor == nil || a.At.Add(stated.ValidFor.Duration).After(now)
-		if a.Stage == g.Stage && a.Revision == g.Revision && isValid {
-			users[a.By] = true
-		}
-	}
-	return len(users) >= max(1, int(stated.Approvers))
+	stated := findGate(b.Spec.Rollout, g).Approval
+	by, _ := stated.ListApprovers(g.Stage, g.Revision, b.Spec.Approvals, now)
+	return len(by) >= stated.NeededApprovers()
 }
 
 // findGate returns the gate of a verdict as the policy states it; nil: it states none.

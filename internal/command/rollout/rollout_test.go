@@ -127,7 +127,7 @@ func TestPauseAndResume(t *testing.T) {
 // waitingSpec is paused, resumed, and approved by one user: enough for stage one, too few for stage two, and too long ago for
 // stage three.
 const waitingSpec = "{pause: {by: alice}, resume: {at: \"2026-11-22T12:00:00Z\"}, rollout: {stages: [{name: one, clusters: {names: [a]}, gatesAfter: [{name: owner, approval: {}}]}, {name: two, clusters: {names: [b]}, gatesBefore: [{name: owner, approval: {approvers: 2}}]}, {name: three, clusters: {names: [c]}, gatesBefore: [{name: owner, approval: {validFor: 1h}}]}]}, " +
-	"approvals: [{stage: one, revision: r2, by: bob}, {stage: two, revision: r2, by: bob}, {stage: two, revision: r1, by: eve}, {stage: three, revision: r2, by: bob, at: \"2001-01-01T00:00:00Z\"}]}"
+	"approvals: [{stage: one, revision: r2, by: bob, at: \"2026-11-22T11:00:00Z\"}, {stage: two, revision: r2, by: bob, at: \"2026-11-22T11:00:00Z\"}, {stage: two, revision: r1, by: eve}, {stage: three, revision: r2, by: bob, at: \"2001-01-01T00:00:00Z\"}]}"
 
 // bundleIn returns a hub with a Bundle whose rollout has a status, and the status that follows it.
 func bundleIn(t *testing.T, rollout, later string) *clienttest.FakeHub {

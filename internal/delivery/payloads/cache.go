@@ -3,6 +3,7 @@ package payloads
 import (
 	"container/list"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -59,13 +60,28 @@ type Payload struct {
 	encodes prometheus.Counter
 
 	mu      sync.Mutex
-	encoded map[string][]byte // by the base's content
+	encoded map[encodingKey]encoding
+}
+
+// encodingKey has what encodings of one manifest differ by: the content of the base, and whether the agent reads listed
+// assessments.
+type encodingKey struct {
+	content          string
+	listsAssessments bool
+}
+
+// encoding is an encoded manifest, or why no agent takes it.
+type encoding struct {
+	body     []byte
+	tooLarge *session.OrderTooLargeError
 }
 
 // Base is what an agent is known to hold of a bundle. The zero Base is nothing.
 type Base struct {
 	Content string
 	Hashes  session.Hashes
+	// ListsAssessments: the agent reads manifests that list the parts of assessments.
+	ListsAssessments bool
 }
 
 // UnknownBase is what an agent holds of which the content is not known. Payloads are
@@ -115,7 +131,7 @@ func (c *Cache) getOrRender(row state.Row) (*Payload, error) {
 		}
 		c.metrics.RenderSeconds.Observe(time.Since(start).Seconds())
 		made := session.NewPayload(m)
-		p := &Payload{Payload: made, key: key, bytes: made.MemoryBytes(), encodes: c.metrics.Encodes, encoded: map[string][]byte{}}
+		p := &Payload{Payload: made, key: key, bytes: made.MemoryBytes(), encodes: c.metrics.Encodes, encoded: map[encodingKey]encoding{}}
 		c.put(p)
 		return p, nil
 	})
@@ -153,7 +169,7 @@ func (c *Cache) put(p *Payload) {
 }
 
 // EncodeFor returns the manifest for an agent that holds the base. Agents of equal bases
-// share the bytes. A panic is an error.
+// share the bytes. A panic is an error, and a manifest that no agent takes a *session.OrderTooLargeError.
 func (p *Payload) EncodeFor(b Base) (body []byte, err error) {
 	err = reconcile.ContainPanic(func() (err error) {
 		body, err = p.encodeFor(b)
@@ -165,21 +181,35 @@ func (p *Payload) EncodeFor(b Base) (body []byte, err error) {
 func (p *Payload) encodeFor(b Base) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if body, ok := p.encoded[b.Content]; ok {
-		return body, nil
+	key := encodingKey{b.Content, b.ListsAssessments}
+	if known, ok := p.encoded[key]; ok {
+		return known.getBody()
 	}
 	held := b.Hashes
 	if b.Content == unknownContent {
 		held = p.Hashes
 	}
 	p.encodes.Inc()
-	body, err := p.Encode(held)
-	if err != nil {
+	encode := p.Encode
+	if !b.ListsAssessments {
+		encode = p.EncodeForOlder
+	}
+	body, err := encode(held)
+	made := encoding{body: body}
+	if err != nil && !errors.As(err, &made.tooLarge) {
 		return nil, err
 	}
 	if len(p.encoded) >= maxEncodings {
 		clear(p.encoded)
 	}
-	p.encoded[b.Content] = body
-	return body, nil
+	p.encoded[key] = made
+	return made.getBody()
+}
+
+// getBody returns the encoded manifest, or why no agent takes it.
+func (e encoding) getBody() ([]byte, error) {
+	if e.tooLarge != nil {
+		return nil, e.tooLarge
+	}
+	return e.body, nil
 }

@@ -33,7 +33,7 @@ func MemberOf(c *v1alpha1.Cluster) (m Member, isMember bool) {
 func taintedLoss(c *v1alpha1.Cluster, present Loss) (found Loss) {
 	for i := range c.Spec.Taints {
 		t := &c.Spec.Taints[i]
-		if !IsHubTaint(*t) {
+		if !t.IsOfLoss() {
 			continue
 		}
 		if t.Key == lossTaints[present] {
@@ -47,11 +47,8 @@ func taintedLoss(c *v1alpha1.Cluster, present Loss) (found Loss) {
 }
 
 // IsTainted reports whether the Cluster has a taint of the hub.
-func IsTainted(c *v1alpha1.Cluster) bool { return slices.ContainsFunc(c.Spec.Taints, IsHubTaint) }
-
-// IsHubTaint reports whether the taint is one of the hub.
-func IsHubTaint(t v1alpha1.Taint) bool {
-	return t.Effect == corev1.TaintEffectNoExecute && (t.Key == v1alpha1.TaintUnreachable || t.Key == v1alpha1.TaintNotReady)
+func IsTainted(c *v1alpha1.Cluster) bool {
+	return slices.ContainsFunc(c.Spec.Taints, v1alpha1.Taint.IsOfLoss)
 }
 
 // WithTaint returns a copy of the Cluster with the taint of a loss. It replaces a taint of another loss, and keeps the
@@ -59,7 +56,7 @@ func IsHubTaint(t v1alpha1.Taint) bool {
 func WithTaint(c *v1alpha1.Cluster, why Loss, now time.Time) *v1alpha1.Cluster {
 	out, added := WithoutTaint(c), &metav1.Time{Time: now}
 	for _, t := range c.Spec.Taints {
-		if IsHubTaint(t) && t.TimeAdded != nil {
+		if t.IsOfLoss() && t.TimeAdded != nil {
 			added = t.TimeAdded.DeepCopy()
 		}
 	}
@@ -70,7 +67,7 @@ func WithTaint(c *v1alpha1.Cluster, why Loss, now time.Time) *v1alpha1.Cluster {
 // WithoutTaint returns a copy of the Cluster without taints of the hub.
 func WithoutTaint(c *v1alpha1.Cluster) *v1alpha1.Cluster {
 	out := c.DeepCopy()
-	out.Spec.Taints = slices.DeleteFunc(out.Spec.Taints, IsHubTaint)
+	out.Spec.Taints = slices.DeleteFunc(out.Spec.Taints, v1alpha1.Taint.IsOfLoss)
 	return out
 }
 

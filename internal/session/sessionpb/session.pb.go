@@ -702,9 +702,11 @@ type Hello struct {
 	// The agent answers Dial.
 	Tunnels bool `protobuf:"varint,8,opt,name=tunnels,proto3" json:"tunnels,omitempty"`
 	// The agent answers Leave.
-	Leaves        bool `protobuf:"varint,20,opt,name=leaves,proto3" json:"leaves,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Leaves bool `protobuf:"varint,20,opt,name=leaves,proto3" json:"leaves,omitempty"`
+	// The agent reads manifests that list the parts of assessments once. Others get them with each item.
+	ListsAssessments bool `protobuf:"varint,21,opt,name=lists_assessments,json=listsAssessments,proto3" json:"lists_assessments,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
@@ -796,6 +798,13 @@ func (x *Hello) GetTunnels() bool {
 func (x *Hello) GetLeaves() bool {
 	if x != nil {
 		return x.Leaves
+	}
+	return false
+}
+
+func (x *Hello) GetListsAssessments() bool {
+	if x != nil {
+		return x.ListsAssessments
 	}
 	return false
 }
@@ -2556,7 +2565,7 @@ const file_session_proto_rawDesc = "" +
 	"\x04move\x18\v \x01(\v2\x16.atoll.session.v1.MoveH\x00R\x04move\x12,\n" +
 	"\x04dial\x18\f \x01(\v2\x16.atoll.session.v1.DialH\x00R\x04dial\x12/\n" +
 	"\x05leave\x18\x14 \x01(\v2\x17.atoll.session.v1.LeaveH\x00R\x05leaveB\a\n" +
-	"\x05frame\"\x94\x02\n" +
+	"\x05frame\"\xc1\x02\n" +
 	"\x05Hello\x12#\n" +
 	"\ragent_version\x18\x01 \x01(\tR\fagentVersion\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\rR\bprotocol\x12\x16\n" +
@@ -2566,7 +2575,8 @@ const file_session_proto_rawDesc = "" +
 	"\binstance\x18\x06 \x01(\tR\binstance\x12\x18\n" +
 	"\ahighest\x18\a \x01(\x03R\ahighest\x12\x18\n" +
 	"\atunnels\x18\b \x01(\bR\atunnels\x12\x16\n" +
-	"\x06leaves\x18\x14 \x01(\bR\x06leaves\"k\n" +
+	"\x06leaves\x18\x14 \x01(\bR\x06leaves\x12+\n" +
+	"\x11lists_assessments\x18\x15 \x01(\bR\x10listsAssessments\"k\n" +
 	"\bPosition\x12\x19\n" +
 	"\bchain_id\x18\x01 \x01(\tR\achainId\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x10\n" +

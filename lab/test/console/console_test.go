@@ -82,6 +82,10 @@ func TestTheFleetIsLive(t *testing.T) {
 	p.awaitText("the tree", "Deployment", "member1", "member2", "Healthy", "Revision 1")
 	p.run(chromedp.Click(chromedp.CSS(".node-cluster .twist")))
 	p.awaitText("the pods of member1", "ReplicaSet", "Pod", "Running")
+	p.run(chromedp.Click(`//section[@id="placement"]//button[text()="Explain"]`))
+	p.awaitText("why it runs where it does", "Read again", "is in 2 clusters and ready", "Chosen", "Fits")
+	p.run(chromedp.Click(`//section[@id="manifests"]//button[text()="Render"]`))
+	p.awaitText("what the clusters get", "member1, member2", "kind: Deployment", "image: registry.example/web:1")
 	runKubectl(t, fillTemplate(deployment, "$NS", "live", "$NAME", "web", "$REPLICAS", "3"), "apply", "-f", "-")
 	p.awaitText("the change in the tree", "6/6 Replicas", "3/3", "Revision 2")
 

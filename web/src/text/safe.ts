@@ -4,11 +4,20 @@
 const unsafe = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu;
 const longest = 4000;
 
+function escapeCharacter(c: string): string {
+  return "\\u" + c.codePointAt(0)!.toString(16).padStart(4, "0");
+}
+
 /** Shows control characters, separators of lines and characters that change the direction as escapes. */
 export function safeText(text: unknown): string {
   const s = typeof text === "string" ? text : text === undefined || text === null ? "" : String(text);
   const cut = s.length > longest ? s.slice(0, longest) + "…" : s;
-  return cut.replace(unsafe, (c) => "\\u" + c.codePointAt(0)!.toString(16).padStart(4, "0"));
+  return cut.replace(unsafe, escapeCharacter);
+}
+
+/** Shows a text of many lines, whose lines stay. Nothing is cut: the reader bounds it. */
+export function safeBlock(text: string): string {
+  return text.split("\n").map((line) => line.replace(unsafe, escapeCharacter)).join("\n");
 }
 
 /** Returns the link if it is absolute and http or https; else nothing. */

@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { collectionOf, fieldSelector } from "../api/collection";
 import type { Condition, KubeObject, Pod, Workload } from "../api/kubernetes";
+import type { Template } from "../api/tree";
 import type { Bundle } from "../api/types.gen";
 import { appRow } from "../model/application";
 import { type OwnedObject, ownedObjects } from "../model/owners";
@@ -12,12 +13,15 @@ import { Icon } from "../ui/icons";
 import { isPerson } from "../model/status";
 import { Conditions } from "./conditions";
 import { ClusterBar, rolloutText } from "./applications";
+import { Manifests } from "./manifests";
+import { Placement } from "./placement";
 
 const group = "/apis/atoll.dev/v1alpha1";
 
 export function Application({ namespace, name }: { namespace: string; name: string }) {
   const path = namespace === "" ? `${group}/clusterbundles` : `${group}/namespaces/${encodeURIComponent(namespace)}/bundles`;
   const { items, loaded, refusal } = useCollection<Bundle>(path, fieldSelector({ "metadata.name": name }));
+  const [templates, setTemplates] = useState<Template[]>([]);
   const bundle = items[0];
   if (refusal) return <Refusal error={refusal} />;
   if (!bundle) return loaded ? <Empty title={t("error.notFound")} /> : <p class="muted pad">{t("loading")}</p>;
@@ -45,7 +49,9 @@ export function Application({ namespace, name }: { namespace: string; name: stri
         )}
       </header>
       {row.rollout && <Stages rollout={row.rollout} text={rolloutText(row.rollout)} />}
-      <LiveTree namespace={namespace} name={name} />
+      <LiveTree namespace={namespace} name={name} onTemplates={setTemplates} />
+      <Placement namespace={namespace} name={name} />
+      <Manifests templates={templates} />
       <Conditions conditions={bundle.status?.conditions as Condition[] | undefined} />
       <Command text={`atoll explain ${namespace ? "bundle" : "clusterbundle"}/${name}${namespace ? " -n " + namespace : ""}`} />
     </>
@@ -96,7 +102,7 @@ function useObjects(namespace: string, clusters: string[]) {
   };
 }
 
-function LiveTree({ namespace, name }: { namespace: string; name: string }) {
+function LiveTree({ namespace, name, onTemplates }: { namespace: string; name: string; onTemplates: (templates: Template[]) => void }) {
   const { query } = useRoute();
   const grouping: Grouping = query.get("by") === "cluster" ? "cluster" : "template";
   const { tree, refusal } = useTree(namespace, name);
@@ -104,6 +110,8 @@ function LiveTree({ namespace, name }: { namespace: string; name: string }) {
   const [selected, setSelected] = useState(0);
   const openClusters = useMemo(() => [...new Set([...opened].map((id) => /^(?:t\d+)?\/c([^/]+)(?:\/t\d+)?$/.exec(id)?.[1]).filter((c): c is string => !!c))].sort(), [opened]);
   const objectsOf = useObjects(namespace, namespace === "" ? [] : openClusters);
+  const templates = JSON.stringify(tree?.templates ?? []);
+  useEffect(() => onTemplates(JSON.parse(templates) as Template[]), [templates]);
   if (refusal && !tree) return <Refusal error={refusal} />;
   if (!tree) return <p class="muted pad">{t("loading")}</p>;
   const rows = treeRows(tree, grouping, opened, (cluster, at) => (namespace === "" ? [] : objectsOf(cluster, tree.templates[at]!)));

@@ -95,6 +95,8 @@ var roleRights = []roleHolder{
 		"revisions":                         readVerbs,
 		"apisets":                           readVerbs + " delete",
 		"hubstates":                         readVerbs + " update patch",
+		"repositories":                      readVerbs,
+		"sources":                           readVerbs,
 	}},
 	{user: "role-cluster-admin", can: map[string]string{
 		"clusters":    readVerbs + " update patch delete accept",
@@ -108,6 +110,8 @@ var roleRights = []roleHolder{
 		"clusterscores":       readVerbs + " " + writeVerbs,
 		"placementdecisions":  readVerbs,
 		"bundles":             readVerbs + " update patch",
+		"repositories":        readVerbs + " " + writeVerbs,
+		"sources":             readVerbs + " " + writeVerbs,
 	}},
 	{user: "role-team", where: "roles-others"},
 	{user: "role-viewer", can: map[string]string{
@@ -127,6 +131,8 @@ var roleRights = []roleHolder{
 		"clusterbundles":                    readVerbs,
 		"resourceinterpreters":              readVerbs,
 		"resourceinterpretercustomizations": readVerbs,
+		"repositories":                      readVerbs,
+		"sources":                           readVerbs,
 	}},
 	{user: "role-viewer-of-one", where: "roles", can: map[string]string{
 		"clustersetbindings":  readVerbs,
@@ -136,6 +142,8 @@ var roleRights = []roleHolder{
 		"clusterscores":       readVerbs,
 		"placementdecisions":  readVerbs,
 		"bundles":             readVerbs,
+		"repositories":        readVerbs,
+		"sources":             readVerbs,
 	}},
 	{user: "role-viewer-of-one", where: "roles-others"},
 	{user: "role-none", where: "roles"},

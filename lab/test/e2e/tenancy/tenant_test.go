@@ -138,7 +138,7 @@ func TestTenantFromBeginToEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(tenants) != 1 || tenants[0].Name != "crew" || tenants[0].Namespace != "crew" ||
-		!slices.Equal(tenants[0].Sets, []string{"tenant-b"}) || !slices.Equal(tenants[0].Subjects, []string{"ServiceAccount/tenant-crew"}) {
+		!slices.Equal(tenants[0].Sets, []string{"tenant-b"}) || !slices.Equal(tenants[0].Subjects, []string{"ServiceAccount/tenant-crew", "ServiceAccount/atoll-sources"}) {
 		t.Errorf("tenants: %+v", tenants)
 	}
 	if out := atollOK(t, "tenant", "list"); !strings.Contains(out, "tenant-b") {
