@@ -507,7 +507,7 @@ var foreign = []struct {
 		why:   "agent and CLI stay light: client-go, gRPC and cobra are enough",
 	},
 	{
-		dirs: []string{"internal/agent/...", "internal/command/...", "cmd/atoll", "internal/sources/render/...", "internal/sources/renderchild", "internal/sources/childprocess", "internal/sources/changes"},
+		dirs:      []string{"internal/agent/...", "internal/command/...", "cmd/atoll", "internal/sources/render/...", "internal/sources/renderchild", "internal/sources/childprocess", "internal/sources/changes"},
 		forbidden: []string{"helm.sh", "sigs.k8s.io/kustomize", "github.com/go-git", "github.com/Masterminds"},
 		except:    []string{"helm.sh/helm/v4/pkg/ignore"},
 		why:       "agent and CLI do without the libraries of Sources; .helmignore is read by a package that brings nothing along",
