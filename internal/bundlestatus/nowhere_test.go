@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/state"
 )
@@ -51,7 +53,15 @@ func TestATemplateThatIsNowhereSaysSo(t *testing.T) {
 		if n, _, status, _ := m.readAvailable(); n != 2 || status != "True" {
 			t.Errorf("it waits for its replacement: %v", m.webStatus())
 		}
+		m.setStream("a", false)
+		m.setReady("a", metav1.ConditionUnknown)
 		m.setRow("b", "a", func(r *state.Row) { r.Spec.Phase = atoll.RowRemoving })
+		step(time.Hour)
+		if n, _, status, _ := m.readAvailable(); n != 2 || status != "True" {
+			t.Errorf("its copy may run in the disconnected cluster: %v", m.webStatus())
+		}
+		m.setStream("a", true)
+		m.setReady("a", metav1.ConditionTrue)
 		step(time.Minute)
 		if n, observed, status, reason := m.readAvailable(); n != 0 || observed != 1 || status != "False" || reason != "NoClusterFits" {
 			t.Errorf("removed: %v", m.webStatus())
