@@ -36,7 +36,7 @@ func (r *BundleReconciler) writeNowhereStatus(ctx context.Context, s *bundleSnap
 }
 
 // nowhereCondition returns the condition that states why no cluster is to hold the Bundle; nil: some is, or the hub has not
-// decided yet. What a disconnected cluster is to remove may still run there.
+// decided yet. A copy that a disconnected cluster is to remove may still run there.
 func nowhereCondition(s *bundleSnapshot, l templateState) *metav1.Condition {
 	if slices.ContainsFunc(l.rows, func(row Row) bool { return row.Spec.Phase != atoll.RowRemoving || !row.Reachable }) {
 		return nil

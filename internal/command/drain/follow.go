@@ -51,7 +51,10 @@ func (f *follower) followUntilEnd(ctx context.Context, generation int64, timeout
 			return fmt.Errorf("cluster %s has left the fleet", f.name)
 		case apierrors.IsForbidden(err):
 			return err
-		case err != nil: // it is read again
+		case err != nil:
+			if err := f.printNews("it is asked again: " + phrase.EscapeLine(err.Error())); err != nil {
+				return err
+			}
 		case now.Spec.Removal != nil:
 			return fmt.Errorf("cluster %[1]s is being removed: `atoll remove %[1]s` follows that", f.name)
 		case now.Spec.FindDrain() == nil:
@@ -78,11 +81,8 @@ func (f *follower) showProgress(now *v1alpha1.Cluster, generation int64) (ended 
 		return false, nil
 	}
 	message := phrase.EscapeLine(reported.Message)
-	if text := reported.Reason + ": " + message; text != f.shown {
-		f.shown = text
-		if _, err := fmt.Fprintln(f.out, text); err != nil {
-			return true, err
-		}
+	if err := f.printNews(reported.Reason + ": " + message); err != nil {
+		return true, err
 	}
 	if reported.Status == metav1.ConditionFalse {
 		return true, nil
@@ -94,6 +94,16 @@ func (f *follower) showProgress(now *v1alpha1.Cluster, generation int64) (ended 
 		return true, utilexec.CodeExitError{Err: fmt.Errorf("the drain of cluster %s waits for a person: %s", f.name, message), Code: exitPerson}
 	}
 	return false, nil
+}
+
+// printNews prints a line that differs from the last one.
+func (f *follower) printNews(text string) error {
+	if text == f.shown {
+		return nil
+	}
+	f.shown = text
+	_, err := fmt.Fprintln(f.out, text)
+	return err
 }
 
 // printRemaining lists the Bundles that are in the cluster still, and why, as far as the user may read rows.
