@@ -66,14 +66,15 @@ spec:
 	kubectlFails(t, "", "drain member3 --force --disable-eviction=false --timeout 20s", "atoll drain member3")
 	says("the plan", binaryOutput(t, "", "atoll", "drain", "member3", "--dry-run"), "moves from member3 to member2", "member3 would keep it: each cluster that fits has a copy of its own (CopyInEachCluster)", "exit status 2")
 	testwait.UntilNil(t, "nothing has moved", in("member3", "one", true))
-	says("the drain", atollOn(t, "drain", "member3"), "Drained: ", "CopyInEachCluster")
+	// Work of other tests that is being removed may be there, too: no total is certain, and no exit code.
+	says("the drain", binaryOutput(t, "", "atoll", "drain", "member3"), "REMAINS", ns+"/each", "CopyInEachCluster")
 	testwait.UntilNil(t, "it has moved", allChecks(in("member3", "one", false), in("member2", "one", true), in("member3", "each", true)))
-	says("the list of clusters", atollOn(t, "get", "clusters"), "is drained (Drained)")
+	says("the list of clusters", atollOn(t, "get", "clusters"), "is drained (")
 	testwait.UntilNil(t, "explain names the drain", explanationMatches("deployment/each -n "+ns, `^ +member3 +drained, and keeps its copy: each cluster that fits has a copy of its own`))
 
 	apply(t, ns, policy("pinned", "{clusterAffinity: {clusterNames: [member2]}}"))
 	testwait.UntilNil(t, "delivery", in("member2", "pinned", true))
-	says("a drain of both", binaryOutput(t, "", "atoll", "drain", "member2"), "CannotLeave: ", ns+"/one", "2 cannot leave", "1 stay", "no other cluster can take its place; drained or cordoned: member3", ns+"/pinned", "exit status 3")
+	says("a drain of both", binaryOutput(t, "", "atoll", "drain", "member2"), "CannotLeave: ", ns+"/one", ns+"/each", "no other cluster can take its place; drained or cordoned: member3", ns+"/pinned", "exit status 3")
 	testwait.UntilNil(t, "both stay", allChecks(in("member2", "one", true), in("member2", "pinned", true)))
 	kubectlFails(t, "", "drain member2 --force --pod-selector app=pinned --timeout 20s", "nothing replaces this pod elsewhere")
 
