@@ -144,7 +144,7 @@ func TestADrainEndsWithItsCode(t *testing.T) {
 	}
 }
 
-// A drain that a person ended, or a cluster that is removed meanwhile, ends the command with its reason.
+// A drain that a person ended, or a cluster that is removed, ends the command with its reason.
 func TestADrainThatIsEndedElsewhere(t *testing.T) {
 	for name, want := range map[string]string{"uncordon": "ended by a person", "remove": "is being removed"} {
 		h := newHub(t, "["+draining+"]", "")

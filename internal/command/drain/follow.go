@@ -45,25 +45,8 @@ type follower struct {
 func (f *follower) followUntilEnd(ctx context.Context, generation int64, timeout time.Duration) error {
 	begin := time.Now()
 	for {
-		now, err := client.Get[v1alpha1.Cluster](ctx, f.client, client.Clusters, "", f.name)
-		switch {
-		case apierrors.IsNotFound(err), err == nil && now.UID != f.uid:
-			return fmt.Errorf("cluster %s has left the fleet", f.name)
-		case apierrors.IsForbidden(err):
+		if ended, err := f.readProgress(ctx, generation); ended {
 			return err
-		case err != nil:
-			if err := f.printNews("it is asked again: " + phrase.EscapeLine(err.Error())); err != nil {
-				return err
-			}
-		case now.Spec.Removal != nil:
-			return fmt.Errorf("cluster %[1]s is being removed: `atoll remove %[1]s` follows that", f.name)
-		case now.Spec.FindDrain() == nil:
-			return fmt.Errorf("the drain of cluster %s was ended by a person", f.name)
-		default:
-			ended, err := f.showProgress(now, generation)
-			if ended {
-				return errors.Join(f.printRemaining(ctx, now), err)
-			}
 		}
 		if timeout > 0 && time.Since(begin) > timeout {
 			return utilexec.CodeExitError{Err: fmt.Errorf("cluster %s is not empty within %s, and the hub goes on: %s", f.name, phrase.FormatDuration(timeout), f.shown), Code: exitTimeout}
@@ -72,6 +55,28 @@ func (f *follower) followUntilEnd(ctx context.Context, generation int64, timeout
 			return fmt.Errorf("this command was ended, and the drain goes on: the same command follows it again, `atoll uncordon %s` ends it", f.name)
 		}
 	}
+}
+
+// readProgress reads how far the drain is, and prints it if it is news. Once the drain ended, its error is how; nil is done.
+func (f *follower) readProgress(ctx context.Context, generation int64) (ended bool, err error) {
+	now, err := client.Get[v1alpha1.Cluster](ctx, f.client, client.Clusters, "", f.name)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && now.UID != f.uid:
+		return true, fmt.Errorf("cluster %s has left the fleet", f.name)
+	case apierrors.IsForbidden(err):
+		return true, err
+	case err != nil:
+		err = f.printNews("it is asked again: " + phrase.EscapeLine(err.Error()))
+		return err != nil, err
+	case now.Spec.Removal != nil:
+		return true, fmt.Errorf("cluster %[1]s is being removed: `atoll remove %[1]s` follows that", f.name)
+	case now.Spec.FindDrain() == nil:
+		return true, fmt.Errorf("the drain of cluster %s was ended by a person", f.name)
+	}
+	if ended, err = f.showProgress(now, generation); ended {
+		err = errors.Join(f.printRemaining(ctx, now), err)
+	}
+	return ended, err
 }
 
 // showProgress prints the progress if it is news. Its error is the end of a drain that is not done.

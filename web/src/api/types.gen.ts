@@ -45,6 +45,14 @@ export interface Cluster {
       status: "True" | "False" | "Unknown";
       type: string;
     }>;
+    drain?: {
+      bundles: number;
+      cannotLeave: number;
+      left: number;
+      since: string;
+      stays: number;
+      waiting: number;
+    };
     kubernetesVersion?: string;
     nodes?: {
       ready: number;
