@@ -86,7 +86,7 @@ forget the cluster, use "atoll remove".`,
 
 func (o *acceptOptions) accept(ctx context.Context, c *client.Connection, name string, out io.Writer) error {
 	cluster, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", name)
-	if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {
+	if client.IsGone(err) {
 		return fmt.Errorf("no cluster asked to join as %q yet; `atoll get clusters` shows those that did", name)
 	}
 	if err != nil {

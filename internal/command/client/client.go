@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -206,6 +207,16 @@ func ConvertTo[T any](u *unstructured.Unstructured) (*T, error) {
 		return nil, fmt.Errorf("%s %s is not what this version of atoll knows: %w", u.GetKind(), u.GetName(), err)
 	}
 	return &v, nil
+}
+
+// IsGone reports whether a hub has answered that it has no such object. An API server that does not serve Atoll's kinds, as
+// that of a hub that starts, has not answered that.
+func IsGone(err error) bool { return apierrors.IsNotFound(err) && !IsNoHubError(err) }
+
+// HasLeft reports whether the cluster of a UID is gone from the hub, or another has its name. now and err are the hub's
+// answer.
+func HasLeft(uid types.UID, now *v1alpha1.Cluster, err error) bool {
+	return IsGone(err) || err == nil && now.UID != uid
 }
 
 // IsNoHubError reports whether the error means that the API server has none of Atoll's

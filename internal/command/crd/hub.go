@@ -47,7 +47,7 @@ func (w *hubWriter) offerDefinition(ctx context.Context, d definition) (p pulled
 	}
 	live, err := w.dry.Resource(definitionResource).Get(ctx, d.fullName(), metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) && !client.IsNoHubError(err):
+	case client.IsGone(err):
 		p.after, p.err = w.apply(ctx, w.dry, &p, w.force, metav1.DryRunAll)
 		return p
 	case err != nil:

@@ -61,7 +61,7 @@ func (f *follower) followUntilEnd(ctx context.Context, generation int64, timeout
 func (f *follower) readProgress(ctx context.Context, generation int64) (ended bool, err error) {
 	now, err := client.Get[v1alpha1.Cluster](ctx, f.client, client.Clusters, "", f.name)
 	switch {
-	case apierrors.IsNotFound(err), err == nil && now.UID != f.uid:
+	case client.HasLeft(f.uid, now, err):
 		return true, fmt.Errorf("cluster %s has left the fleet", f.name)
 	case apierrors.IsForbidden(err):
 		return true, err

@@ -222,7 +222,7 @@ func (o *joinOptions) prepareMemberForPush(ctx context.Context, member *client.C
 // sets its mode to Push.
 func (o *joinOptions) storeCredentials(ctx context.Context, hub *client.Connection, credentials handshake.Credentials) (*v1alpha1.Cluster, error) {
 	cluster, err := client.Get[v1alpha1.Cluster](ctx, hub, client.Clusters, "", o.name)
-	if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {
+	if client.IsGone(err) {
 		cluster, err = o.createPushCluster(ctx, hub)
 	}
 	if err != nil {

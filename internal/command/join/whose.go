@@ -37,7 +37,7 @@ func (o *joinOptions) checkMemberIdentity(ctx context.Context, member, hub *clie
 			if err == nil {
 				return fmt.Errorf("%[1]s is cluster %[2]s of this hub, and is left as it is: is it another member's kubeconfig? To have it under the name %[3]s, end the other one first: atoll remove %[2]s --orphan. Where cluster %[2]s is another machine, add --force", member.Config.Host, name, o.name)
 			}
-			if !apierrors.IsNotFound(err) || client.IsNoHubError(err) {
+			if !client.IsGone(err) {
 				return err
 			}
 		}
@@ -49,7 +49,7 @@ func (o *joinOptions) checkMemberIdentity(ctx context.Context, member, hub *clie
 // worked.
 func (o *joinOptions) checkClusterNotConnectedElsewhere(ctx context.Context, member, hub *client.Connection) error {
 	now, err := client.Get[v1alpha1.Cluster](ctx, hub, client.Clusters, "", o.name)
-	if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {
+	if client.IsGone(err) {
 		return nil
 	}
 	if err != nil {

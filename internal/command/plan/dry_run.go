@@ -229,7 +229,7 @@ func (t *dryRun) dryRunApply(ctx context.Context, u *unstructured.Unstructured) 
 		return t.judgeError(u, err)
 	}
 	now, err := r.Get(ctx, u.GetName(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {
+	if client.IsGone(err) {
 		now, err = r.Create(ctx, withLastApplied(u), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager, FieldValidation: metav1.FieldValidationStrict})
 		if apierrors.IsNotFound(err) && t.namespaces[u.GetNamespace()] {
 			return dryRunOutcome{object: u, unchecked: "its namespace comes with the same files"}
@@ -254,7 +254,7 @@ func (t *dryRun) judgeError(u *unstructured.Unstructured, err error) dryRunOutco
 	case apierrors.IsForbidden(err) && t.settings:
 		return dryRunOutcome{object: u}
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err),
-		apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && !client.IsNoHubError(err), meta.IsNoMatchError(err):
+		apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), client.IsGone(err), meta.IsNoMatchError(err):
 		return dryRunOutcome{refused: refusalText(err), reason: refusal.ReasonOf(err, atoll.ReasonRefused)}
 	}
 	return dryRunOutcome{err: t.cluster.ExplainError(err)}

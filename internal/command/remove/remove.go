@@ -169,7 +169,7 @@ func (o *removeOptions) confirmListed(ctx context.Context, c *client.Connection,
 	again := fmt.Sprintf("the removal of cluster %s is stated and held: `atoll confirm cluster/%s` shows what would be removed, `atoll remove %s --cancel` takes it back", cluster.Name, cluster.Name, cluster.Name)
 	for end, ticker := time.Now().Add(planWait), time.NewTicker(followEvery); ; {
 		now, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", cluster.Name)
-		if hasLeft(cluster, now, err) {
+		if client.HasLeft(cluster.UID, now, err) {
 			return nil // the follower prints it
 		}
 		if err != nil {
@@ -205,12 +205,6 @@ func printProgress(out io.Writer, now *v1alpha1.Cluster, last string) string {
 	}
 	fmt.Fprintln(out, text)
 	return text
-}
-
-// hasLeft reports whether the cluster is gone from the hub, or another has its name. now and err are
-// the hub's answer.
-func hasLeft(cluster, now *v1alpha1.Cluster, err error) bool {
-	return apierrors.IsNotFound(err) && !client.IsNoHubError(err) || err == nil && now.UID != cluster.UID
 }
 
 // removalPlan returns the plan of a cluster's removal, empty where it needs none; false: the hub does
@@ -296,7 +290,7 @@ func (o *removeOptions) followRemoval(ctx context.Context, c *client.Connection,
 	for ticker := time.NewTicker(followEvery); ; {
 		now, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", cluster.Name)
 		switch {
-		case hasLeft(cluster, now, err):
+		case client.HasLeft(cluster.UID, now, err):
 			return o.printFinalAdvice(ctx, c, cluster.Name, want, out)
 		case apierrors.IsForbidden(err):
 			return err

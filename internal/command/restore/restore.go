@@ -109,7 +109,7 @@ func acceptRestoreAnswer(cmd *cobra.Command, c *client.Connection, answer string
 // readHubState reads the HubState; empty where the hub has none.
 func readHubState(ctx context.Context, c *client.Connection) (*enginev1.HubState, error) {
 	state, err := client.Get[enginev1.HubState](ctx, c, client.HubStates, "", hubStateName)
-	if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {
+	if client.IsGone(err) {
 		return &enginev1.HubState{}, nil
 	}
 	return state, err

@@ -82,7 +82,7 @@ func createSetWithAdmins(ctx context.Context, c *client.Connection, s setAdminSp
 func (s *setAdminSpec) applyClusterSet(ctx context.Context, c *client.Connection) error {
 	_, err := client.Get[v1alpha1.ClusterSet](ctx, c, client.ClusterSets, "", s.name)
 	there := err == nil
-	if err != nil && (!apierrors.IsNotFound(err) || client.IsNoHubError(err)) {
+	if err != nil && !client.IsGone(err) {
 		return err
 	}
 	if there && s.selector == nil {

@@ -96,7 +96,7 @@ func createTenant(ctx context.Context, c *client.Connection, s tenantSpec) (crea
 func (s tenantSpec) checkClusterSetsExist(ctx context.Context, c *client.Connection) error {
 	for _, name := range s.sets {
 		_, err := client.Get[v1alpha1.ClusterSet](ctx, c, client.ClusterSets, "", name)
-		if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {
+		if client.IsGone(err) {
 			return fmt.Errorf("there is no cluster set %q; `kubectl get clustersets` lists them", name)
 		}
 		if err != nil {

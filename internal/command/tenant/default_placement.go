@@ -3,8 +3,6 @@ package tenant
 import (
 	"context"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/command/client"
 )
@@ -13,7 +11,7 @@ import (
 // empty when the hub's settings cannot be read: the tenant is complete without the sentence.
 func describeDefaultPlacement(ctx context.Context, c *client.Connection) string {
 	settings, err := client.Get[v1alpha1.HubSettings](ctx, c, client.HubSettings, "", v1alpha1.HubSettingsName)
-	if err != nil && (!apierrors.IsNotFound(err) || client.IsNoHubError(err)) {
+	if err != nil && !client.IsGone(err) {
 		return ""
 	}
 	var d v1alpha1.DefaultPlacement

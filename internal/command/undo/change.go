@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -122,7 +121,7 @@ func (ch *change) readPresent(ctx context.Context, c *client.Connection) error {
 		}
 		present, err = r.Get(ctx, ch.object.Name, metav1.GetOptions{})
 	}
-	if apierrors.IsNotFound(err) && !client.IsNoHubError(err) {
+	if client.IsGone(err) {
 		return nil
 	}
 	ch.present = present
