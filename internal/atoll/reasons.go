@@ -52,6 +52,7 @@ const (
 	ReasonWaitsForSuccessTime   Reason = "WaitsForSuccessTime"
 	ReasonMaxConcurrencyReached Reason = "MaxConcurrencyReached"
 	ReasonMaxUnavailableReached Reason = "MaxUnavailableReached"
+	ReasonTooManyUnhealthy      Reason = "TooManyUnhealthy"
 )
 
 // ReasonNotDetermined is the reason of any condition that is unknown since the first write of a

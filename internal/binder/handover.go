@@ -7,6 +7,7 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/policymatch"
+	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -26,9 +27,10 @@ func (b *Binder) canHandOver(from, to policymatch.BundleID) bool {
 	if !ok {
 		return false
 	}
-	return coversOldRows(b.Rows.ListOfBundle(old.Ref.UID), b.Rows.ListOfBundle(next.Ref.UID), successor{
+	nextRows := b.Rows.ListOfBundle(next.Ref.UID)
+	return coversOldRows(b.Rows.ListOfBundle(old.Ref.UID), nextRows, successor{
 		latestRevision: latest.Name, minRevision: latest.Spec.Base, isPlacedNowhere: atoll.IsNowhere(next.Spec.Placement), isOnline: b.Clusters.IsOnline,
-		hasTurns: next.Spec.Rollout != nil || next.Spec.Pause != nil,
+		hasTurns: next.Spec.Rollout != nil || next.Spec.Pause != nil || len(nextRows) > rollout.DefaultFreeClusters,
 	})
 }
 

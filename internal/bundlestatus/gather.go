@@ -27,7 +27,7 @@ type bundleSnapshot struct {
 	// rows of which each stands for all that say the same; total counts them all.
 	rows  []Row
 	total int
-	// terms of its rollout; nil: it states none.
+	// terms of its rollout; nil: it states no bound.
 	terms *rollout.Terms
 	// unused are the slices without rows, of so many slices.
 	unused []*enginev1.TargetSlice
@@ -62,6 +62,8 @@ type Row struct {
 	Stage       int
 	LostAt      time.Time
 	CountsUntil time.Time
+	// isExcused: a resume took the row out of the default maxUnavailable.
+	isExcused bool
 	// More rows than this one say the same; this is the first of them by cluster name.
 	More int
 	// Names of their clusters, the first few in order; none where there are no more.

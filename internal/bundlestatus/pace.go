@@ -76,7 +76,7 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 		in.Latest = s.revisions[n-1]
 		in.Workloads = r.index.dividedWorkloads(in.Latest.Name, s.content)
 	}
-	in.Terms = s.terms
+	in.Terms = s.terms.ForClusters(countCopies(s.rows))
 	in.Quarantine = r.findQuarantine(s, m, now)
 	next := ComputeStatus(in)
 	m.wakeAtLossEnd(s.rows, now)
@@ -89,7 +89,8 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 	if equality.Semantic.DeepEqual(old, next) {
 		return nil
 	}
-	news := coarseBundleState(old) != coarseBundleState(next)
+	isStated := s.bundle.Spec.Rollout != nil
+	news := coarseBundleState(old, isStated) != coarseBundleState(next, isStated)
 	if !news {
 		if left := m.due.nextWriteDelay(r.upkeep, afterNews, now); left > 0 {
 			m.wakeAfter(left)
@@ -111,8 +112,8 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 
 // coarseBundleState is the rough state of a Bundle: a change of it is written at once. Everything
 // under way is one class, however far it is.
-func coarseBundleState(st v1alpha1.BundleStatus) string {
-	return coarseReadiness(st) + coarseRollout(st.Rollout)
+func coarseBundleState(st v1alpha1.BundleStatus, isRolloutStated bool) string {
+	return coarseReadiness(st) + coarseRollout(st.Rollout, isRolloutStated)
 }
 
 func coarseReadiness(st v1alpha1.BundleStatus) string {

@@ -38,8 +38,8 @@ func TestClassesOfProgress(t *testing.T) {
 		"it begins":                      {v1alpha1.BundleStatus{}, ready, false},
 		"it fails":                       {ready, status(ReasonFailed, "", "r1", ""), false},
 	} {
-		if got := coarseBundleState(c.a) == coarseBundleState(c.b); got != c.same {
-			t.Errorf("%s: the class %q becomes %q", name, coarseBundleState(c.a), coarseBundleState(c.b))
+		if got := coarseBundleState(c.a, true) == coarseBundleState(c.b, true); got != c.same {
+			t.Errorf("%s: the class %q becomes %q", name, coarseBundleState(c.a, true), coarseBundleState(c.b, true))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/drift"
+	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -224,7 +225,7 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 	flags(r.Reachable, r.Waited, r.Known, r.Spec.Orphan, r.Spec.Recall != nil, r.Status != nil)
 	b = binary.AppendVarint(b, int64(r.CheckIn))
 	if l.view.isBounded() {
-		b = r.appendTurn(b)
+		b = r.appendTurn(b, l.view.terms)
 	}
 	text(string(r.Spec.Phase))
 	text(r.Spec.Reason)
@@ -263,12 +264,13 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 	return b
 }
 
-// appendTurn appends what tells rows apart in a rollout.
-func (r *Row) appendTurn(b []byte) []byte {
-	b = strconv.AppendBool(b, r.Spec.FailedAt != 0)
-	began, failed := r.inRollout().TurnTimes()
-	for _, n := range [...]int64{int64(r.Stage), began, failed} {
-		b = binary.AppendVarint(b, n)
+// appendTurn appends what tells rows apart in a rollout. The default has no stage that could fail.
+func (r *Row) appendTurn(b []byte, terms *rollout.Terms) []byte {
+	if b = strconv.AppendBool(b, r.Spec.FailedAt != 0 || r.isExcused); !terms.IsDefault() {
+		began, failed := r.inRollout().TurnTimes()
+		for _, n := range [...]int64{int64(r.Stage), began, failed} {
+			b = binary.AppendVarint(b, n)
+		}
 	}
 	if !r.CountsUntil.IsZero() {
 		b = binary.AppendVarint(b, r.CountsUntil.Unix())

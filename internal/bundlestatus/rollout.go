@@ -18,10 +18,24 @@ type rolloutView struct {
 	stated   *v1alpha1.Rollout
 	terms    *rollout.Terms
 	isPaused bool
+	// resume excuses rows, also where its time is in the future by the clock of another hub.
+	resume rollout.FailureScope
 }
 
 func (s *bundleSnapshot) rolloutView() rolloutView {
-	return rolloutView{stated: s.bundle.Spec.Rollout, terms: s.terms, isPaused: s.bundle.Spec.Pause != nil}
+	out := rolloutView{stated: s.bundle.Spec.Rollout, terms: s.terms, isPaused: s.bundle.Spec.Pause != nil}
+	if at := resumeTimeOf(&s.bundle); !at.IsZero() {
+		out.resume = rollout.NewFailureScope(at, at)
+	}
+	return out
+}
+
+// resumeTimeOf returns when a person last resumed the rollout; zero: never.
+func resumeTimeOf(b *state.Bundle) time.Time {
+	if b.Spec.Resume == nil {
+		return time.Time{}
+	}
+	return b.Spec.Resume.At.Time
 }
 
 // isBounded reports whether rows may keep their revision until their turn.
@@ -29,7 +43,7 @@ func (v rolloutView) isBounded() bool { return v.terms != nil || v.isPaused }
 
 // isSame reports whether rows of equal content are in the same groups by both views.
 func (v rolloutView) isSame(o rolloutView) bool {
-	return v.isBounded() == o.isBounded() && equality.Semantic.DeepEqual(v.stated, o.stated)
+	return v.isBounded() == o.isBounded() && v.resume == o.resume && equality.Semantic.DeepEqual(v.stated, o.stated)
 }
 
 // rowInRollout returns the view of a row, with its place in the Bundle's rollout.
@@ -38,6 +52,7 @@ func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
 	if !v.isBounded() {
 		return out
 	}
+	out.isExcused = v.resume.IsExcused(v.terms, out.inRollout())
 	if c, ok := r.Clusters.GetByUID(row.Spec.UID); ok {
 		out.Stage = v.terms.StageOf(row.Cluster, c.Labels)
 		out.setLoss(c, v.terms, time.Now())
@@ -90,10 +105,21 @@ func (in StatusInput) awaitsTurn(r Row) bool {
 	if !in.isRolloutBounded() || !isInRollout(r) {
 		return false
 	}
+	reason := atoll.ParseRowReason(r.Spec.Reason).Reason
 	if r.Spec.Phase == atoll.RowPending {
-		return atoll.ParseRowReason(r.Spec.Reason).Reason == atoll.ReasonWaitsForStage
+		return reason == atoll.ReasonWaitsForStage
 	}
-	return !in.acceptsRevision(r.Spec.Revision)
+	return !in.acceptsRevision(r.Spec.Revision) && !(in.Terms.IsDefault() && reason == atoll.ReasonNoCapacity)
+}
+
+// countCopies counts the clusters that have a copy, as rollouts do.
+func countCopies(rows []Row) (n int) {
+	for _, r := range rows {
+		if isInRollout(r) && r.Spec.Phase != atoll.RowPending {
+			n += int(r.rowCount())
+		}
+	}
+	return n
 }
 
 // inRollout returns the row as rollouts see it.
@@ -108,11 +134,7 @@ func (in StatusInput) isCounted(r Row) bool {
 
 // failureScope returns which failures hold the rollout.
 func (in StatusInput) failureScope() rollout.FailureScope {
-	var resumedAt time.Time
-	if resume := in.Bundle.Spec.Resume; resume != nil {
-		resumedAt = resume.At.Time
-	}
-	out := rollout.NewFailureScope(resumedAt, in.Now)
+	out := rollout.NewFailureScope(resumeTimeOf(&in.Bundle), in.Now)
 	for _, r := range in.Rows {
 		if r.Reachable && in.awaitsTurn(r) {
 			out.AddWaiting(r.inRollout())
@@ -142,8 +164,8 @@ func (t *rowTally) countProgress(in StatusInput) {
 		case p == rollout.RowFailing:
 			n.AddFailures(row, scope.IsHeldBy(row), int(r.rowCount()))
 		}
-		if r.Spec.Phase != atoll.RowPending && isUnavailable {
-			t.progress.Unavailable += int(r.rowCount())
+		if r.Spec.Phase != atoll.RowPending && isUnavailable && !scope.IsExcused(in.Terms, row) {
+			t.progress.AddUnavailable(row, int(r.rowCount()), r.clusterNames()...)
 		}
 	}
 	gates := in.gateStates()
@@ -166,7 +188,7 @@ func (t *rowTally) setTurnWait(in StatusInput, w *waitCause) {
 	switch t.stageWait.Reason {
 	case "":
 		w.reason = atoll.ReasonWaitsForStage
-	case atoll.ReasonRolloutPaused, atoll.ReasonStageFailed, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression:
+	case atoll.ReasonRolloutPaused, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression:
 		w.rank = rankHeldTurn
 	}
 	switch {
@@ -181,16 +203,12 @@ func (t *rowTally) describeStageWait(in StatusInput) string {
 	if t.stageWait.Reason == atoll.ReasonRolloutPaused {
 		return rollout.DescribePause(in.Bundle.Spec.Pause)
 	}
-	n := rollout.StageTally{}
-	if t.stageWait.Stage >= 0 {
-		n = t.progress.Stages[t.stageWait.Stage]
-	}
-	return in.Terms.DescribeStageWait(t.stageWait, n)
+	return in.Terms.DescribeStageWait(t.stageWait, &t.progress)
 }
 
-// rolloutStatus returns the progress of the Bundle's rollout; nil: nothing bounds one.
+// rolloutStatus returns the progress of the Bundle's rollout; nil: nothing bounds one, or only the default does, and no row waits.
 func (t *rowTally) rolloutStatus(in StatusInput) *v1alpha1.RolloutStatus {
-	if !in.isRolloutBounded() {
+	if !in.isRolloutBounded() || in.Terms.IsDefault() && t.stageWait.Reason == "" {
 		return nil
 	}
 	out := &v1alpha1.RolloutStatus{}
@@ -268,7 +286,7 @@ func isRolloutUnderway(is *v1alpha1.RolloutStatus, wasUnderway bool) bool {
 // needsPerson reports whether a person must act before the rollout goes on.
 func needsPerson(reason string) bool {
 	switch atoll.Reason(reason) {
-	case atoll.ReasonStageFailed, atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval:
+	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval:
 		return true
 	}
 	return false
@@ -279,17 +297,20 @@ func (r *BundleReconciler) recordRolloutNews(b state.Bundle, m *bundleMemo, was,
 	var news []rolloutNews
 	news, m.rolloutUnderway = describeRolloutNews(was, is, m.rolloutUnderway)
 	for _, n := range news {
-		if n.isNormal {
+		switch {
+		case n.isNormal && b.Spec.Rollout == nil: // each change of each Bundle would have such Events
+		case n.isNormal:
 			r.Events.Inform(b.Ref, n.reason, n.message)
-		} else {
+		default:
 			r.Events.Warn(b.Ref, n.reason, n.message)
 		}
 	}
 }
 
-// coarseRollout is the rough state of a rollout, without counts.
-func coarseRollout(r *v1alpha1.RolloutStatus) string {
-	if r == nil {
+// coarseRollout is the rough state of a rollout, without counts. One that the Bundle does not state is news only where a person
+// must act: a change through which clusters stay healthy costs no write of its own.
+func coarseRollout(r *v1alpha1.RolloutStatus, isStated bool) string {
+	if r == nil || !isStated && !needsPerson(r.Reason) {
 		return ""
 	}
 	return " " + r.CurrentStage + " " + r.Reason + " " + r.PausedBy

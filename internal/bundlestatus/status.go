@@ -53,7 +53,7 @@ type StatusInput struct {
 	Feedback []v1alpha1.BundleFeedback
 	// Quarantine of a Revision that a row is to hold; nil: there is none.
 	Quarantine *quarantine.Quarantine
-	// Terms of its rollout; nil: it states none.
+	// Terms that hold for its rollout; nil: nothing bounds it.
 	Terms *rollout.Terms
 	Now   time.Time
 }

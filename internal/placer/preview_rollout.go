@@ -3,6 +3,7 @@ package placer
 import (
 	"context"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
 )
@@ -11,7 +12,7 @@ import (
 func (r *PlacementReconciler) previewFirstTurns(ctx context.Context, list []PreviewedBundle) error {
 	for i := range list {
 		b := &list[i]
-		if b.Bundle.Spec.Rollout == nil && b.Bundle.Spec.Pause == nil {
+		if !r.index.turnTermsOf(b.Bundle).isBounded(len(b.Before)) {
 			continue
 		}
 		p, snap, err := r.previewWithInput(ctx, b.Bundle)
@@ -27,6 +28,6 @@ func (r *PlacementReconciler) previewFirstTurns(ctx context.Context, list []Prev
 
 // withoutTurns returns the Bundle with all rows changing at once.
 func withoutTurns(b state.Bundle) state.Bundle {
-	b.Spec.Rollout, b.Spec.Pause = nil, nil
+	b.Spec.Rollout, b.Spec.Pause = &v1alpha1.Rollout{Type: v1alpha1.RolloutAll}, nil
 	return b
 }

@@ -13,11 +13,11 @@ import (
 type turnTerms struct {
 	stated *v1alpha1.Rollout
 	*rollout.Terms
-	isPaused bool
+	isCompiled, isPaused bool
 }
 
-// isBounded reports whether rows may keep their revision until their turn.
-func (t turnTerms) isBounded() bool { return t.Terms != nil || t.isPaused }
+// isBounded reports whether some of so many rows may keep their revision until their turn.
+func (t turnTerms) isBounded(rows int) bool { return t.ForClusters(rows) != nil || t.isPaused }
 
 // changesStage reports whether a cluster is in another stage than it was.
 func (t turnTerms) changesStage(was, is *schedule.Cluster) bool {
@@ -29,8 +29,8 @@ func (x *bundleIndex) turnTermsOf(b state.Bundle) turnTerms {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.ensureEntry(b.Ref.UID)
-	if !equality.Semantic.DeepEqual(e.turns.stated, b.Spec.Rollout) {
-		e.turns = turnTerms{stated: b.Spec.Rollout, Terms: rollout.CompileTerms(b.Spec.Rollout)}
+	if !e.turns.isCompiled || !equality.Semantic.DeepEqual(e.turns.stated, b.Spec.Rollout) {
+		e.turns = turnTerms{stated: b.Spec.Rollout, Terms: rollout.CompileTerms(b.Spec.Rollout), isCompiled: true}
 	}
 	e.turns.isPaused = b.Spec.Pause != nil
 	return e.turns
@@ -38,7 +38,7 @@ func (x *bundleIndex) turnTermsOf(b state.Bundle) turnTerms {
 
 // addRolloutTerms adds the terms of the Bundle's rollout to a step, and the clusters that may get their first row.
 func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clusters []schedule.Cluster) {
-	if !turns.isBounded() {
+	if !turns.isBounded(len(s.rollout.Rows)) {
 		return
 	}
 	in := &s.rollout
@@ -49,6 +49,9 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 	}
 	if latest, ok := r.Revisions.LatestOfBundle(s.bundle.Ref.UID); ok {
 		in.RevisionAt = latest.CreationTimestamp.Time
+	}
+	if turns.IsDefault() && !turns.isPaused {
+		return // it has one stage, and bounds no first copy
 	}
 	in.NewClusters = map[string]rollout.Row{}
 	for i := range clusters {

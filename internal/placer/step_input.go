@@ -126,14 +126,14 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 	if err := facts.usage.err; err != nil {
 		return stepInput{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
 	}
-	items, err := r.leavingItemsOf(ctx, target, content, stepParts{clusters, specs, d, turns.isBounded()}, v)
+	items, err := r.leavingItemsOf(ctx, target, content, stepParts{clusters, specs, d, turns.isBounded(len(specs))}, v)
 	if err != nil {
 		return stepInput{}, err
 	}
 	_, holding := r.Hub.HoldReason()
 	snap.rollout = rollout.Input{
 		BundleUID: b.Ref.UID, Rows: rows, Decision: d, Revision: target, MinRevision: minRevisionOf(content),
-		Variants: variantsOfAffectedClusters(content, target, stepParts{clusters, specs, d, turns.isBounded()}, v), CurrentVariants: items.variants,
+		Variants: variantsOfAffectedClusters(content, target, stepParts{clusters, specs, d, turns.isBounded(len(specs))}, v), CurrentVariants: items.variants,
 		RemovalMode: b.Spec.Removal.Mode, RemovalBudget: b.Spec.Removal.Budget, MoveOrder: moveOrderOf(&b.Spec, content),
 		ConfirmedPlan: b.Meta.Annotations[atoll.AnnotationConfirm], KeptPlan: b.Meta.Annotations[atoll.AnnotationKeep],
 		DriftOrders: driftOrdersOf(b, snap.baseRows), PlacementHash: v.placementHash, Recalled: heldBackDeletions(b.Ref.UID, content), Unconfirmed: unconfirmedRemovals(b.Ref.UID, content), MustConfirmRemovals: content.MustConfirmRemovals(),

@@ -52,6 +52,16 @@ func (f *FailureScope) isResumed(row Row) bool {
 	return row.Spec.MovedAt < f.resumedAt && row.failureTime() <= f.resumedAt
 }
 
+// IsExcused reports whether a resume took the row out of the default maxUnavailable: it was unhealthy then, and has reported
+// no other state since. A stated bound counts it.
+func (f *FailureScope) IsExcused(t *Terms, row Row) bool {
+	since := row.Spec.FailedAt
+	if row.Status != nil {
+		since = max(since, row.Status.Since)
+	}
+	return t.IsDefault() && f.resumedAt != 0 && row.Spec.MovedAt < f.resumedAt && since <= f.resumedAt
+}
+
 // MendRow returns the row without its mark of a failure, where a resume excused the failure and the row is healthy again.
 func (f *FailureScope) MendRow(row Row) Row {
 	if row.Spec.FailedAt != 0 && row.isReady() && f.isResumed(row) {

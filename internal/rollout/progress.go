@@ -153,8 +153,26 @@ func (t *StageTally) AddFailures(row Row, isHeld bool, n int) {
 type Progress struct {
 	// Stages by index.
 	Stages []StageTally
-	// Unavailable connected clusters of all stages.
-	Unavailable int
+	// Unavailable connected clusters of all stages, those of them that failed, and the first few names.
+	Unavailable, UnavailableFailed int
+	unavailableNames               []string
+}
+
+// AddUnavailable counts rows of equal content that maxUnavailable counts. The names are those of their clusters, or the
+// first of them.
+func (p *Progress) AddUnavailable(row Row, n int, names ...string) {
+	p.Unavailable += n
+	if row.isFailing() {
+		p.UnavailableFailed += n
+	}
+	for _, name := range names {
+		i, _ := slices.BinarySearch(p.unavailableNames, name)
+		if i >= fewNames {
+			continue
+		}
+		p.unavailableNames = slices.Insert(p.unavailableNames, i, name)
+		p.unavailableNames = p.unavailableNames[:min(len(p.unavailableNames), fewNames)]
+	}
 }
 
 // NewProgress returns a progress without rows.
@@ -176,10 +194,8 @@ func (f *FirstTurn) DescribeWait() string {
 		return ""
 	case f.Wait.Reason == atoll.ReasonRolloutPaused:
 		return DescribePause(f.Pause)
-	case f.Wait.Stage < 0:
-		return f.Terms.DescribeStageWait(f.Wait, StageTally{})
 	}
-	return f.Terms.DescribeStageWait(f.Wait, f.Progress.Stages[f.Wait.Stage])
+	return f.Terms.DescribeStageWait(f.Wait, &f.Progress)
 }
 
 // countWaiting returns how many rows do not hold what is wanted.
@@ -288,21 +304,23 @@ func (t *Terms) reasonInStage(i int, n StageTally, p Progress) atoll.Reason {
 		return atoll.ReasonWaitsForStage
 	case n.Changing >= t.concurrencyOf(i, n.Clusters):
 		return atoll.ReasonMaxConcurrencyReached
+	case p.UnavailableFailed >= t.unavailableOf(p.countConnected()):
+		return atoll.ReasonTooManyUnhealthy
 	case p.Unavailable >= t.unavailableOf(p.countConnected()):
 		return atoll.ReasonMaxUnavailableReached
 	}
 	return atoll.ReasonWaitsForStage
 }
 
-// DescribeStageWait returns what the rows of a rollout wait for, in a few words. The tally is that of the stage.
-func (t *Terms) DescribeStageWait(w StageWait, n StageTally) string {
+// DescribeStageWait returns what the rows of a rollout wait for, in a few words.
+func (t *Terms) DescribeStageWait(w StageWait, p *Progress) string {
 	if w.Stage < 0 {
 		return "disconnected clusters to come back"
 	}
 	if w.gate != nil {
 		return w.gate.describeWait()
 	}
-	in := "stage " + t.StageName(w.Stage)
+	n, in := p.Stages[w.Stage], "stage "+t.StageName(w.Stage)
 	switch w.Reason {
 	case atoll.ReasonStageFailed:
 		return in + ", in which " + phrase.CountNoun(n.Failed-n.Accepted, "cluster") + " failed: another template, or `atoll rollout resume`"
@@ -310,10 +328,30 @@ func (t *Terms) DescribeStageWait(w StageWait, n StageTally) string {
 		return in + " to stay healthy for minSuccessTime"
 	case atoll.ReasonMaxConcurrencyReached:
 		return "a cluster of " + in + " to become healthy: " + strconv.Itoa(n.Changing) + " change, as many as maxConcurrency allows"
-	case atoll.ReasonMaxUnavailableReached:
-		return "clusters to become healthy: as many are unhealthy as maxUnavailable allows"
+	case atoll.ReasonMaxUnavailableReached, atoll.ReasonTooManyUnhealthy:
+		return t.describeUnavailable(w.Reason, p)
 	}
 	return in + " to become healthy"
+}
+
+// describeUnavailable names the unhealthy clusters, and the way on.
+func (t *Terms) describeUnavailable(reason atoll.Reason, p *Progress) string {
+	names, bound := phrase.JoinFirst(p.unavailableNames, fewNames, p.Unavailable), "maxUnavailable"
+	if names == "" {
+		names = "clusters"
+	}
+	if t.IsDefault() {
+		bound = "maxUnavailable, by default " + DefaultMaxUnavailable + ","
+	}
+	if reason == atoll.ReasonTooManyUnhealthy {
+		names += " to become healthy, or another template"
+	} else {
+		names += " to become healthy"
+	}
+	if t.IsDefault() {
+		names += ", or `atoll rollout resume`"
+	}
+	return names + ": as many are unhealthy as " + bound + " allows"
 }
 
 // DescribePause returns what a paused rollout waits for.

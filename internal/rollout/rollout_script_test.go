@@ -24,8 +24,10 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 		s.baseInput.Pause = &v1alpha1.RolloutPause{By: args[0], Message: args[1], Since: metav1.NewTime(s.now)}
 	case "resume":
 		s.baseInput.Pause, s.baseInput.ResumedAt = nil, s.now
-	case "all-at-once": // the rollout is stated no more
-		s.rollout = nil
+	case "all-at-once": // type: All without a bound is stated
+		s.rollout, s.statesNone = nil, false
+	case "unstated": // no rollout is stated
+		s.rollout, s.statesNone = nil, true
 	case "relabel": // NAME K=V
 		k, v, _ := strings.Cut(args[1], "=")
 		s.clusters[args[0]].Labels[k] = v
@@ -42,6 +44,14 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 	default:
 		s.t.Fatalf("unknown command %s", cmd)
 	}
+}
+
+// compileTerms returns the terms. Scripts state type: All where they state nothing.
+func (s *scriptStage) compileTerms() *Terms {
+	if s.rollout == nil && !s.statesNone {
+		return nil
+	}
+	return CompileTerms(s.rollout)
 }
 
 func (s *scriptStage) statedRollout() *v1alpha1.Rollout {
@@ -89,7 +99,7 @@ func (s *scriptStage) parseStage(args []string) v1alpha1.RolloutStage {
 
 // addRolloutInput adds what a step knows of the rollout.
 func (s *scriptStage) addRolloutInput(in *Input) {
-	in.Terms, in.RevisionAt = CompileTerms(s.rollout), time.Unix(1_000_000, 0)
+	in.Terms, in.RevisionAt = s.compileTerms(), time.Unix(1_000_000, 0)
 	in.NewClusters = map[string]Row{}
 	in.Gates, in.Approvals = s.gates.readVerdicts(s.now), s.gates.approvals
 	for c, of := range s.clusters {
@@ -104,7 +114,7 @@ func (s *scriptStage) addRolloutInput(in *Input) {
 
 // formatStages formats the progress of the last step.
 func (s *scriptStage) formatStages() string {
-	terms, out := CompileTerms(s.rollout), ""
+	terms, out := s.compileTerms(), ""
 	for i, n := range s.progress.Stages {
 		out += fmt.Sprintf("  %s: %d clusters, %d updated, %d changing, %d failed, %d waiting, %d disconnected\n", terms.StageName(i), n.Clusters, n.Updated, n.Changing, n.Failed, n.Waiting, n.Disconnected)
 	}

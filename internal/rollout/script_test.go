@@ -89,9 +89,11 @@ type scriptStage struct {
 	progress  Progress
 	stageWait StageWait
 	rollout   *v1alpha1.Rollout
-	requeueAt time.Time
-	unwanted  map[string]string // items by cluster
-	gates     gateStore
+	// statesNone: the default bounds its rollouts.
+	statesNone bool
+	requeueAt  time.Time
+	unwanted   map[string]string // items by cluster
+	gates      gateStore
 }
 
 func newStage(t testing.TB) *scriptStage {

@@ -16,7 +16,16 @@ type Terms struct {
 	stages         []stage
 	maxUnavailable *intstr.IntOrString
 	isStaged       bool
+	// isDefault: the Bundle states no rollout.
+	isDefault bool
 }
+
+// The default bound of a Bundle that states no rollout: so many clusters may be unhealthy when a healthy one changes, once
+// the Bundle has more than DefaultFreeClusters.
+const (
+	DefaultMaxUnavailable = "25%"
+	DefaultFreeClusters   = 4
+)
 
 // stage is a compiled stage. The last one has the clusters that no other stage chooses.
 type stage struct {
@@ -27,9 +36,17 @@ type stage struct {
 	gates []gate
 }
 
-// CompileTerms compiles the rollout that a Bundle states; nil for none.
+var defaultTerms = &Terms{
+	stages:         []stage{{RolloutStage: v1alpha1.RolloutStage{Name: v1alpha1.RestStage}}},
+	maxUnavailable: new(intstr.FromString(DefaultMaxUnavailable)), isDefault: true,
+}
+
+// CompileTerms compiles the rollout that a Bundle states, or the default where r is nil; nil: no bound is stated.
 func CompileTerms(r *v1alpha1.Rollout) *Terms {
-	if r == nil || r.MaxUnavailable == nil && len(r.Stages) == 0 {
+	if r == nil {
+		return defaultTerms
+	}
+	if r.MaxUnavailable == nil && len(r.Stages) == 0 {
 		return nil
 	}
 	t := &Terms{maxUnavailable: r.MaxUnavailable, isStaged: r.Type == v1alpha1.RolloutStaged}
@@ -75,6 +92,17 @@ func (t *Terms) StageOf(name string, clusterLabels map[string]string) int {
 		}
 	}
 	return last
+}
+
+// IsDefault reports whether the Bundle states no rollout.
+func (t *Terms) IsDefault() bool { return t != nil && t.isDefault }
+
+// ForClusters returns the terms that hold for a Bundle with so many clusters that have a copy.
+func (t *Terms) ForClusters(n int) *Terms {
+	if t.IsDefault() && n <= DefaultFreeClusters {
+		return nil
+	}
+	return t
 }
 
 // HasStages reports whether clusters are in different stages.

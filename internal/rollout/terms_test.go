@@ -52,8 +52,30 @@ func TestBoundsThatAreNotStated(t *testing.T) {
 	if all := CompileTerms(&v1alpha1.Rollout{Type: v1alpha1.RolloutAll, MaxUnavailable: &one}); all.failuresOf(0, 9) != noBound || all.CountStages() != 1 || all.HasStages() {
 		t.Error("a rollout without stages has a stage that fails")
 	}
-	if CompileTerms(&v1alpha1.Rollout{Type: v1alpha1.RolloutAll}) != nil || CompileTerms(nil) != nil {
+	if all := CompileTerms(&v1alpha1.Rollout{Type: v1alpha1.RolloutAll}); all != nil || all.IsDefault() {
 		t.Error("a rollout that bounds nothing has terms")
+	}
+}
+
+// Without a rollout, a quarter of the clusters may be unhealthy once there are more than four. Nothing fails.
+func TestDefaultTerms(t *testing.T) {
+	terms := CompileTerms(nil)
+	if !terms.IsDefault() || terms.HasStages() || terms.CountStages() != 1 || terms.StageName(0) != v1alpha1.RestStage || terms.failuresOf(0, 9) != noBound {
+		t.Errorf("the default is %+v", terms)
+	}
+	for clusters, want := range map[int]int{5: 1, 8: 2, 11: 2, 12: 3, 1000: 250} {
+		if is := terms.ForClusters(clusters); is != terms || is.unavailableOf(clusters) != want {
+			t.Errorf("of %d clusters %d may be unhealthy, want %d", clusters, is.unavailableOf(clusters), want)
+		}
+	}
+	for _, clusters := range []int{0, 1, 4} {
+		if terms.ForClusters(clusters) != nil {
+			t.Errorf("%d clusters are bounded", clusters)
+		}
+	}
+	one := intstr.FromInt32(1)
+	if stated := CompileTerms(&v1alpha1.Rollout{Type: v1alpha1.RolloutAll, MaxUnavailable: &one}); stated.IsDefault() || stated.ForClusters(1) != stated {
+		t.Error("a stated bound does not hold for few clusters")
 	}
 }
 

@@ -27,7 +27,7 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 		return newRowWait(w.Reason, DescribePause(s.Pause), since)
 	case atoll.ReasonStageFailed:
 		return newRowWait(w.Reason, s.describeStageWait(), time.Unix(t.failedSince, 0))
-	case atoll.ReasonMaxConcurrencyReached, atoll.ReasonMaxUnavailableReached:
+	case atoll.ReasonMaxConcurrencyReached, atoll.ReasonMaxUnavailableReached, atoll.ReasonTooManyUnhealthy:
 		if w.Stage < row.Stage {
 			return newRowWait(atoll.ReasonWaitsForStage, "stage "+s.Terms.StageName(w.Stage)+" to become healthy", since)
 		}
@@ -50,9 +50,5 @@ func (s *rolloutStep) newGateWait(since time.Time) RowWait {
 }
 
 func (s *rolloutStep) describeStageWait() string {
-	w, n := s.turns.wait, StageTally{}
-	if w.Stage >= 0 {
-		n = s.turns.Stages[w.Stage]
-	}
-	return s.Terms.DescribeStageWait(w, n)
+	return s.Terms.DescribeStageWait(s.turns.wait, &s.turns.Progress)
 }

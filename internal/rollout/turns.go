@@ -42,15 +42,17 @@ type turns struct {
 
 // planTurns decides which rows change now. Rows at rest and at the wanted revision cost no memory.
 func (s *rolloutStep) planTurns() {
-	if s.Terms == nil && s.Pause == nil || s.Deleting || s.Revision == "" {
+	if s.Deleting || s.Revision == "" || !s.isRolloutBounded() {
 		return
 	}
 	t := &s.turns
 	stages := s.Terms.CountStages()
 	t.isBounded, t.Progress, t.soakUntil, t.healthySince = true, s.Terms.NewProgress(), make([]int64, stages), make([]int64, stages)
 	t.scope = NewFailureScope(s.ResumedAt, s.Now)
-	arrivals := s.tallyMembers()
-	arrivals = s.withoutReplacements(arrivals)
+	arrivals := s.withoutReplacements(s.tallyMembers())
+	if s.Terms.IsDefault() && s.Pause == nil { // a first copy is no change of what runs
+		arrivals = nil
+	}
 	for _, c := range arrivals {
 		s.tallyArrival(c)
 	}
@@ -69,6 +71,23 @@ func (s *rolloutStep) planTurns() {
 	if t.countWaiting() > 0 {
 		s.requestNextTurn()
 	}
+}
+
+// isRolloutBounded reports whether rows may have to wait for their turn. The default bounds only a change of what runs.
+func (s *rolloutStep) isRolloutBounded() bool {
+	if s.Terms.IsDefault() {
+		copies, changes := 0, false
+		s.eachMember(func(c string) {
+			if row, has := s.memberRow(c); has {
+				copies++
+				changes = changes || s.wantsTurn(c, row)
+			}
+		})
+		if s.Terms = s.Terms.ForClusters(copies); !changes && s.Pause == nil {
+			return false
+		}
+	}
+	return s.Terms != nil || s.Pause != nil
 }
 
 // eachMember calls fn for the clusters that hold the Bundle, or are to hold it.
@@ -110,8 +129,8 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 	n, row := &t.Stages[row.Stage], t.scope.MendRow(row)
 	p, isUnavailable := s.placeRow(row, isWanted)
 	n.AddRows(p, 1)
-	if isUnavailable {
-		t.Unavailable++
+	if isUnavailable && !t.scope.IsExcused(s.Terms, row) {
+		t.AddUnavailable(row, 1, c)
 	}
 	switch p {
 	case RowDisconnected:
@@ -218,9 +237,17 @@ func (s *rolloutStep) isConnectionUncertain(row Row) bool {
 	return true
 }
 
-// wantsTurn reports whether a row does not hold what is wanted.
+// wantsTurn reports whether a row does not hold what is wanted. Where no rollout is stated, a row without the capacity for it
+// waits for that alone.
 func (s *rolloutStep) wantsTurn(c string, row Row) bool {
-	return row.Spec.Revision != s.Revision && !s.staysAtRevision(c, &row.Spec)
+	if row.Spec.Revision == s.Revision || s.staysAtRevision(c, &row.Spec) {
+		return false
+	}
+	if !s.Terms.IsDefault() {
+		return true
+	}
+	v, _ := s.Decision.FindVerdict(c)
+	return !s.isBlockedByCapacity(c, v)
 }
 
 // withoutReplacements returns the arrivals that wait for their turn. One that replaces a copy does not: a move is
@@ -264,7 +291,7 @@ func (s *rolloutStep) allowTurns(arrivals []string) {
 			if row := s.arrivalRow(c); row.Stage == i && row.Online && slots > 0 && budget > 0 {
 				s.allowTurn(c, i, &slots)
 				budget--
-				t.Unavailable++
+				t.AddUnavailable(Row{}, 1, c)
 			}
 		}
 		if !s.Terms.isDone(i, t.Stages[i]) {
@@ -295,7 +322,7 @@ func (s *rolloutStep) allowHealthyRows(i int, slots, budget *int) {
 		if row, has := s.memberRow(c); *slots > 0 && *budget > 0 && has && row.Stage == i && row.Online && row.isReady() && s.canChange(c, row) {
 			s.allowTurn(c, i, slots)
 			*budget--
-			s.turns.Unavailable++
+			s.turns.AddUnavailable(Row{}, 1, c)
 		}
 	})
 }
@@ -332,7 +359,7 @@ func (s *rolloutStep) requestNextTurn() {
 	if t.wait.Reason == atoll.ReasonWaitsForSuccessTime {
 		s.requeueNoLater(time.Unix(t.soakUntil[t.wait.Stage], 0))
 	}
-	if t.wait.Reason == atoll.ReasonStageFailed && s.ResumedAt.After(s.Now) { // the clock of another hub is ahead
+	if (t.wait.Reason == atoll.ReasonStageFailed || s.Terms.IsDefault()) && s.ResumedAt.After(s.Now) { // the clock of another hub is ahead
 		s.requeueNoLater(s.ResumedAt)
 	}
 }

@@ -207,7 +207,7 @@ func (f *follower) findEnd(ctx context.Context, bundle *v1alpha1.Bundle) (ended 
 		isLatest, err := f.isLatest(ctx)
 		f.isUnseen = err == nil && !isLatest
 		return isLatest, err
-	case atoll.ReasonStageFailed, atoll.ReasonFailed, atoll.ReasonDegraded:
+	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonFailed, atoll.ReasonDegraded:
 		return true, utilexec.CodeExitError{Err: fmt.Errorf("%s failed: %s: %s", f.argument, reason, message), Code: exitFailed}
 	case atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForConfirmation:
 		return true, utilexec.CodeExitError{Err: fmt.Errorf("%s waits for a person: %s: %s; %s must act", f.argument, reason, message, atoll.ActorOf(reason)), Code: exitPerson}
