@@ -112,10 +112,10 @@ func (in StatusInput) awaitsTurn(r Row) bool {
 	return !in.acceptsRevision(r.Spec.Revision) && !(in.Terms.IsDefault() && reason == atoll.ReasonNoCapacity)
 }
 
-// countCopies counts the clusters that have a copy, as rollouts do.
+// countCopies counts the clusters with a copy, as rollouts do.
 func countCopies(rows []Row) (n int) {
 	for _, r := range rows {
-		if isInRollout(r) && r.Spec.Phase != atoll.RowPending {
+		if r.Spec.Phase != atoll.RowPending {
 			n += int(r.rowCount())
 		}
 	}
@@ -164,7 +164,7 @@ func (t *rowTally) countProgress(in StatusInput) {
 		case p == rollout.RowFailing:
 			n.AddFailures(row, scope.IsHeldBy(row), int(r.rowCount()))
 		}
-		if r.Spec.Phase != atoll.RowPending && isUnavailable && !scope.IsExcused(in.Terms, row) {
+		if r.Spec.Phase != atoll.RowPending && isUnavailable && !(isWanted && scope.IsExcused(in.Terms, row)) {
 			t.progress.AddUnavailable(row, int(r.rowCount()), r.clusterNames()...)
 		}
 	}

@@ -31,6 +31,9 @@ func newStepFixture(b testing.TB, clusters int) (*fakeHub, *PlacementReconciler)
 	return m, r
 }
 
+// allAtOnce is a stated rollout without bounds.
+func allAtOnce() *v1alpha1.Rollout { return &v1alpha1.Rollout{Type: v1alpha1.RolloutAll} }
+
 func runStep(b testing.TB, r *PlacementReconciler, uid string) {
 	b.Helper()
 	if err := r.reconcileBundle(b.Context(), uid); err != nil {
@@ -77,7 +80,7 @@ func BenchmarkNewBundle(b *testing.B) {
 func newEverywhereFixture(b *testing.B, n int) (*fakeHub, *PlacementReconciler) {
 	b.Helper()
 	m, r := newStepFixture(b, n)
-	m.changeBundle("web", nil)
+	m.changeBundle("web", func(b *state.Bundle) { b.Spec.Rollout = allAtOnce() })
 	m.cutRevision("web", newRegionalContent(1))
 	runStep(b, r, "web")
 	for c := range m.rows["web"] {
@@ -93,7 +96,7 @@ func TestAStepAllocatesNothingForOtherClusters(t *testing.T) {
 	const touched = 10
 	edit := func(fleet int) float64 {
 		m, r := newStepFixture(t, fleet)
-		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementLabelled(map[string]string{"group": "g0"}) })
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.Rollout = placementLabelled(map[string]string{"group": "g0"}), allAtOnce() })
 		m.cutRevision("web", newRegionalContent(1))
 		runStep(t, r, "web")
 		if n := len(m.rows["web"]); n != touched {

@@ -386,6 +386,7 @@ func TestADeletionCountsOnce(t *testing.T) {
 		return c
 	}
 	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Rollout = allAtOnce() })
 		newPlacedBundle(m, "web", deleted("first"), names...)
 		m.cutRevision("web", deleted("first"))
 		m.settleRows("web")

@@ -4,7 +4,7 @@
 // Contract: a pure core. Values in, values out: no client, no clock, no logger, no
 // goroutine. Arguments are never changed. AdvanceRows is called again whenever its input
 // changes and at Output.RequeueAt. Once its output is written, calling it again changes
-// nothing.
+// nothing, unless rows began to be removed: they leave the bounds of a rollout.
 //
 // Every Output guarantees:
 //   - All rows move to the target revision at once, one wave. A row's generation rises

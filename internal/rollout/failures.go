@@ -52,8 +52,8 @@ func (f *FailureScope) isResumed(row Row) bool {
 	return row.Spec.MovedAt < f.resumedAt && row.failureTime() <= f.resumedAt
 }
 
-// IsExcused reports whether a resume took the row out of the default maxUnavailable: it was unhealthy then, and has reported
-// no other state since. A stated bound counts it.
+// IsExcused reports whether a resume took the row, which holds what is wanted, out of the default maxUnavailable: it was
+// unhealthy then, and has reported no other state since. A stated bound counts it.
 func (f *FailureScope) IsExcused(t *Terms, row Row) bool {
 	since := row.Spec.FailedAt
 	if row.Status != nil {

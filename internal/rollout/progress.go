@@ -118,6 +118,14 @@ func (r Row) isFailing() bool {
 	return r.Spec.FailedAt != 0 || st != nil && st.Generation == r.Spec.Generation && (st.State == atoll.RowFailed || st.State == atoll.RowDegraded)
 }
 
+// isUnhealthy reports whether a change of the row makes no further cluster unavailable. A row that was healthy after its last turn,
+// and has not reported another share of replicas yet, is none.
+func (r Row) isUnhealthy() bool {
+	st := r.Status
+	isSharing := st != nil && st.State == atoll.RowReady && st.Generation < r.Spec.Generation && st.Since >= r.Spec.MovedAt
+	return !r.isReady() && !isSharing
+}
+
 // healthySince returns since when the row is healthy at its revision, in Unix seconds. A time in the future, of a
 // clock that was set back, counts as now, and one of the member's clock does not count.
 func (r Row) healthySince(now int64) int64 {

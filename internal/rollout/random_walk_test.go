@@ -226,6 +226,9 @@ func (w *randomWalk) checkConvergence() {
 		if has != wanted || has && row.Spec.Phase != atoll.RowActive {
 			w.t.Fatalf("%s is %s, its row is %v %+v\n%s", v.Cluster, v, has, row.Spec, w.formatHistory())
 		}
+		if has && row.Spec.Revision != in.Revision {
+			w.t.Fatalf("%s is at %s, want %s\n%s", v.Cluster, row.Spec.Revision, in.Revision, w.formatHistory())
+		}
 		if has && !maps.Equal(row.Spec.Assigned, shares.ShareOf(v.Cluster).AssignedReplicas()) {
 			w.t.Fatalf("%s has %v, its share is %v\n%s", v.Cluster, row.Spec.Assigned, shares.ShareOf(v.Cluster), w.formatHistory())
 		}
@@ -235,6 +238,7 @@ func (w *randomWalk) checkConvergence() {
 func runRandomWalk(t testing.TB, seed uint64, calm bool) {
 	w := &randomWalk{scriptStage: newStage(t), rand: rand.New(rand.NewPCG(seed, 11)), isCalm: calm}
 	w.playCommand("fleet", "8")
+	w.statesNone = seed%4 < 2
 	w.playCommand("spent", "0")
 	if w.rand.IntN(3) > 0 {
 		w.playCommand("divide", fmt.Sprintf("Deployment/web=%d", w.rand.IntN(30)), "StatefulSet/db=2")

@@ -29,7 +29,9 @@ func (w *rolloutWalk) playLine(line string) {
 	w.runCommand(words[0], words[1:])
 }
 
-func (w *rolloutWalk) randomCluster() string { return fmt.Sprintf("c%02d", 1+w.rand.IntN(20)) }
+func (w *rolloutWalk) randomCluster() string {
+	return slices.Sorted(maps.Keys(w.clusters))[w.rand.IntN(len(w.clusters))]
+}
 
 // changingCluster returns the first cluster that changes, or any.
 func (w *rolloutWalk) changingCluster() string {

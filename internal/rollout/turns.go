@@ -76,18 +76,35 @@ func (s *rolloutStep) planTurns() {
 // isRolloutBounded reports whether rows may have to wait for their turn. The default bounds only a change of what runs.
 func (s *rolloutStep) isRolloutBounded() bool {
 	if s.Terms.IsDefault() {
-		copies, changes := 0, false
-		s.eachMember(func(c string) {
-			if row, has := s.memberRow(c); has {
-				copies++
-				changes = changes || s.wantsTurn(c, row)
-			}
-		})
-		if s.Terms = s.Terms.ForClusters(copies); !changes && s.Pause == nil {
-			return false
+		if s.Terms = s.Terms.ForClusters(s.countCopies(DefaultFreeClusters + 1)); s.Pause == nil {
+			return s.Terms != nil && s.changesMember()
 		}
 	}
 	return s.Terms != nil || s.Pause != nil
+}
+
+// countCopies counts the clusters with a copy, those that are being removed included, up to a number.
+func (s *rolloutStep) countCopies(most int) (n int) {
+	for c, row := range s.Rows {
+		if spec, isSet := s.nextSpecs[c]; row.Spec.Phase == atoll.RowPending || isSet && spec == nil { // its Cluster is deleted
+			continue
+		}
+		if n++; n == most {
+			break
+		}
+	}
+	return n
+}
+
+// changesMember reports whether a row does not hold what is wanted.
+func (s *rolloutStep) changesMember() (changes bool) {
+	s.eachMember(func(c string) {
+		if !changes {
+			row, has := s.memberRow(c)
+			changes = has && s.wantsTurn(c, row)
+		}
+	})
+	return changes
 }
 
 // eachMember calls fn for the clusters that hold the Bundle, or are to hold it.
@@ -129,7 +146,7 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 	n, row := &t.Stages[row.Stage], t.scope.MendRow(row)
 	p, isUnavailable := s.placeRow(row, isWanted)
 	n.AddRows(p, 1)
-	if isUnavailable && !t.scope.IsExcused(s.Terms, row) {
+	if isUnavailable && !(isWanted && t.scope.IsExcused(s.Terms, row)) {
 		t.AddUnavailable(row, 1, c)
 	}
 	switch p {
@@ -308,7 +325,7 @@ func (s *rolloutStep) allowUnhealthyRows(i int, slots *int) {
 		return
 	}
 	s.eachMember(func(c string) {
-		if row, has := s.memberRow(c); *slots > 0 && has && row.Stage == i && row.Online && !row.isReady() && s.canChange(c, row) {
+		if row, has := s.memberRow(c); *slots > 0 && has && row.Stage == i && row.Online && row.isUnhealthy() && s.canChange(c, row) {
 			s.allowTurn(c, i, slots)
 		}
 	})
