@@ -70,7 +70,7 @@ type BundleSpec struct {
 	// MoveOrder as in the source. Absent: the kinds of the objects decide.
 	// +optional
 	MoveOrder MoveOrder `json:"moveOrder,omitempty"`
-	// Rollout as in the source. Absent: all clusters change at once.
+	// Rollout as in the source. Absent: a change keeps maxUnavailable 25% of more than 4 clusters.
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
 	// Pause stops the rollout until a person removes it. People write it; no policy has it.
@@ -172,7 +172,8 @@ type BundleStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	FeedbackSummary string `json:"feedbackSummary,omitempty"`
-	// Rollout has the progress of the rollout. Absent: the Bundle states no rollout, and is not paused.
+	// Rollout has the progress of the rollout. Absent: the Bundle states no bound, or no
+	// rollout and no cluster waits, and is not paused.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
 	// Conditions: Bound, Scheduled, ReplicasPlaced, PreferredGroup, Applied, Ready,

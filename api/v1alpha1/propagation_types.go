@@ -118,8 +118,9 @@ type PropagationSpec struct {
 	// +kubebuilder:validation:Enum=Surge;Recreate
 	MoveOrder MoveOrder `json:"moveOrder,omitempty"`
 
-	// Rollout bounds how fast a change of templates or override rules reaches the clusters. Absent: all
-	// clusters at once. Not in Karmada.
+	// Rollout bounds how fast a change of templates or override rules reaches the clusters. Absent: a change
+	// keeps maxUnavailable 25% of more than 4 clusters, and the first installation goes to all clusters at
+	// once. Not in Karmada.
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
 

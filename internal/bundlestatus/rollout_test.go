@@ -113,6 +113,77 @@ func TestFailuresThatHoldARollout(t *testing.T) {
 	}
 }
 
+// Without a stated rollout, status.rollout is there while clusters wait, and names the unhealthy clusters and the way on. Only
+// a state in which a person must act is news: a change through which clusters stay healthy costs no write of its own.
+func TestStatusOfADefaultRollout(t *testing.T) {
+	failed := &atoll.RowStatus{Generation: 5, State: atoll.RowDegraded, Applied: true, Since: 500}
+	behind := &atoll.RowStatus{Generation: 4, State: atoll.RowReady, Applied: true}
+	fleet := func(a, b *atoll.RowStatus, waiting ...func(*Row)) (rows []Row) {
+		rows = append(rows, newRow("a", a), newRow("b", b))
+		for _, c := range []string{"c", "d", "e", "f", "g", "h"} {
+			rows = append(rows, newRow(c, readyStatus(), waiting...))
+		}
+		return rows
+	}
+	noCapacity := func(r *Row) { r.Spec.Revision, r.Spec.Reason = "earlier", "NoCapacity: capacity.replicas is 3" }
+	for name, c := range map[string]struct {
+		rows    []Row
+		resumed int64
+		want    string
+		isNews  bool
+	}{
+		"nothing waits":          {fleet(behind, failed), 0, "", false},
+		"a quarter changes":      {fleet(behind, behind, inStage(0, true)), 0, "MaxUnavailableReached: a, b to become healthy, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", false},
+		"a quarter failed":       {fleet(failed, failed, inStage(0, true)), 0, "TooManyUnhealthy: a, b to become healthy, or another template, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", true},
+		"one of them failed":     {fleet(failed, behind, inStage(0, true)), 0, "MaxUnavailableReached: a, b to become healthy, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", false},
+		"a person resumed":       {fleet(failed, failed, inStage(0, true)), 600, "WaitsForStage: stage rest to become healthy", false},
+		"a failure came later":   {fleet(failed, failed, inStage(0, true)), 499, "TooManyUnhealthy: a, b to become healthy, or another template, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", true},
+		"a resume of the future": {fleet(failed, failed, inStage(0, true)), 1001, "TooManyUnhealthy: a, b to become healthy, or another template, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", true},
+		"clusters lack capacity": {fleet(readyStatus(), readyStatus(), noCapacity), 0, "", false},
+		"four clusters":          {fleet(failed, failed, inStage(0, true))[:4], 0, "", false},
+	} {
+		in := StatusInput{Rows: c.rows, Latest: latest, Terms: rollout.CompileTerms(nil).ForClusters(countCopies(c.rows)), Now: time.Unix(1000, 0)}
+		if c.resumed != 0 {
+			in.Bundle.Spec.Resume = &v1alpha1.RolloutResume{At: metav1.Unix(c.resumed, 0)}
+		}
+		st, got := ComputeStatus(in), ""
+		if r := st.Rollout; r != nil {
+			got = r.Reason + ": " + r.Message
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if isNews := coarseRollout(st.Rollout, false) != ""; isNews != c.isNews {
+			t.Errorf("%s: it is news: %t", name, isNews)
+		}
+	}
+}
+
+// A resume tells rows apart that are alike otherwise, by the same function as in the placer.
+func TestAResumeSplitsGroupsOfADefaultRollout(t *testing.T) {
+	failed := func(since int64) *atoll.RowStatus {
+		return &atoll.RowStatus{Generation: 5, State: atoll.RowDegraded, Applied: true, Since: since}
+	}
+	for _, c := range []struct{ resumed, groups int64 }{{0, 1}, {400, 1}, {600, 2}, {800, 1}} {
+		s := bundleSnapshot{terms: rollout.CompileTerms(nil)}
+		if c.resumed != 0 {
+			s.bundle.Spec.Resume = &v1alpha1.RolloutResume{At: metav1.Unix(c.resumed, 0)}
+		}
+		view := s.rolloutView()
+		all := func() (rows []Row) {
+			for i, since := range []int64{500, 700} {
+				row := newRow(fmt.Sprint("c", i), failed(since))
+				row.isExcused = view.resume.IsExcused(view.terms, row.inRollout())
+				rows = append(rows, row)
+			}
+			return rows
+		}
+		if rows, _ := newRowGroups().readRows(rowSource{all: all, view: view}); len(rows) != int(c.groups) {
+			t.Errorf("resumed at %d: %d groups, want %d", c.resumed, len(rows), c.groups)
+		}
+	}
+}
+
 // A cluster that is lost in its change, or within minSuccessTime, holds its stage for a bounded time. Rows that count no more are
 // alike.
 func TestLostClustersInARollout(t *testing.T) {

@@ -96,7 +96,9 @@ func TestAStepAllocatesNothingForOtherClusters(t *testing.T) {
 	const touched = 10
 	edit := func(fleet int) float64 {
 		m, r := newStepFixture(t, fleet)
-		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.Rollout = placementLabelled(map[string]string{"group": "g0"}), allAtOnce() })
+		m.changeBundle("web", func(b *state.Bundle) {
+			b.Spec.Placement, b.Spec.Rollout = placementLabelled(map[string]string{"group": "g0"}), allAtOnce()
+		})
 		m.cutRevision("web", newRegionalContent(1))
 		runStep(t, r, "web")
 		if n := len(m.rows["web"]); n != touched {

@@ -9,6 +9,20 @@ import (
 	"atoll.dev/atoll/internal/rollout"
 )
 
+// The plan of a change for which no rollout is stated says that a quarter changes at first, and what the others wait for.
+func TestTextOfADefaultRolloutPlan(t *testing.T) {
+	first := &rollout.FirstTurn{Terms: rollout.CompileTerms(nil), Wait: rollout.StageWait{Reason: atoll.ReasonMaxUnavailableReached}, Progress: rollout.Progress{Stages: []rollout.StageTally{{Clusters: 8, Changing: 2, Waiting: 6}}}}
+	first.Progress.AddUnavailable(rollout.Row{}, 1, "oslo")
+	first.Progress.AddUnavailable(rollout.Row{}, 1, "bern")
+	var b strings.Builder
+	newRolloutPlan(first).writeText(&b)
+	const want = "  Stage rest: 2 clusters would change at first, 6 later.\n" +
+		"  The others would wait for bern, oslo to become healthy, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows.\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
 // The plan of a rollout names the stages that change, with the gates before each.
 func TestTextOfARolloutPlan(t *testing.T) {
 	terms := rollout.CompileTerms(&v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{

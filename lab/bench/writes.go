@@ -125,6 +125,7 @@ func (b *labBench) applyDeploymentPolicy(ctx context.Context, name string, clust
 		"spec": map[string]any{
 			"resourceSelectors": []any{map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": name}},
 			"placement":         map[string]any{"clusterAffinity": map[string]any{"clusterNames": clusters}},
+			"rollout":           map[string]any{"type": "All"}, // an edit is one wave
 		},
 	})
 	if err != nil {

@@ -77,7 +77,7 @@ StageFailed: clusters wait for stage canary, in which 1 cluster failed; the appl
 	for args, want := range map[string]string{
 		"bundle/web -n shop":         table,
 		"deployment/web -n shop":     table,
-		"bundle/plain -n shop":       "bundle/plain states no rollout, and is not paused: a change reaches all clusters at once\n",
+		"bundle/plain -n shop":       "bundle/plain states no rollout, and no cluster waits: by default a change keeps maxUnavailable 25% of more than 4 clusters\n",
 		"clusterbundle/roles":        "paused by alice since 2026-11-22T12:00:00Z\n",
 		"deployment/roles -n shop":   "paused by alice",
 		"bundle/web -n shop -o json": `"currentStage": "canary"`,

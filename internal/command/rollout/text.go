@@ -7,6 +7,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/rollout"
 )
 
 // formatRollout formats the progress of a Bundle's rollout for people.
@@ -14,7 +15,7 @@ func formatRollout(argument string, bundle *v1alpha1.Bundle) string {
 	var b strings.Builder
 	r := bundle.Status.Rollout
 	if r == nil {
-		return fmt.Sprintf("%s states no rollout, and is not paused: a change reaches all clusters at once\n", argument)
+		return formatUnbounded(argument, bundle)
 	}
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "STAGE\tCLUSTERS\tUPDATED\tCHANGING\tFAILED\tWAITING\tDISCONNECTED")
@@ -41,6 +42,14 @@ func formatRollout(argument string, bundle *v1alpha1.Bundle) string {
 		fmt.Fprintf(&b, "%s: clusters wait for %s; %s must act\n", r.Reason, phrase.EscapeLine(r.Message), r.Actor)
 	}
 	return b.String()
+}
+
+// formatUnbounded formats how a change reaches the clusters where no cluster waits and no bound is stated.
+func formatUnbounded(argument string, bundle *v1alpha1.Bundle) string {
+	if bundle.Spec.Rollout == nil {
+		return fmt.Sprintf("%s states no rollout, and no cluster waits: by default a change keeps maxUnavailable %s of more than %d clusters\n", argument, rollout.DefaultMaxUnavailable, rollout.DefaultFreeClusters)
+	}
+	return fmt.Sprintf("%s states no bound, and is not paused: a change reaches all clusters at once\n", argument)
 }
 
 // writeGates writes what the gates of the revision decided.

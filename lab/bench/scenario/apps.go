@@ -90,6 +90,7 @@ func (a application) policyJSON() []byte {
 		"spec": map[string]any{
 			"resourceSelectors": []any{map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": a.name}},
 			"placement":         a.placementSpec(),
+			"rollout":           map[string]any{"type": "All"}, // an edit is one wave
 		},
 	})
 }

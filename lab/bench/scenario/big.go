@@ -77,6 +77,7 @@ func (c configMapSet) policyJSON() []byte {
 		"spec": map[string]any{
 			"resourceSelectors": []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "labelSelector": map[string]any{"matchLabels": map[string]any{"big": "yes"}}}},
 			"placement":         application{group: bigGroup}.placementSpec(),
+			"rollout":           map[string]any{"type": "All"}, // an edit is one wave
 		},
 	})
 }

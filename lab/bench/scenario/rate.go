@@ -172,6 +172,7 @@ func bestClustersPolicyJSON(label string) []byte {
 			"resourceSelectors": []any{map[string]any{"apiVersion": "apps/v1", "kind": "Deployment"}},
 			"groupBy":           map[string]any{"type": "Object"},
 			"placement":         placement,
+			"rollout":           map[string]any{"type": "All"}, // an edit is one wave
 		},
 	})
 }
