@@ -43,9 +43,11 @@ type fakeHub struct {
 	// writes counts calls of WriteSpecs that changed something; looks counts steps.
 	// reads counts rows that were read one by one.
 	writes, rowReads, contentReads int
-	writeError                     error
-	beforeWrite                    func() // once
-	warnings                       []string
+	// rowsWritten counts the rows in these calls.
+	rowsWritten int
+	writeError  error
+	beforeWrite func() // once
+	warnings    []string
 }
 
 func newFakeHub() *fakeHub {
@@ -169,6 +171,7 @@ func (m fakeRows) WriteSpecs(_ context.Context, ref enginev1.BundleRef, base []s
 		}
 	}
 	m.writes++
+	m.rowsWritten += len(changes)
 	for c, spec := range changes {
 		changed = append(changed, c)
 		if spec == nil {

@@ -219,3 +219,55 @@ func TestStagesDoNotSplitARemoval(t *testing.T) {
 		}
 	})
 }
+
+// A Bundle that states no rollout changes a quarter of its eight clusters, and the others as these become healthy. That costs
+// one write for each row. A change that fails stops there until a person resumes, also over a restart of the hub.
+func TestAChangeStopsAtAQuarterByDefault(t *testing.T) {
+	names := []string{"c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"}
+	rows := func(changed int, is, was string) string {
+		var out []string
+		for i, c := range names {
+			out = append(out, c+" Active "+map[bool]string{true: is, false: was}[i < changed])
+		}
+		return strings.Join(out, ", ")
+	}
+	m := newRings(names...)
+	synctest.Test(t, func(t *testing.T) {
+		stop := startReconciler(t, m)
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed(names...) })
+		m.cutRevision("web", &atoll.Content{})
+		expectRows(t, m, "web", rows(8, "r1", ""))
+		for _, c := range names {
+			m.reportHealthy("web", c)
+		}
+		before := m.rowsWritten
+		m.cutRevision("web", &atoll.Content{})
+		for changed := 2; changed <= len(names); changed += 2 {
+			expectRows(t, m, "web", rows(changed, "r2", "r1"))
+			time.Sleep(time.Minute)
+			expectRows(t, m, "web", rows(changed, "r2", "r1"))
+			m.reportHealthy("web", names[changed-2])
+			m.reportHealthy("web", names[changed-1])
+		}
+		synctest.Wait()
+		if n := m.rowsWritten - before; n != len(names) {
+			t.Errorf("the change made %d writes of rows, want %d", n, len(names))
+		}
+		m.cutRevision("web", &atoll.Content{})
+		synctest.Wait()
+		m.reportState("web", "c0", atoll.RowDegraded)
+		m.reportState("web", "c1", atoll.RowDegraded)
+		time.Sleep(time.Hour)
+		expectRows(t, m, "web", rows(2, "r3", "r2"))
+		stop()
+		stop = startReconciler(t, m)
+		time.Sleep(time.Hour)
+		expectRows(t, m, "web", rows(2, "r3", "r2"))
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Resume = &v1alpha1.RolloutResume{By: "alice", At: metav1.Now()} })
+		expectRows(t, m, "web", rows(4, "r3", "r2"))
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Rollout = allAtOnce() })
+		expectRows(t, m, "web", rows(8, "r3", ""))
+		stop()
+		time.Sleep(time.Minute)
+	})
+}
