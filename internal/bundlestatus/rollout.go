@@ -165,7 +165,7 @@ func (t *rowTally) countProgress(in StatusInput) {
 			n.AddFailures(row, scope.IsHeldBy(row), int(r.rowCount()))
 		}
 		if r.Spec.Phase != atoll.RowPending && isUnavailable && !(isWanted && scope.IsExcused(in.Terms, row)) {
-			t.progress.AddUnavailable(row, int(r.rowCount()), r.clusterNames()...)
+			t.progress.AddUnavailable(p, int(r.rowCount()), r.clusterNames()...)
 		}
 	}
 	gates := in.gateStates()

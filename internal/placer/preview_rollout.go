@@ -12,7 +12,7 @@ import (
 func (r *PlacementReconciler) previewFirstTurns(ctx context.Context, list []PreviewedBundle) error {
 	for i := range list {
 		b := &list[i]
-		if !r.index.turnTermsOf(b.Bundle).isBounded(len(b.Before)) {
+		if turns := r.index.turnTermsOf(b.Bundle); !turns.isBounded(len(b.Before)) || turns.IsDefault() && !turns.isPaused && b.isAtRevision() {
 			continue
 		}
 		p, snap, err := r.previewWithInput(ctx, b.Bundle)
@@ -24,6 +24,16 @@ func (r *PlacementReconciler) previewFirstTurns(ctx context.Context, list []Prev
 		}
 	}
 	return nil
+}
+
+// isAtRevision reports whether all rows hold the revision, so that none waits.
+func (b *PreviewedBundle) isAtRevision() bool {
+	for _, row := range b.Before {
+		if row.Revision != b.Revision {
+			return false
+		}
+	}
+	return true
 }
 
 // withoutTurns returns the Bundle with all rows changing at once.

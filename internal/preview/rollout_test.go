@@ -12,8 +12,8 @@ import (
 // The plan of a change for which no rollout is stated says that a quarter changes at first, and what the others wait for.
 func TestTextOfADefaultRolloutPlan(t *testing.T) {
 	first := &rollout.FirstTurn{Terms: rollout.CompileTerms(nil), Wait: rollout.StageWait{Reason: atoll.ReasonMaxUnavailableReached}, Progress: rollout.Progress{Stages: []rollout.StageTally{{Clusters: 8, Changing: 2, Waiting: 6}}}}
-	first.Progress.AddUnavailable(rollout.Row{}, 1, "oslo")
-	first.Progress.AddUnavailable(rollout.Row{}, 1, "bern")
+	first.Progress.AddUnavailable(rollout.RowChanging, 1, "oslo")
+	first.Progress.AddUnavailable(rollout.RowChanging, 1, "bern")
 	var b strings.Builder
 	newRolloutPlan(first).writeText(&b)
 	const want = "  Stage rest: 2 clusters would change at first, 6 later.\n" +

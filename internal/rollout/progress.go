@@ -161,16 +161,16 @@ func (t *StageTally) AddFailures(row Row, isHeld bool, n int) {
 type Progress struct {
 	// Stages by index.
 	Stages []StageTally
-	// Unavailable connected clusters of all stages, those of them that failed, and the first few names.
+	// Unavailable connected clusters of all stages, those of them that failed with what is wanted, and the first few names.
 	Unavailable, UnavailableFailed int
 	unavailableNames               []string
 }
 
-// AddUnavailable counts rows of equal content that maxUnavailable counts. The names are those of their clusters, or the
-// first of them.
-func (p *Progress) AddUnavailable(row Row, n int, names ...string) {
+// AddUnavailable counts rows of equal progress that maxUnavailable counts. The names are those of their clusters, or the
+// first of them. A row that failed with an earlier revision waits for its change.
+func (p *Progress) AddUnavailable(of RowProgress, n int, names ...string) {
 	p.Unavailable += n
-	if row.isFailing() {
+	if of == RowFailing {
 		p.UnavailableFailed += n
 	}
 	for _, name := range names {

@@ -147,7 +147,7 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 	p, isUnavailable := s.placeRow(row, isWanted)
 	n.AddRows(p, 1)
 	if isUnavailable && !(isWanted && t.scope.IsExcused(s.Terms, row)) {
-		t.AddUnavailable(row, 1, c)
+		t.AddUnavailable(p, 1, c)
 	}
 	switch p {
 	case RowDisconnected:
@@ -308,7 +308,7 @@ func (s *rolloutStep) allowTurns(arrivals []string) {
 			if row := s.arrivalRow(c); row.Stage == i && row.Online && slots > 0 && budget > 0 {
 				s.allowTurn(c, i, &slots)
 				budget--
-				t.AddUnavailable(Row{}, 1, c)
+				t.AddUnavailable(RowChanging, 1, c)
 			}
 		}
 		if !s.Terms.isDone(i, t.Stages[i]) {
@@ -339,7 +339,7 @@ func (s *rolloutStep) allowHealthyRows(i int, slots, budget *int) {
 		if row, has := s.memberRow(c); *slots > 0 && *budget > 0 && has && row.Stage == i && row.Online && row.isReady() && s.canChange(c, row) {
 			s.allowTurn(c, i, slots)
 			*budget--
-			s.turns.AddUnavailable(Row{}, 1, c)
+			s.turns.AddUnavailable(RowChanging, 1, c)
 		}
 	})
 }

@@ -100,10 +100,11 @@ func textOrNull(s string) any {
 
 func newResumeCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "resume KIND/NAME [-n NAMESPACE]", Short: "Resume a rollout that is paused, or whose stage failed", Args: cobra.ExactArgs(1),
-		Long: `Resume a rollout that is paused, or whose stage failed.
+		Use: "resume KIND/NAME [-n NAMESPACE]", Short: "Resume a rollout that is paused, or that failures hold", Args: cobra.ExactArgs(1),
+		Long: `Resume a rollout that is paused, or that failures hold.
 
-Clusters that failed before hold the rollout no more. Further failures count from 0.`,
+Clusters that failed before hold the rollout no more. Further failures count from 0. Where no rollout is stated, clusters
+that are unhealthy now count no more until they report another state. A stated maxUnavailable counts them.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			now := metav1.Now().UTC().Format("2006-01-02T15:04:05Z") // the hub writes its own time in its place
 			return writeTurn(cmd, flags, args[0], map[string]any{"pause": nil, "resume": map[string]any{"at": now}}, "is resumed")
