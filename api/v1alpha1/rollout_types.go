@@ -41,6 +41,13 @@ const (
 	RolloutStaged RolloutType = "Staged"
 )
 
+// The bound of a Bundle that states no rollout: a change keeps DefaultMaxUnavailable once the Bundle has more than
+// DefaultFreeClusters clusters.
+const (
+	DefaultMaxUnavailable = "25%"
+	DefaultFreeClusters   = 4
+)
+
 // RestStage is the name of the stage of the clusters that no stated stage chooses.
 const RestStage = "rest"
 

@@ -89,7 +89,7 @@ var Reasons = []ReasonInfo{
 	{ReasonWaitsForSuccessTime, "wait", ActorAtoll, "An earlier stage is healthy, and must stay so for `minSuccessTime`."},
 	{ReasonMaxConcurrencyReached, "wait", ActorAtoll, "As many clusters of the stage change as `maxConcurrency` allows."},
 	{ReasonMaxUnavailableReached, "wait", ActorMember, "As many connected clusters are unhealthy as `maxUnavailable` allows; the row waits until one is healthy."},
-	{ReasonTooManyUnhealthy, "wait", ActorUser, "As many connected clusters failed as `maxUnavailable` allows; the rollout waits for another template, for their recovery, or, without a stated `maxUnavailable`, for a person that resumes."},
+	{ReasonTooManyUnhealthy, "wait", ActorUser, "As many connected clusters failed as `maxUnavailable` allows; the rollout waits for another template, or for their recovery."},
 	{ReasonNotDetermined, "any condition", ActorAtoll, "The hub has not determined the condition of a new object yet."},
 	{ReasonRead, "Bundle", ActorNone, "All kinds of the Bundle's objects are read, and all objects can be sent."},
 	{ReasonCannotRead, "Bundle", ActorAtoll, "The hub cannot read a kind of the Bundle's objects yet; the content stays as it was."},

@@ -5,9 +5,9 @@ import (
 	"maps"
 	"slices"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/policymatch"
-	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -30,7 +30,7 @@ func (b *Binder) canHandOver(from, to policymatch.BundleID) bool {
 	nextRows := b.Rows.ListOfBundle(next.Ref.UID)
 	return coversOldRows(b.Rows.ListOfBundle(old.Ref.UID), nextRows, successor{
 		latestRevision: latest.Name, minRevision: latest.Spec.Base, isPlacedNowhere: atoll.IsNowhere(next.Spec.Placement), isOnline: b.Clusters.IsOnline,
-		hasTurns: next.Spec.Rollout != nil || next.Spec.Pause != nil || len(nextRows) > rollout.DefaultFreeClusters,
+		hasTurns: next.Spec.Rollout != nil || next.Spec.Pause != nil || len(nextRows) > v1alpha1.DefaultFreeClusters,
 	})
 }
 

@@ -220,8 +220,8 @@ func TestStagesDoNotSplitARemoval(t *testing.T) {
 	})
 }
 
-// A Bundle that states no rollout changes a quarter of its eight clusters, and the others as these become healthy. That costs
-// one write for each row. A change that fails stops there until a person resumes, also over a restart of the hub.
+// A Bundle that states no rollout changes a quarter of its eight clusters, and the others as these become healthy. Each row
+// is written once. A change that fails stops there until a person resumes, also over a restart of the hub.
 func TestAChangeStopsAtAQuarterByDefault(t *testing.T) {
 	names := []string{"c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"}
 	rows := func(changed int, is, was string) string {

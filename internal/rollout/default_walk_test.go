@@ -8,13 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
 
 // stepWithinDefault makes a step, and checks the default bound against the rows before and after it.
 func (w *rolloutWalk) stepWithinDefault(t *testing.T) {
 	t.Helper()
-	before, isBounded := maps.Clone(w.rows), len(w.rows) > DefaultFreeClusters
+	before, isBounded := maps.Clone(w.rows), len(w.rows) > v1alpha1.DefaultFreeClusters
 	w.log = append(w.log, "step")
 	w.advanceOnce()
 	broken, unavailable, connected := 0, 0, 0

@@ -349,7 +349,7 @@ func (t *Terms) describeUnavailable(reason atoll.Reason, p *Progress) string {
 		names = "clusters"
 	}
 	if t.IsDefault() {
-		bound = "maxUnavailable, by default " + DefaultMaxUnavailable + ","
+		bound = "maxUnavailable, by default " + v1alpha1.DefaultMaxUnavailable + ","
 	}
 	if reason == atoll.ReasonTooManyUnhealthy {
 		names += " to become healthy, or another template"

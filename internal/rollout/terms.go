@@ -20,13 +20,6 @@ type Terms struct {
 	isDefault bool
 }
 
-// The default bound of a Bundle that states no rollout: so many clusters may be unhealthy when a healthy one changes, once
-// the Bundle has more than DefaultFreeClusters.
-const (
-	DefaultMaxUnavailable = "25%"
-	DefaultFreeClusters   = 4
-)
-
 // stage is a compiled stage. The last one has the clusters that no other stage chooses.
 type stage struct {
 	v1alpha1.RolloutStage
@@ -38,7 +31,7 @@ type stage struct {
 
 var defaultTerms = &Terms{
 	stages:         []stage{{RolloutStage: v1alpha1.RolloutStage{Name: v1alpha1.RestStage}}},
-	maxUnavailable: new(intstr.FromString(DefaultMaxUnavailable)), isDefault: true,
+	maxUnavailable: new(intstr.FromString(v1alpha1.DefaultMaxUnavailable)), isDefault: true,
 }
 
 // CompileTerms compiles the rollout that a Bundle states, or the default where r is nil; nil: no bound is stated.
@@ -99,7 +92,7 @@ func (t *Terms) IsDefault() bool { return t != nil && t.isDefault }
 
 // ForClusters returns the terms that hold for a Bundle with so many clusters that have a copy.
 func (t *Terms) ForClusters(n int) *Terms {
-	if t.IsDefault() && n <= DefaultFreeClusters {
+	if t.IsDefault() && n <= v1alpha1.DefaultFreeClusters {
 		return nil
 	}
 	return t

@@ -76,7 +76,7 @@ func (s *rolloutStep) planTurns() {
 // isRolloutBounded reports whether rows may have to wait for their turn. The default bounds only a change of what runs.
 func (s *rolloutStep) isRolloutBounded() bool {
 	if s.Terms.IsDefault() {
-		if s.Terms = s.Terms.ForClusters(s.countCopies(DefaultFreeClusters + 1)); s.Pause == nil {
+		if s.Terms = s.Terms.ForClusters(s.countCopies(v1alpha1.DefaultFreeClusters + 1)); s.Pause == nil {
 			return s.Terms != nil && s.changesMember()
 		}
 	}
@@ -254,8 +254,8 @@ func (s *rolloutStep) isConnectionUncertain(row Row) bool {
 	return true
 }
 
-// wantsTurn reports whether a row does not hold what is wanted. Where no rollout is stated, a row without the capacity for it
-// waits for that alone.
+// wantsTurn reports whether a row does not hold what is wanted. By default, a row without the capacity for it waits for that
+// alone.
 func (s *rolloutStep) wantsTurn(c string, row Row) bool {
 	if row.Spec.Revision == s.Revision || s.staysAtRevision(c, &row.Spec) {
 		return false

@@ -7,7 +7,6 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/phrase"
-	"atoll.dev/atoll/internal/rollout"
 )
 
 // formatRollout formats the progress of a Bundle's rollout for people.
@@ -47,7 +46,7 @@ func formatRollout(argument string, bundle *v1alpha1.Bundle) string {
 // formatUnbounded formats how a change reaches the clusters where no cluster waits and no bound is stated.
 func formatUnbounded(argument string, bundle *v1alpha1.Bundle) string {
 	if bundle.Spec.Rollout == nil {
-		return fmt.Sprintf("%s states no rollout, and no cluster waits: by default a change keeps maxUnavailable %s of more than %d clusters\n", argument, rollout.DefaultMaxUnavailable, rollout.DefaultFreeClusters)
+		return fmt.Sprintf("%s states no rollout, and no cluster waits: by default a change keeps maxUnavailable %s of more than %d clusters\n", argument, v1alpha1.DefaultMaxUnavailable, v1alpha1.DefaultFreeClusters)
 	}
 	return fmt.Sprintf("%s states no bound, and is not paused: a change reaches all clusters at once\n", argument)
 }
