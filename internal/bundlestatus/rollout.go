@@ -53,6 +53,9 @@ func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
 		return out
 	}
 	out.isExcused = v.resume.IsExcused(v.terms, out.inRollout())
+	if out.Reachable && v.terms.IsDefault() {
+		return out // it has one stage, and is not lost
+	}
 	if c, ok := r.Clusters.GetByUID(row.Spec.UID); ok {
 		out.Stage = v.terms.StageOf(row.Cluster, c.Labels)
 		out.setLoss(c, v.terms, time.Now())
