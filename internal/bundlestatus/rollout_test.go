@@ -133,13 +133,13 @@ func TestStatusOfADefaultRollout(t *testing.T) {
 		isNews  bool
 	}{
 		"nothing waits":          {fleet(behind, failed), 0, "", false},
-		"a quarter changes":      {fleet(behind, behind, inStage(0, true)), 0, "MaxUnavailableReached: a, b to become healthy, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", false},
-		"a quarter failed":       {fleet(failed, failed, inStage(0, true)), 0, "TooManyUnhealthy: a, b to become healthy, or another template, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", true},
-		"one of them failed":     {fleet(failed, behind, inStage(0, true)), 0, "MaxUnavailableReached: a, b to become healthy, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", false},
+		"a quarter changes":      {fleet(behind, behind, inStage(0, true)), 0, "MaxUnavailableReached: a, b to become healthy, another template, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", false},
+		"a quarter failed":       {fleet(failed, failed, inStage(0, true)), 0, "TooManyUnhealthy: a, b to become healthy, another template, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", true},
+		"one of them failed":     {fleet(failed, behind, inStage(0, true)), 0, "MaxUnavailableReached: a, b to become healthy, another template, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", false},
 		"a person resumed":       {fleet(failed, failed, inStage(0, true)), 600, "WaitsForStage: stage rest to become healthy", false},
-		"another template came":  {append([]Row{newRow("a", failed, inStage(0, true)), newRow("b", failed, inStage(0, true))}, fleet(nil, nil, inStage(0, true))[2:]...), 0, "MaxUnavailableReached: a, b to become healthy, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", false},
-		"a failure came later":   {fleet(failed, failed, inStage(0, true)), 499, "TooManyUnhealthy: a, b to become healthy, or another template, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", true},
-		"a resume of the future": {fleet(failed, failed, inStage(0, true)), 1001, "TooManyUnhealthy: a, b to become healthy, or another template, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", true},
+		"another template came":  {append([]Row{newRow("a", failed, inStage(0, true)), newRow("b", failed, inStage(0, true))}, fleet(nil, nil, inStage(0, true))[2:]...), 0, "MaxUnavailableReached: a, b to become healthy, another template, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", false},
+		"a failure came later":   {fleet(failed, failed, inStage(0, true)), 499, "TooManyUnhealthy: a, b to become healthy, another template, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", true},
+		"a resume of the future": {fleet(failed, failed, inStage(0, true)), 1001, "TooManyUnhealthy: a, b to become healthy, another template, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows", true},
 		"clusters lack capacity": {fleet(readyStatus(), readyStatus(), noCapacity), 0, "", false},
 		"four clusters":          {fleet(failed, failed, inStage(0, true))[:4], 0, "", false},
 	} {

@@ -17,7 +17,7 @@ func TestTextOfADefaultRolloutPlan(t *testing.T) {
 	var b strings.Builder
 	newRolloutPlan(first).writeText(&b)
 	const want = "  Stage rest: 2 clusters would change at first, 6 later.\n" +
-		"  The others would wait for bern, oslo to become healthy, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows.\n"
+		"  The others would wait for bern, oslo to become healthy, another template, or `atoll rollout resume`: as many are unhealthy as maxUnavailable, by default 25%, allows.\n"
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}

@@ -348,16 +348,13 @@ func (t *Terms) describeUnavailable(reason atoll.Reason, p *Progress) string {
 	if names == "" {
 		names = "clusters"
 	}
-	if t.IsDefault() {
+	names += " to become healthy"
+	switch {
+	case t.IsDefault():
 		bound = "maxUnavailable, by default " + v1alpha1.DefaultMaxUnavailable + ","
-	}
-	if reason == atoll.ReasonTooManyUnhealthy {
-		names += " to become healthy, or another template"
-	} else {
-		names += " to become healthy"
-	}
-	if t.IsDefault() {
-		names += ", or `atoll rollout resume`"
+		names += ", another template, or `atoll rollout resume`"
+	case reason == atoll.ReasonTooManyUnhealthy:
+		names += ", or another template"
 	}
 	return names + ": as many are unhealthy as " + bound + " allows"
 }
