@@ -36,14 +36,11 @@ func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitf
 	case len(c.Problems) > 0:
 		return true, r.refuseContent(ctx, s, c, invalidContent(c.Problems), c.Problems)
 	case len(c.Objects) == 0:
-		return true, r.refuseContent(ctx, s, c, gitfetch.Failure{Reason: atoll.ReasonContentEmpty, Message: "it has no object in the paths of the Source, which is not a removal"}, nil)
+		return true, r.refuseContent(ctx, s, c, changes.EmptyContent, nil)
 	}
 	w, problems := changes.NewTemplates(s, c.Objects, r.findKind)
-	switch {
-	case len(problems) > 0:
+	if len(problems) > 0 {
 		return true, r.refuseContent(ctx, s, c, invalidContent(problems), problems)
-	case len(w.Keys) > render.MaxObjects:
-		return true, r.refuseContent(ctx, s, c, tooManyObjects, nil)
 	}
 	return r.applyContent(ctx, s, c, w, check)
 }
@@ -65,12 +62,6 @@ func (r *Reconciler) refuseContent(ctx context.Context, s *v1alpha1.Source, c gi
 		}
 	})
 }
-
-// tooManyObjects is why content is refused that one Source cannot have.
-var tooManyObjects = gitfetch.Failure{Reason: atoll.ReasonContentTooLarge, Message: fmt.Sprintf("it has, with the objects that stay, more than %d objects; divide the Source into several", render.MaxObjects)}
-
-// tooLongNames is why content is refused whose names do not fit into the status of a Source.
-var tooLongNames = gitfetch.Failure{Reason: atoll.ReasonContentTooLarge, Message: fmt.Sprintf("the names of its objects have more than %d bytes; divide the Source into several", changes.MaxInventoryBytes)}
 
 // invalidContent returns why content with problems is refused.
 func invalidContent(problems []render.Problem) gitfetch.Failure {
@@ -100,11 +91,8 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 		Wanted: w.Keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
 		SameSettings: s.Status.Settings == settings, ApplyAll: !s.Status.SyncRequest.Equal(s.Spec.SyncRequest),
 	})
-	switch most := slices.Concat(w.Keys, d.Keep, d.Remove); {
-	case len(most) > render.MaxObjects:
-		return true, r.refuseContent(ctx, s, c, tooManyObjects, nil)
-	case changes.InventoryBytes(most) > changes.MaxInventoryBytes:
-		return true, r.refuseContent(ctx, s, c, tooLongNames, nil)
+	if tooLarge := changes.CheckSize(slices.Concat(w.Keys, d.Keep, d.Remove)); tooLarge != nil {
+		return true, r.refuseContent(ctx, s, c, *tooLarge, nil)
 	}
 	changes.SortForApply(w.Keys, d.Apply)
 	a := &application{source: s, check: check, wanted: w, decision: d, reconciler: r}

@@ -294,8 +294,12 @@ var layers = []layer{
 		why: "what commands share that read of containers and run in them: whose they are",
 	},
 	{
-		name: "planning commands", packages: []string{"internal/command/crd", "internal/command/diff", "internal/command/drift", "internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret", "internal/command/source"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client", "source cores", "source child"},
+		name: "planning commands", packages: []string{"internal/command/crd", "internal/command/diff", "internal/command/drift", "internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client"},
 		why: "they decide over files alone by the cores, and word what a hub answers; nothing of the hub comes along",
+	},
+	{
+		name: "source command", packages: []string{"internal/command/source"}, below: []string{"api", "vocabulary", "contents", "plan", "client", "planning commands", "source cores", "source child"},
+		why: "it renders a directory as the hub does, and shows the plan of it as the command for plans does",
 	},
 	{
 		name: "undo command", packages: []string{"internal/command/undo"}, below: []string{"api", "vocabulary", "undo history", "plan", "client", "planning commands"},
@@ -314,7 +318,7 @@ var layers = []layer{
 		why: "they write one edit, and show the plan of it as the command for plans does",
 	},
 	{
-		name: "root command", packages: []string{"internal/command"}, below: []string{"commands", "planning commands", "undo command", "moving commands", "agent command", "client", "profile"},
+		name: "root command", packages: []string{"internal/command"}, below: []string{"commands", "planning commands", "source command", "undo command", "moving commands", "agent command", "client", "profile"},
 		why: "the root only mounts",
 	},
 	{

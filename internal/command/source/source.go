@@ -1,4 +1,4 @@
-// Package source is the command `atoll source`: Sources are made, rendered, listed, synchronised and suspended.
+// Package source is the command `atoll source`: Sources are made, rendered, compared, listed, synchronised and suspended.
 //
 // Contract: the command writes Repositories, Sources, and the ServiceAccount that Sources write by, and nothing
 // else. Without --yes or the answer of a person nothing is made. The hub does the rest. Rendering reads a directory
@@ -45,7 +45,7 @@ anything: what runs stays while the repository cannot be read, and when the Sour
 	}
 	create := &cobra.Command{Use: "create", Short: "Make a Source"}
 	create.AddCommand(newCreateGitCommand(flags))
-	cmd.AddCommand(create, newRenderCommand(), newListCommand(flags), newGetCommand(flags),
+	cmd.AddCommand(create, newRenderCommand(), newDiffCommand(flags), newListCommand(flags), newGetCommand(flags),
 		newPatchCommand(flags, patchCommand{"sync NAME", "Check the Repository now, and apply every object again",
 			func(read readSource) (map[string]any, error) {
 				s, err := read()

@@ -50,8 +50,17 @@ func (g *gitServer) runGit(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// commit writes and removes files, and pushes the commit. A file without text is removed.
+// commit writes and removes files, and pushes the commit.
 func (g *gitServer) commit(t *testing.T, message string, files map[string]string) {
+	t.Helper()
+	g.editFiles(t, files)
+	g.runGit(t, g.work, "add", "-A")
+	g.runGit(t, g.work, "commit", "--quiet", "-m", message)
+	g.runGit(t, g.work, "push", "--quiet", "origin", "HEAD:main")
+}
+
+// editFiles writes and removes files of the working directory. A file without text is removed.
+func (g *gitServer) editFiles(t *testing.T, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		at := filepath.Join(g.work, name)
@@ -68,9 +77,6 @@ func (g *gitServer) commit(t *testing.T, message string, files map[string]string
 			t.Fatal(err)
 		}
 	}
-	g.runGit(t, g.work, "add", "-A")
-	g.runGit(t, g.work, "commit", "--quiet", "-m", message)
-	g.runGit(t, g.work, "push", "--quiet", "origin", "HEAD:main")
 }
 
 func webText(image string) string {
@@ -119,11 +125,18 @@ func TestSourceBringsCommitsToMembers(t *testing.T) {
 	}
 	sourceIs("the Source is ready", "the shop opens", "author    Aiko", "clusters  2/2", "Ready: True")
 
-	g.commit(t, "nginx 2", map[string]string{"deploy/web.yaml": webText("nginx:2"), "deploy/new.yaml": strings.ReplaceAll(oldSettings, "old", "new"), "deploy/old.yaml": ""})
+	g.editFiles(t, map[string]string{"deploy/web.yaml": webText("nginx:2"), "deploy/new.yaml": strings.ReplaceAll(oldSettings, "old", "new"), "deploy/old.yaml": ""})
+	compare := []string{"source", "diff", "shop", "-n", ns, "--local", g.work}
+	expectOutput(t, "the next commit before its push", runCLI(t, compare...),
+		"~ Deployment "+ns+"/web (deploy/web.yaml:", `"nginx:1" -> "nginx:2"`, "+ ConfigMap "+ns+"/new", "- ConfigMap "+ns+"/old", "member1", "exit status 2")
+	g.commit(t, "nginx 2", nil)
 	expectOutput(t, "the sync", runCLI(t, "source", "sync", "shop", "-n", ns), "checks the Repository")
 	testwait.UntilNil(t, "the next commit runs, and what it dropped is gone", allChecks(
 		existsIn("v1", "ConfigMap", ns, "new", "member1", "member2"), existsIn("v1", "ConfigMap", ns, "old"), imageIn("member1", ns, "nginx:2"), imageIn("member2", ns, "nginx:2")))
-	sourceIs("the Source tells the commit", "nginx 2", "2 applied", "Ready: True")
+	sourceIs("the Source reports the commit", "nginx 2", "2 applied", "Ready: True")
+	if out := runCLI(t, compare...); !strings.Contains(out, "3 objects as the commit applied them") || strings.Contains(out, "exit status") {
+		t.Errorf("the applied commit differs from the hub:\n%s", out)
+	}
 
 	g.commit(t, "a mistake", map[string]string{"deploy/web.yaml": "", "deploy/new.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: new\n"})
 	runCLI(t, "source", "sync", "shop", "-n", ns)
