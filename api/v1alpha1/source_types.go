@@ -37,9 +37,20 @@ type RepositorySpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('24h')",message="interval must be a duration from 30s to 24h, such as 5m"
 	Interval *metav1.Duration `json:"interval,omitempty"`
+	// Webhook lets the git server request a check as soon as a commit is pushed, by a POST to
+	// https://HUB/webhooks/NAMESPACE/NAME. Default: the hub checks at each interval alone.
+	// +optional
+	Webhook *RepositoryWebhook `json:"webhook,omitempty"`
 	// Suspend stops the checks. Nothing that runs is removed.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
+}
+
+// RepositoryWebhook is how requests of a git server are verified.
+type RepositoryWebhook struct {
+	// SecretRef names a Secret of the namespace with the key token, of at least 16 bytes. The git server has the same
+	// token. It signs its requests with the token, or sends it. The writer needs the right to get the Secret.
+	SecretRef RepositorySecretRef `json:"secretRef"`
 }
 
 // DefaultRepositoryInterval is the time between two checks of a Repository without interval.
@@ -70,8 +81,14 @@ type RepositorySecretRef struct {
 	Name string `json:"name"`
 }
 
-// RepositoryReachable is the condition type of a Repository. It is false while the last check failed.
-const RepositoryReachable = "Reachable"
+// Condition types of a Repository.
+const (
+	// RepositoryReachable is false while the last check failed.
+	RepositoryReachable = "Reachable"
+	// RepositoryWebhookReady is false while no request of a git server can be verified. It is there while the Repository
+	// states a webhook.
+	RepositoryWebhookReady = "WebhookReady"
+)
 
 // RepositoryStatus is the observed state of a Repository.
 type RepositoryStatus struct {
@@ -83,7 +100,11 @@ type RepositoryStatus struct {
 	// +listType=map
 	// +listMapKey=ref
 	Refs []RepositoryRef `json:"refs,omitempty"`
-	// Conditions: Reachable.
+	// WebhookTime is when the last request of a git server was accepted. The hub writes it about once in a second at
+	// most, and then checks the Repository.
+	// +optional
+	WebhookTime *metav1.MicroTime `json:"webhookTime,omitempty"`
+	// Conditions: Reachable, and WebhookReady where a webhook is stated.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -132,6 +132,8 @@ var Reasons = []ReasonInfo{
 	{ReasonRepositoryUnreachable, "Repository", ActorUser, "The server cannot be reached, or its answer is not one of git; what runs stays, and the hub tries again."},
 	{ReasonRepositoryMissing, "Repository", ActorUser, "The Repository does not exist on the hub or on its server; what runs stays."},
 	{ReasonRedirectRefused, "Repository", ActorUser, "The server redirects to another host, which the hub does not follow."},
+	{ReasonWebhookReady, "Repository", ActorNone, "Requests of the git server can be verified."},
+	{ReasonWebhookTokenMissing, "Repository", ActorUser, "The Secret of the webhook does not exist, or its token is too short; the hub checks at each interval."},
 	{ReasonServerNotVerified, "Repository", ActorUser, "The certificate of the server cannot be verified."},
 	{ReasonRendered, "Source", ActorNone, "The content of the commit is read."},
 	{ReasonRefMissing, "Source", ActorUser, "The Repository has no such branch, tag or commit; what runs stays."},

@@ -60,7 +60,7 @@ func (h *hub) runWithPeers(ctx context.Context) error {
 			case <-ctx.Done():
 				return nil
 			case <-ready:
-				return runAll(ctx, p.pushSupervisor.Run, h.hooks.undo.Run, func(ctx context.Context) error { return p.pushSupervisor.FollowServingHubs(ctx, t.peers, 2*peer.Grace) })
+				return runAll(ctx, p.pushSupervisor.Run, h.hooks.undo.Run, h.hooks.webhooks.Run, func(ctx context.Context) error { return p.pushSupervisor.FollowServingHubs(ctx, t.peers, 2*peer.Grace) })
 			}
 		},
 		func(context.Context) error {

@@ -156,6 +156,7 @@ func RunHub(ctx context.Context, o Options) error {
 	if o.Console {
 		h.options.API.Front = console.NewFront(h.log.With("component", "console"))
 	}
+	h.options.API.Front = h.hooks.webhooks.WrapFront(h.options.API.Front)
 	h.options.API.Metrics = legacyregistry.Registerer()
 	crlog.SetLogger(logr.FromSlogHandler(h.log.With("component", "cache").Handler()))
 	if err := h.registerMetrics(legacyregistry.Registerer()); err != nil {
@@ -235,7 +236,7 @@ func (h *hub) runAlone(ctx context.Context) error {
 		h.server.OnStoreSpaceLow(p.emitStoreFullEvent)
 		h.logReady("the hub is ready")
 		listener := h.gateway.TakeListener()
-		return runAll(ctx, p.inventory.Run, p.restore.Run, p.runReconcilers, p.pushSupervisor.Run, p.followHubCAChanges, h.hooks.undo.Run,
+		return runAll(ctx, p.inventory.Run, p.restore.Run, p.runReconcilers, p.pushSupervisor.Run, p.followHubCAChanges, h.hooks.undo.Run, h.hooks.webhooks.Run,
 			func(context.Context) error { return p.gateway.ServeAgents(listener) })
 	})
 	return group.Wait()

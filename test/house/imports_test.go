@@ -159,7 +159,11 @@ var layers = []layer{
 		why: "a child process reads hostile repositories by it, and must bring nothing of the hub along",
 	},
 	{
-		name: "sources", packages: []string{"internal/sources"}, below: []string{"api", "vocabulary", "contents", "state", "loop", "source cores", "source fetch"},
+		name: "webhooks", packages: []string{"internal/sources/webhook"}, below: []string{"api", "vocabulary", "metric table", "connection fairness", "pace", "loop"},
+		why: "strangers send to it: a request says which Repository to check, and nothing of its content goes further",
+	},
+	{
+		name: "sources", packages: []string{"internal/sources"}, below: []string{"api", "vocabulary", "contents", "state", "loop", "source cores", "source fetch", "webhooks"},
 		why: "it writes templates through the API, and knows nothing of what places and delivers them",
 	},
 	{
@@ -270,7 +274,7 @@ var layers = []layer{
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"application tree server", "console", "sources", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
+		below: []string{"application tree server", "console", "sources", "webhooks", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{

@@ -36,7 +36,7 @@ type createOptions struct {
 	paths, exclude           []string
 	clusters, placement      string
 	targetNamespace, account string
-	secret, caFile           string
+	secret, caFile, webhook  string
 	interval                 time.Duration
 	keep, force, yes, dryRun bool
 	build                    buildFlags
@@ -77,6 +77,7 @@ and the flags after it are for a chart. atoll source render shows the objects.`,
 	f.StringVar(&o.targetNamespace, "target-namespace", "", "namespace of objects that state none (default: that of the Source)")
 	f.StringVar(&o.account, "service-account", "", "ServiceAccount by whose rights the Source writes (default: atoll-sources)")
 	f.StringVar(&o.secret, "secret", "", "Secret of the namespace with username and password, or token")
+	f.StringVar(&o.webhook, "webhook-secret", "", "Secret of the namespace whose key token verifies webhooks of the git server")
 	f.StringVar(&o.caFile, "ca-file", "", "file with the CAs of the server, in PEM")
 	f.DurationVar(&o.interval, "interval", 0, "time between two checks, from 30s to 24h (default: 5m)")
 	f.BoolVar(&o.keep, "keep", false, "keep objects that a commit drops")
@@ -206,6 +207,9 @@ func (o *createOptions) newRepository(ctx context.Context, c *client.Connection,
 	}
 	repo := &v1alpha1.Repository{ObjectMeta: metav1.ObjectMeta{Name: o.repository, Namespace: c.Namespace}}
 	repo.Spec.Git.URL = url
+	if o.webhook != "" {
+		repo.Spec.Webhook = &v1alpha1.RepositoryWebhook{SecretRef: v1alpha1.RepositorySecretRef{Name: o.webhook}}
+	}
 	if o.secret != "" {
 		repo.Spec.Git.SecretRef = &v1alpha1.RepositorySecretRef{Name: o.secret}
 	}

@@ -198,9 +198,7 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 		lines = append(lines, "  waits for "+st.WaitsFor)
 	}
 	if repo, err := client.Get[v1alpha1.Repository](ctx, c, repositories, s.Namespace, s.Spec.Repository); err == nil {
-		if cond := meta.FindStatusCondition(repo.Status.Conditions, v1alpha1.RepositoryReachable); cond != nil {
-			lines = append(lines, formatCondition(*cond, "repository "+repo.Spec.Git.URL))
-		}
+		lines = append(lines, describeRepository(repo)...)
 	}
 	for _, cond := range st.Conditions {
 		lines = append(lines, formatCondition(cond, cond.Type))
@@ -219,6 +217,20 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 		}
 	}
 	return nil
+}
+
+// describeRepository returns what the hub reports of a Repository.
+func describeRepository(repo *v1alpha1.Repository) (lines []string) {
+	if c := meta.FindStatusCondition(repo.Status.Conditions, v1alpha1.RepositoryReachable); c != nil {
+		lines = append(lines, formatCondition(*c, "repository "+repo.Spec.Git.URL))
+	}
+	if c := meta.FindStatusCondition(repo.Status.Conditions, v1alpha1.RepositoryWebhookReady); c != nil {
+		lines = append(lines, formatCondition(*c, "webhook /webhooks/"+repo.Namespace+"/"+repo.Name))
+	}
+	if at := repo.Status.WebhookTime; at != nil {
+		lines = append(lines, "  webhook   the last request came "+phrase.FormatTime(at.Time))
+	}
+	return lines
 }
 
 // formatError returns an error of the content with its file and line, where it has them.
