@@ -156,7 +156,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	release := r.places.Take(network, func() { _ = control.SetReadDeadline(time.Now()) })
 	defer release()
 	req.Body = http.MaxBytesReader(w, req.Body, maxBodyBytes)
-	key, err := r.authenticate(req)
+	key, err := r.authenticateRequest(req)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case err == nil:
@@ -188,8 +188,8 @@ var (
 	errRefused  = errors.New("the request proves no token")
 )
 
-// authenticate returns the Repository whose token a request proves.
-func (r *Receiver) authenticate(req *http.Request) (key types.NamespacedName, err error) {
+// authenticateRequest returns the Repository whose token a request proves.
+func (r *Receiver) authenticateRequest(req *http.Request) (key types.NamespacedName, err error) {
 	namespace, name, found := strings.Cut(strings.TrimPrefix(req.URL.Path, pathPrefix), "/")
 	hub, ready := r.options.Hub()
 	if !ready {

@@ -79,7 +79,7 @@ func (h *testHub) send(path, header, body, address string) int {
 	return w.Code
 }
 
-func sign(token, body string) string {
+func signBody(token, body string) string {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte(body))
 	return hex.EncodeToString(mac.Sum(nil))
@@ -88,7 +88,7 @@ func sign(token, body string) string {
 // Each server proves the token in its own way, and nothing else proves it.
 func TestRequestsProveTheToken(t *testing.T) {
 	const body = `{"ref": "refs/heads/main"}`
-	signed := sign(token, body)
+	signed := signBody(token, body)
 	basic := func(password string) string {
 		r := httptest.NewRequest("POST", "/", nil)
 		r.SetBasicAuth("any", password)
@@ -107,7 +107,7 @@ func TestRequestsProveTheToken(t *testing.T) {
 		"a script":                 {"Authorization: Bearer " + token, "", true},
 		"no proof":                 {"", body, false},
 		"another body":             {"X-Hub-Signature-256: sha256=" + signed, body + " ", false},
-		"another token":            {"X-Hub-Signature-256: sha256=" + sign("other", body), body, false},
+		"another token":            {"X-Hub-Signature-256: sha256=" + signBody("other", body), body, false},
 		"an empty signature":       {"X-Hub-Signature-256: sha256=", body, false},
 		"a signature cut short":    {"X-Hub-Signature-256: sha256=" + signed[:62], body, false},
 		"no hexadecimal signature": {"X-Hub-Signature-256: sha256=" + strings.Repeat("z", 64), body, false},
@@ -197,7 +197,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		h.ServeHTTP(w, r)
 		return w.Code, body.read
 	}
-	if code, read := post("X-Hub-Signature-256: sha256="+sign(token, ""), 1<<40); code != http.StatusRequestEntityTooLarge || read > maxBodyBytes+1<<20 {
+	if code, read := post("X-Hub-Signature-256: sha256="+signBody(token, ""), 1<<40); code != http.StatusRequestEntityTooLarge || read > maxBodyBytes+1<<20 {
 		t.Errorf("a large signed body: %d after %d bytes", code, read)
 	}
 	if code, read := post("X-Gitlab-Token: "+token, 1<<40); code != http.StatusAccepted || read != 0 {
