@@ -119,7 +119,7 @@ func TestClustersTreatObjectsAsStated(t *testing.T) {
 }
 
 var badItemRules = []refusedObject{
-	{"a rule that says nothing", withItemRule("{}"), "spec.itemRules[0]", "a rule says something"},
+	{"a rule without a field", withItemRule("{}"), "spec.itemRules[0]", "a rule sets at least one"},
 	{"an unknown update", withItemRule("{update: Replace}"), "spec.itemRules[0].update", "Unsupported value"},
 	{"an unknown drift", withItemRule("{drift: Ignore}"), "spec.itemRules[0].drift", "Unsupported value"},
 	{"an unknown removal", withItemRule("{removal: Keep}"), "spec.itemRules[0].removal", "Unsupported value"},
