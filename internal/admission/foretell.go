@@ -71,7 +71,7 @@ func (p *AdmissionPlugin) warnWithDryRunPlan(ctx context.Context, a admission.At
 	defer cancel()
 	lines := p.Foretell(ctx2, a.GetUserInfo(), u.DeepCopy(), deleted)
 	if n := len(lines); n > warningsSaid {
-		lines = append(slices.Clone(lines[:warningsSaid-1]), "and more: `atoll plan -f FILE` says all of it")
+		lines = append(slices.Clone(lines[:warningsSaid-1]), "and more: `atoll plan -f FILE` shows all of it")
 	}
 	for _, line := range lines {
 		if len(line) > warningSize {

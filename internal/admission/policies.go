@@ -287,9 +287,9 @@ func DividedReplicasError(o v1alpha1.Overriders, key atoll.ItemKey, at *field.Pa
 	case o.Replicas != nil:
 		at = at.Child("replicas")
 	case !overrides.CanSetReplicas(rest):
-		at, why = at.Child("notHere"), "and so says which clusters have any: exclude clusters there"
+		at, why = at.Child("notHere"), "and so shows which clusters have any: exclude clusters there"
 	}
-	return field.Forbidden(at, fmt.Sprintf("the placement of %s %s divides its replicas, %s, unless its replicaScheduling says replicaOverrides: Allow", key.Kind, key.Name, why))
+	return field.Forbidden(at, fmt.Sprintf("the placement of %s %s divides its replicas, %s, unless its replicaScheduling has replicaOverrides: Allow", key.Kind, key.Name, why))
 }
 
 // checkStrategicMergeSupport refuses strategic merge patches of kinds that say nothing of how their
@@ -299,7 +299,7 @@ func checkStrategicMergeSupport(spec *v1alpha1.OverrideSpec, o v1alpha1.Override
 	for _, path := range overrides.BuiltInOnlyOverriders(o) {
 		for _, rs := range spec.ResourceSelectors {
 			if gk := selectorKind(rs); !overrides.SupportsStrategicMerge(gk) {
-				errs = append(errs, field.Forbidden(at.Child(path), fmt.Sprintf("%s, which resourceSelectors chooses, is no built-in kind, so that nothing says how its lists are merged: use mergePatch", gk)))
+				errs = append(errs, field.Forbidden(at.Child(path), fmt.Sprintf("%s, which resourceSelectors chooses, is no built-in kind, so that nothing defines how its lists are merged: use mergePatch", gk)))
 			}
 		}
 	}

@@ -133,7 +133,7 @@ func (p *AdmissionPlugin) validateSetMembership(ctx context.Context, a admission
 	}
 	sets, known := p.currentSets()
 	if !known {
-		return refuse("the hub is starting up and does not know yet in which sets the Cluster is")
+		return refuse("the hub is starting up and has not read yet in which sets the Cluster is")
 	}
 	was, crossed := changedSetMembership(sets, now, before)
 	may := func(set string) bool { return p.mayAccessClusterSet(ctx, u, verbManage, set) }

@@ -95,7 +95,7 @@ func (s shortage) placedCondition() metav1.Condition {
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionFalse, string(ReasonNoPlace)
-	c.Message = fmt.Sprintf("no place for %s: every cluster that fits is at its bounds, `atoll explain` tells at which; %s", s.shortageText(), byWhom)
+	c.Message = fmt.Sprintf("no place for %s: every cluster that fits is at its bounds, `atoll explain` shows at which; %s", s.shortageText(), byWhom)
 	return c
 }
 

@@ -261,7 +261,7 @@ func (t *rowTally) scheduledCondition(in StatusInput) metav1.Condition {
 	case atoll.IsNowhere(in.Bundle.Spec.Placement):
 		c.Reason, c.Message = string(ReasonNowhere), "placed on no cluster, on purpose"
 	default:
-		c.Reason, c.Message = string(ReasonNoClusterFits), "no cluster fits the placement; `atoll explain` tells why, cluster by cluster"
+		c.Reason, c.Message = string(ReasonNoClusterFits), "no cluster fits the placement; `atoll explain` shows why, cluster by cluster"
 	}
 	return c
 }

@@ -45,7 +45,7 @@ func (r *BundleReconciler) writeVacantRows(ctx context.Context, removed []Row) (
 		}
 	}
 	if err := r.RowSlices.WriteSpecs(ctx, ref, base, changes); err != nil {
-		return nil, fmt.Errorf("remember where namespace %s stays: %w", ref.Namespace, err)
+		return nil, fmt.Errorf("store where namespace %s stays: %w", ref.Namespace, err)
 	}
 	return again, nil
 }

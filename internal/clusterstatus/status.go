@@ -97,7 +97,7 @@ func (s conditionSetter) setConnectionConditions(f memberFacts) {
 	case f.up || f.fresh || hasJoined(c): // an agent that checks in may be gone again
 		set(v1alpha1.ClusterJoined, metav1.ConditionTrue, atoll.ReasonAgentConnected, "")
 	case c.Spec.IsPushed():
-		set(v1alpha1.ClusterJoined, metav1.ConditionFalse, atoll.ReasonWaitsForAgent, "the agent that the hub runs has not connected yet; the condition Pushed says what keeps it")
+		set(v1alpha1.ClusterJoined, metav1.ConditionFalse, atoll.ReasonWaitsForAgent, "the agent that the hub runs has not connected yet; the condition Pushed has the reason")
 	case c.Spec.Accepted:
 		set(v1alpha1.ClusterJoined, metav1.ConditionFalse, atoll.ReasonWaitsForAgent, "the agent has not connected yet; see its log in the member")
 	default:
@@ -126,7 +126,7 @@ func (s conditionSetter) setRareConditions(f memberFacts) {
 	case f.certificate == 0:
 	case f.overdue:
 		s.set(v1alpha1.ClusterCertificateExpiring, metav1.ConditionTrue, atoll.ReasonNotRenewed, "the agent's certificate ends at "+
-			phrase.FormatTime(time.Unix(f.certificate, 0))+" and the agent has not renewed it at half of its life: see the agent's log in the member. When it has ended, the agent asks for another by its key")
+			phrase.FormatTime(time.Unix(f.certificate, 0))+" and the agent has not renewed it at half of its life: see the agent's log in the member. When it has ended, the agent requests another by its key")
 	default:
 		s.resetConditionToNormal(v1alpha1.ClusterCertificateExpiring)
 	}
@@ -169,7 +169,7 @@ func readyCondition(c *v1alpha1.Cluster, f memberFacts) (status metav1.Condition
 	case old != nil && old.Reason != string(atoll.ReasonNotAccepted):
 		return old.Status, atoll.Reason(old.Reason), old.Message
 	case f.up:
-		return metav1.ConditionUnknown, atoll.ReasonWaitsForInventory, "the agent is connected and has not read yet what its member is; where that lasts, its log in the member says why"
+		return metav1.ConditionUnknown, atoll.ReasonWaitsForInventory, "the agent is connected and has not read yet what its member is; where that lasts, its log in the member has the reason"
 	}
 	return metav1.ConditionUnknown, atoll.ReasonNeverConnected, ""
 }
@@ -203,7 +203,7 @@ func readyConditionFromReport(c *v1alpha1.Cluster, f memberFacts, every time.Dur
 
 func unclaimedMessage(bundles []string) string {
 	shown := bundles[:min(len(bundles), unclaimedShown)]
-	m := fmt.Sprintf("the member holds %s that no row asks for, and keeps what it holds: %s", phrase.CountNoun(len(bundles), "bundle"), strings.Join(shown, ", "))
+	m := fmt.Sprintf("the member holds %s without a row on the hub, and keeps what it holds: %s", phrase.CountNoun(len(bundles), "bundle"), strings.Join(shown, ", "))
 	if len(shown) < len(bundles) {
 		m += ", …"
 	}

@@ -164,7 +164,7 @@ func (r *RemovalReconciler) reconcileCluster(ctx context.Context, name string) (
 		if err != nil {
 			return 0, err
 		}
-		r.Log.Info("a cluster is forgotten", "cluster", name, "uid", c.UID, "reason", v.reason, "leftBehind", len(behind))
+		r.Log.Info("a Cluster is deleted at the end of its removal", "cluster", name, "uid", c.UID, "reason", v.reason, "leftBehind", len(behind))
 		return 0, r.forgetCluster(ctx, r.Client, c, v.reason, behind)
 	}
 	if err := r.writeRemovalProgress(ctx, c, v); err != nil {
@@ -240,7 +240,7 @@ func (r *RemovalReconciler) writeRemovalProgress(ctx context.Context, c *v1alpha
 
 func (r *RemovalReconciler) writeClusterStatus(ctx context.Context, c *v1alpha1.Cluster) error {
 	if err := r.Client.Status().Update(ctx, c); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("say how far the removal of cluster %s is: %w", c.Name, err)
+		return fmt.Errorf("write how far the removal of cluster %s is: %w", c.Name, err)
 	}
 	return nil
 }
@@ -278,7 +278,7 @@ func (r *RemovalReconciler) RecordDepartureBlocker(ctx context.Context, c *v1alp
 		s.AgentWaitsSince = &metav1.Time{Time: clampAgentTime(since, c.CreationTimestamp.Time, time.Now())}
 	}
 	if err := r.Serving.Status().Update(ctx, write); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("say what the agent of cluster %s waits for: %w", c.Name, err)
+		return fmt.Errorf("write what the agent of cluster %s waits for: %w", c.Name, err)
 	}
 	return nil
 }
@@ -305,7 +305,7 @@ func (r *RemovalReconciler) forgetCluster(ctx context.Context, w client.Client, 
 	err := w.Delete(ctx, &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: c.Name}},
 		client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("forget cluster %s: %w", c.Name, err)
+		return fmt.Errorf("delete cluster %s: %w", c.Name, err)
 	}
 	return nil
 }

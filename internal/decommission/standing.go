@@ -166,7 +166,7 @@ func (s *removalFacts) explainWaitWithoutRows(give string) (reason atoll.Reason,
 	case !s.accepted:
 		return atoll.ReasonWaitsForCluster, "nothing is placed there any more; the cluster is not accepted, so its agent gets no order: `atoll accept " + s.name + "`, or " + give
 	case !s.online:
-		return atoll.ReasonWaitsForCluster, "nothing is placed there any more; the cluster is away, and its agent lets go of the member when it is back; " + give
+		return atoll.ReasonWaitsForCluster, "nothing is placed there any more; the cluster is away, and its agent releases the member when it is back; " + give
 	case s.formerStatus != nil && s.formerStatus.AgentWaitsFor != "":
 		since := ""
 		if at := s.formerStatus.AgentWaitsSince; at != nil {
@@ -174,7 +174,7 @@ func (s *removalFacts) explainWaitWithoutRows(give string) (reason atoll.Reason,
 		}
 		return atoll.ReasonWaitsForMember, fmt.Sprintf("nothing is placed there any more; what keeps the agent from letting go of the member%s: %s; that is for the member's administrator, or %s", since, s.formerStatus.AgentWaitsFor, give)
 	}
-	return atoll.ReasonAgentLeaves, "nothing is placed there any more; the agent lets go of the member; one that is too old to know how must be updated, or " + give
+	return atoll.ReasonAgentLeaves, "nothing is placed there any more; the agent releases the member; one that is too old for that must be updated, or " + give
 }
 
 // isConfirmed reports whether the plan is confirmed, now or before.

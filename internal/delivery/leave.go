@@ -141,7 +141,7 @@ func (s *agentSession) deleteDepartedCluster(behind []string) {
 		err := s.gateway.options.Departures.ForgetDepartedCluster(s.grpc.Context(), c, behind)
 		if err != nil && !logged {
 			logged = true
-			s.sessionLog().Warn("a cluster has left the fleet and cannot be forgotten yet; the hub tries again", "err", err)
+			s.sessionLog().Warn("a cluster has left the fleet and cannot be deleted yet; the hub tries again", "err", err)
 		}
 		select {
 		case <-s.ended:

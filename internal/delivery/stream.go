@@ -384,7 +384,7 @@ func (s *agentSession) queueControl(f *pb.FromHub) {
 		s.queue.control = append(s.queue.control, f)
 		s.wakeSender()
 	} else {
-		s.endFlooding("the agent asks faster than it reads answers")
+		s.endFlooding("the agent sends requests faster than it reads answers")
 	}
 }
 

@@ -243,7 +243,7 @@ func checkToken(t handshake.StoredToken, left int, r *useRequest, now time.Time)
 	case left <= 0:
 		return errors.New("all its uses are spent; the token was meant for fewer clusters, or has leaked. Make another with: atoll token create")
 	case !t.AllowsCluster(r.name):
-		return fmt.Errorf("it allows names like %q only, and the cluster asks for %q", t.Pattern, r.name)
+		return fmt.Errorf("it allows names like %q only, and the cluster requests %q", t.Pattern, r.name)
 	}
 	return r.verifySignature()
 }

@@ -324,7 +324,7 @@ func (p *components) followHubCAChanges(ctx context.Context) error {
 			continue
 		}
 		if err := p.publishHubInfo(ctx); err != nil && ctx.Err() == nil {
-			p.log.Error("what new clusters are to know the hub by is outdated until this hub is started again", "err", err)
+			p.log.Error("the trust that new clusters get is outdated until this hub is started again", "err", err)
 		}
 	}
 }

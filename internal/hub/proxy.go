@@ -19,7 +19,7 @@ import (
 // serveMemberProxy leads a request to a member's API.
 func (l *apiHooks) serveMemberProxy(w http.ResponseWriter, r *http.Request) {
 	if _, ready := l.components.Get(); !ready {
-		respond.WriteError(w, respond.StillStarting("it does not know its clusters yet"))
+		respond.WriteError(w, respond.StillStarting("it has not read its clusters yet"))
 		return
 	}
 	l.memberProxy.ServeHTTP(w, r)

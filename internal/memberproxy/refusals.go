@@ -121,7 +121,7 @@ func AddRefusalHint(message string) string {
 	case !RefusesByRBAC(message):
 		return message
 	case strings.Contains(message, `" cannot impersonate`):
-		return message + "; the cluster's agent may not ask in your name: its administrator lets it by `atoll join --allow impersonate`, or a ClusterRole for it, and you then need a role there"
+		return message + "; the cluster's agent may not send requests in your name: its administrator lets it by `atoll join --allow impersonate`, or a ClusterRole for it, and you then need a role there"
 	}
 	return message + "; this is refused by the cluster's own RBAC, not by the hub's: its administrator can give you a role there"
 }

@@ -156,7 +156,7 @@ func (o *ObjectPatcher) applyOverrider(s overrideStep) error {
 
 // newerHubError is the refusal to guess the meaning of what this hub does not know.
 func newerHubError(part string) error {
-	return refusal.WithReason(atoll.ReasonRuleUnknown, fmt.Errorf("a newer hub wrote %s, which this one does not know", part))
+	return refusal.WithReason(atoll.ReasonRuleUnknown, fmt.Errorf("a newer hub wrote %s, which this one does not support", part))
 }
 
 // checkRulePermitted applies the checks of admission to content that was stored without them.

@@ -254,7 +254,7 @@ func (p *HubPeers) ownSession(uid string, at int64) *peerpb.Session {
 // applyUpdate takes a piece of a hub's list, unless a new call has begun since.
 func (p *HubPeers) applyUpdate(f *foundHub, told *peerpb.Told) {
 	if dropped := dropMalformed(told); dropped > 0 {
-		p.o.Log.Error("another hub sends what no hub says, which is left out; update that hub, or restart it", "hub", addressOf(f.name), "entries", dropped)
+		p.o.Log.Error("another hub sends what no hub may send, which is left out; update that hub, or restart it", "hub", addressOf(f.name), "entries", dropped)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -299,7 +299,7 @@ func (p *HubPeers) followHub(ctx context.Context, f *foundHub) {
 		}
 		if told != err.Error() {
 			told = err.Error()
-			log.Warn("cannot ask another hub which clusters it holds; trying on", "err", err)
+			log.Warn("cannot read from another hub which clusters it holds; trying on", "err", err)
 		}
 		if !pause.WaitFor(ctx, redial) {
 			lapse.Stop()
@@ -360,7 +360,7 @@ func (p *HubPeers) applySessionsFromHub(ctx context.Context, f *foundHub) error 
 		}
 		if first {
 			p.callEstablished(f, conn)
-			p.o.Log.Info("another hub tells which clusters it holds", "hub", address)
+			p.o.Log.Info("another hub sends which clusters it holds", "hub", address)
 		}
 		p.applyUpdate(f, told)
 	}

@@ -92,7 +92,7 @@ func (p *HubPeers) Tunnel(rpc grpc.BidiStreamingServer[wrapperspb.BytesValue, wr
 	md, _ := metadata.FromIncomingContext(rpc.Context())
 	uids := md.Get(clusterKey)
 	if len(uids) != 1 {
-		return status.Error(codes.InvalidArgument, "the call does not say which cluster is meant")
+		return status.Error(codes.InvalidArgument, "the call does not name its cluster")
 	}
 	agent, err := p.gateway.DialCluster(rpc.Context(), uids[0])
 	if err != nil {

@@ -74,7 +74,7 @@ func (r *PlacementReconciler) writePreferredGroupCondition(ctx context.Context, 
 		c.Status, c.Reason = metav1.ConditionUnknown, string(reasonComesBack)
 		c.Message = fmt.Sprintf("%s; it is used again from %s on if it stays well, and %s until then", d.PendingFailback, phrase.FormatTime(d.FailbackAt), d.Group)
 	default:
-		c.Message = fmt.Sprintf("group %s is in use; `atoll explain` says why none is that comes before", d.Group)
+		c.Message = fmt.Sprintf("group %s is in use; `atoll explain` shows why none is that comes before", d.Group)
 	}
 	err := r.Say(ctx, b, c)
 	if apierrors.IsConflict(err) { // another writer changed the status

@@ -491,7 +491,7 @@ func (r *PlacementReconciler) recordStepWarnings(b state.Bundle, in *rollout.Inp
 		r.recordWarning(b, atoll.ReasonRemovalHeld, fmt.Sprintf("removals wait for a confirmation, as their items state: %s; `atoll confirm %s/%s%s --plan %s` releases exactly these", w.Text, kind, b.Ref.Name, ns, w.PlanHash))
 	}
 	if recalled.PlanHash != "" && r.index.recordReportedHeldBackPlan(b.Ref.UID, recalled.PlanHash) {
-		r.recordWarning(b, atoll.ReasonRemovalHeld, fmt.Sprintf("members remember deletions from before the hub was restored: %s; `atoll confirm %s/%s%s --plan %s` deletes exactly these, `atoll restore keep` with the same arguments keeps them",
+		r.recordWarning(b, atoll.ReasonRemovalHeld, fmt.Sprintf("members recorded deletions from before the hub was restored: %s; `atoll confirm %s/%s%s --plan %s` deletes exactly these, `atoll restore keep` with the same arguments keeps them",
 			recalled.Text, kind, b.Ref.Name, ns, recalled.PlanHash))
 	}
 	if out.PendingRemoval != nil && r.index.recordReportedPlan(b.Ref.UID, out.PendingRemoval.Hash) {

@@ -403,7 +403,7 @@ func TestPreferredGroupCondition(t *testing.T) {
 		{"always the first", nil, schedule.Decision{Group: "own"}, ""},
 		{"it never had groups", []metav1.Condition{{Type: v1alpha1.BundlePreferredGroup, Status: metav1.ConditionTrue, Reason: string(atoll.ReasonNoGroups)}}, schedule.Decision{Group: "own"}, ""},
 		{"the first again", fellBack, schedule.Decision{Group: "own"}, "True InUse: group own is in use, the first of clusterAffinities"},
-		{"another one", nil, schedule.Decision{Group: "cloud"}, "False FallenBack: group cloud is in use; `atoll explain` says why none is that comes before"},
+		{"another one", nil, schedule.Decision{Group: "cloud"}, "False FallenBack: group cloud is in use; `atoll explain` shows why none is that comes before"},
 		{"soon the first again", fellBack, schedule.Decision{Group: "cloud", PendingFailback: schedule.PendingFailback{Group: "own", Since: at}, FailbackAt: at.Add(time.Minute)},
 			"Unknown ComesBack: group own could be used since 1970-01-01T00:16:40Z; it is used again from 1970-01-01T00:17:40Z on if it stays well, and cloud until then"},
 	} {

@@ -230,7 +230,7 @@ func TestReasonsForWhichCandidatesLose(t *testing.T) {
 	}
 	named := with(levelPolicy, 0, 0, 0)
 	named.Source.Name = "z"
-	const annotations, stays = "annotations win over policies", ", but what is placed already stays where it is unless a policy says preemption: Always"
+	const annotations, stays = "annotations win over policies", ", but what is placed already stays where it is unless a policy has preemption: Always"
 	for name, c := range map[string]struct {
 		winner, loser Candidate
 		reason        atoll.Reason

@@ -354,7 +354,7 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 		NoFit: c.Decision.NoFit && c.Content != nil && len(c.Content.Items) > 0, Unmet: c.Decision.UnmetSpread, Waits: c.Waits, WaitsReason: c.WaitsReason,
 	}
 	for _, p := range c.Problems {
-		shown := Refusal{"an object", "cannot be sent; an Event on it would say why", atoll.ReasonCannotSend}
+		shown := Refusal{"an object", "cannot be sent; an Event on it would have the reason", atoll.ReasonCannotSend}
 		switch {
 		case p.Key.Kind == "":
 			shown.Object, shown.Why = "its content", p.Err.Error()

@@ -298,13 +298,13 @@ func (p *candidatePool) chooseOptions() poolChoice {
 	out := poolChoice{options: options, isFull: len(options) >= prob.maxChosen}
 	for r, missing := range short {
 		if s := &p.spread[p.rules[r]]; missing > 0 && len(options) > 0 {
-			out.unmetReason = fmt.Sprintf("spreadConstraints[%d] asks for %d groups by %s, and the clusters that fit give %d",
+			out.unmetReason = fmt.Sprintf("spreadConstraints[%d] requires %d groups by %s, and the clusters that fit give %d",
 				p.rules[r], prob.rules[r].min, spreadFieldName(s), prob.rules[r].min-missing)
 			return out
 		}
 	}
 	if len(options) < least && len(options) > 0 {
-		out.unmetReason = fmt.Sprintf("spreadConstraints ask for %d clusters, and %d can be chosen", least, len(options))
+		out.unmetReason = fmt.Sprintf("spreadConstraints require %d clusters, and %d can be chosen", least, len(options))
 	}
 	return out
 }

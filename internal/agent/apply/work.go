@@ -238,7 +238,7 @@ func (e *MemberApplier) existingResource(ctx context.Context, p pendingWork) (me
 func discoveryFailure(group string) *Failure {
 	return &Failure{
 		Reason: atoll.ReasonAPISilent, Transport: true, Most: 30 * time.Second,
-		Message: "the member does not say what it serves in the API group " + group + ": what serves that there does not answer",
+		Message: "the member does not list what it serves in the API group " + group + ": what serves that there does not answer",
 	}
 }
 

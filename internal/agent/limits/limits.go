@@ -102,9 +102,9 @@ func (l *AgentPolicyFollower) applyUnservedPolicy() error {
 	apis := l.o.Client.APIs()
 	switch _, other := apis.PreferredResource(schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: v1alpha1.AgentPolicyKind}); {
 	case other:
-		l.setReadPolicy(policy.DenyAllPolicy("it is served in no version that this agent knows, which is " + v1alpha1.GroupVersion.Version + ": update the agent"))
+		l.setReadPolicy(policy.DenyAllPolicy("it is served in no version that this agent supports, which is " + v1alpha1.GroupVersion.Version + ": update the agent"))
 	case apis.IsGroupSilent(v1alpha1.GroupVersion.Group):
-		return errors.New("the member does not say whether it serves AgentPolicies")
+		return errors.New("the member does not report whether it serves AgentPolicies")
 	default:
 		l.setReadPolicy(nil)
 	}

@@ -66,9 +66,9 @@ func (l *HubLink) setCheckInInterval(v *sessionState, seconds uint32) {
 	}
 	l.rhythm.CheckInSchedule = session.NewCheckInSchedule(every, l.id.ClusterUID)
 	if every > 0 {
-		l.o.Log.Info("the hub wants this agent to check in", "every", phrase.FormatDuration(every))
+		l.o.Log.Info("the hub orders this agent to check in", "every", phrase.FormatDuration(every))
 	} else {
-		l.o.Log.Info("the hub wants this agent to hold its stream")
+		l.o.Log.Info("the hub orders this agent to hold its stream")
 		l.o.Metrics.next.Set(0)
 	}
 	wakeup.WakeReader(v.activity)

@@ -73,7 +73,7 @@ func (l *HubLink) loadOrGenerateIdentity(ctx context.Context) (*identity, error)
 	if stored != nil && l.isForThisHub(stored) {
 		stored.Hub, stored.CAHash = l.o.Hub, l.o.CAHash
 		if stored.ClusterName != "" && stored.ClusterName != l.o.Name {
-			l.o.Log.Warn("the hub has let this member in under another name, which it keeps until the hub does not know it any more; for the new one, take the former out of the hub first: atoll remove",
+			l.o.Log.Warn("the hub has let this member in under another name, which it keeps until the hub has no Cluster of it any more; for the new one, take the former out of the hub first: atoll remove",
 				"cluster", stored.ClusterName, "name", l.o.Name)
 		}
 		return parseIdentity(*stored)
@@ -223,7 +223,7 @@ func (l *HubLink) joinUntilAccepted(ctx context.Context) error {
 			}
 			wait.reset()
 		case l.id.accepted && status.Code(err) == codes.PermissionDenied && l.hasNewToken():
-			l.o.Log.Info("the hub refuses this agent's key; asking by the new token", "hub", l.currentHub())
+			l.o.Log.Info("the hub refuses this agent's key; joining by the new token", "hub", l.currentHub())
 			l.id.accepted = false
 			continue
 		default:

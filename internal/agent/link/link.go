@@ -299,7 +299,7 @@ func (l *HubLink) joinAndReleaseFormerHub(ctx context.Context) bool {
 	if l.id.Former != "" {
 		if err := l.releaseFormerHubObjects(ctx); err != nil {
 			if ctx.Err() == nil {
-				l.o.Log.Warn("what another hub placed here cannot be let go of yet; trying on", "err", err)
+				l.o.Log.Warn("what another hub placed here cannot be released yet; trying on", "err", err)
 			}
 			return false
 		}
@@ -312,7 +312,7 @@ func (l *HubLink) joinAndReleaseFormerHub(ctx context.Context) bool {
 func (l *HubLink) handleLostLink(err error, told string, wait *backoff) string {
 	switch {
 	case isTrustError(err) && wait.current >= backoffMost/2:
-		l.o.Log.Warn("hub and agent do not trust each other's certificates any more; asking the hub for a new one", "hub", l.currentHub(), "err", err)
+		l.o.Log.Warn("hub and agent do not trust each other's certificates any more; requesting a new one from the hub", "hub", l.currentHub(), "err", err)
 		l.id.cert = nil
 		l.id.accepted = true
 	case told != err.Error():
@@ -335,13 +335,13 @@ func (l *HubLink) switchHub(m *movedError) {
 	} else {
 		l.switchToNextHub()
 	}
-	l.o.Log.Info("the hub has more agents than its share, and asks this one to go on to another", "hub", l.currentHub())
+	l.o.Log.Info("the hub has more agents than its share, and sends this one on to another", "hub", l.currentHub())
 }
 
 // handleSessionRefusal decides how long to wait after the hub refused a session.
 func (l *HubLink) handleSessionRefusal(r *refusedError, d time.Duration) time.Duration {
 	if (r.reason == "Unknown" || r.reason == "Replaced") && l.hasNewToken() {
-		l.o.Log.Info("the hub does not know this cluster any more; joining again by the new token", "hub", l.currentHub())
+		l.o.Log.Info("the hub has removed this cluster; joining again by the new token", "hub", l.currentHub())
 		l.id.cert, l.id.accepted = nil, false
 		return d
 	}

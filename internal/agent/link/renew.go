@@ -34,7 +34,7 @@ func (l *HubLink) renewCertificateLoop(ctx context.Context, out *outbox) {
 			continue
 		}
 		if now.After(ends.Add(-trust.CertificateLifetime(id.cert) / 4)) {
-			l.o.Log.Warn("the hub has not renewed this agent's certificate, though asked; trying on. When it ends the hub will be asked by the key", "hub", l.currentHub(), "ends", ends)
+			l.o.Log.Warn("the hub has not renewed this agent's certificate, though requested; trying on. When it ends the agent requests another by its key", "hub", l.currentHub(), "ends", ends)
 		}
 		l.askRenewal(out)
 		wait = max(retry, time.Second)
@@ -62,7 +62,7 @@ func (l *HubLink) firstRenewalDelay(now time.Time) time.Duration {
 func (l *HubLink) askRenewal(out *outbox) (asked bool) {
 	csr, err := trust.NewCertificateRequest(l.id.key, l.o.Name)
 	if err != nil {
-		l.o.Log.Error("cannot ask for a new certificate", "err", err)
+		l.o.Log.Error("cannot request a new certificate", "err", err)
 		return false
 	}
 	out.put(&pb.FromAgent{Frame: &pb.FromAgent_Renew{Renew: &pb.Renew{Csr: csr}}})

@@ -61,7 +61,7 @@ func ProtobufClient(config *rest.Config, gv schema.GroupVersion, kinds runtime.N
 func getVersion(ctx context.Context, client rest.Interface) (string, error) {
 	body, err := client.Get().AbsPath("/version").Do(ctx).Raw()
 	if err != nil {
-		return "", fmt.Errorf("ask the member for its version: %w", err)
+		return "", fmt.Errorf("read the member's version: %w", err)
 	}
 	var info version.Info
 	if err := json.Unmarshal(body, &info); err != nil {

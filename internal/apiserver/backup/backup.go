@@ -367,7 +367,7 @@ func verifyBackup(o Options, file io.ReadSeeker) (*Report, error) {
 	}
 	report.Checksum = checksum
 	if report.Format != formatVersion {
-		return nil, fmt.Errorf("%s is no backup, or one of a format that Atoll %s does not know", o.File, o.Version)
+		return nil, fmt.Errorf("%s is no backup, or one of a format that Atoll %s does not support", o.File, o.Version)
 	}
 	if err := report.verifySums(sums); err != nil {
 		return nil, &RefusedError{File: o.File, Reason: Damaged, Err: err}

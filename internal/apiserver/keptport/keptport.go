@@ -53,7 +53,7 @@ func OpenKeptPort(o Options) (net.Listener, error) {
 		}
 	case last != 0:
 		if l, err = listenAt(o.BindAddress, last); err != nil {
-			return nil, fmt.Errorf("%w; clients know this port from the last start (%s): end the process that holds it, or choose another with %s and give clients the new address",
+			return nil, fmt.Errorf("%w; clients use this port since the last start (%s): end the process that holds it, or choose another with %s and give clients the new address",
 				err, o.File, o.Flag)
 		}
 	default:

@@ -29,7 +29,7 @@ type storageSizeMonitor struct{ client *clientv3.Client }
 func (m storageSizeMonitor) Monitor(ctx context.Context) (metrics.StorageMetrics, error) {
 	status, err := pb.NewMaintenanceClient(m.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
 	if err != nil {
-		return metrics.StorageMetrics{}, fmt.Errorf("ask the store for its size: %w", err)
+		return metrics.StorageMetrics{}, fmt.Errorf("read the size of the store: %w", err)
 	}
 	return metrics.StorageMetrics{Size: status.GetDbSize()}, nil
 }

@@ -204,7 +204,7 @@ func List[T any](ctx context.Context, c *Connection, resource schema.GroupVersio
 func ConvertTo[T any](u *unstructured.Unstructured) (*T, error) {
 	var v T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &v); err != nil {
-		return nil, fmt.Errorf("%s %s is not what this version of atoll knows: %w", u.GetKind(), u.GetName(), err)
+		return nil, fmt.Errorf("%s %s is not what this version of atoll supports: %w", u.GetKind(), u.GetName(), err)
 	}
 	return &v, nil
 }
@@ -239,13 +239,13 @@ func (c *Connection) ExplainError(err error) error {
 		return fmt.Errorf("the server at %s is not known by the certificate authority in the kubeconfig: %w; is the kubeconfig of another cluster, or older than its certificates?", c.Config.Host, shown.Err)
 	case errors.As(err, &dial) && strings.HasPrefix(dial.Err.Error(), "getting credentials"):
 		what, _, _ := strings.Cut(dial.Err.Error(), "\n") // the rest is for authors of plugins
-		return fmt.Errorf("%s was not asked: the kubeconfig logs in by a plugin, and that failed: %s; install it, or log in first, and try again", c.Config.Host, strings.TrimPrefix(what, "getting credentials: "))
+		return fmt.Errorf("%s got no request: the kubeconfig logs in by a plugin, and that failed: %s; install it, or log in first, and try again", c.Config.Host, strings.TrimPrefix(what, "getting credentials: "))
 	case errors.As(err, &dial):
 		return fmt.Errorf("%s does not answer: %w; is it running, and is this the right kubeconfig?", c.Config.Host, dial.Err)
 	case meta.IsNoMatchError(err):
 		return fmt.Errorf("%w at %s; is this the kubeconfig of a hub?", err, c.Config.Host)
 	case IsNoHubError(err):
-		return fmt.Errorf("%s is no hub: it does not know Atoll's kinds; choose the hub's kubeconfig with --kubeconfig or --context: %w", c.Config.Host, err)
+		return fmt.Errorf("%s is no hub: it does not serve Atoll's kinds; choose the hub's kubeconfig with --kubeconfig or --context: %w", c.Config.Host, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s does not accept these credentials: %w", c.Config.Host, err)
 	}

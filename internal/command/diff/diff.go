@@ -48,8 +48,8 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	o := &diffOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "diff KIND/NAME [-n NAMESPACE] [--cluster NAME]",
-		Short: "Tell how an object in its clusters differs from what they get",
-		Long: `Tell how an object in its clusters differs from what they get.
+		Short: "Show how an object in its clusters differs from what they get",
+		Long: `Show how an object in its clusters differs from what they get.
 
 The hub renders the object for each cluster that has it, and each cluster's API computes what an
 apply would change, as a dry run. Listed are the fields that Atoll would correct, with the value in

@@ -73,7 +73,7 @@ container], and a summary at the end has the result of each.`,
 	f.BoolVar(&o.all, "all", false, "run it in one pod of every cluster")
 	f.BoolVarP(&o.stdin, "stdin", "i", false, "pass what comes on the standard input")
 	f.BoolVarP(&o.tty, "tty", "t", false, "the standard input is a terminal, and so is that of the command")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say which pod was taken")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not print which pod was taken")
 	for _, one := range []string{"stdin", "tty", "cluster"} {
 		cmd.MarkFlagsMutuallyExclusive("all", one)
 	}

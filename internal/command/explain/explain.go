@@ -35,7 +35,7 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	o := &explainOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "explain KIND/NAME [-n NAMESPACE]",
-		Short: "Tell why an object is where it is, and what it waits for",
+		Short: "Explain why an object is where it is, and what it waits for",
 		Long: `Explain where an object is and why, and what it waits for.
 
 The answer begins with the verdict. Then it names the policy or annotation that won and

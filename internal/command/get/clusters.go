@@ -166,7 +166,7 @@ func readinessWithoutRemoval(c v1alpha1.Cluster, now time.Time) (ready, reason s
 			return ready, strings.TrimSuffix(cond.Reason+": "+cond.Message, ": ")
 		}
 	}
-	return "no", "its agent has not been heard of yet"
+	return "no", "its agent has sent nothing yet"
 }
 
 // readyNote returns what there is to say about a cluster that is ready.

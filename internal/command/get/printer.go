@@ -80,10 +80,10 @@ func (p *tablePrinter) loadLocations(ctx context.Context) error {
 	w, err := p.places.findPlaces(ctx)
 	switch {
 	case apierrors.IsForbidden(err) && p.request.clusters != nil:
-		return fmt.Errorf("which objects run in which clusters is in Bundles, TargetSlices and Revisions, which you may not read; leave out --clusters, and atoll explain KIND/NAME tells it of one: %w", err)
+		return fmt.Errorf("which objects run in which clusters is in Bundles, TargetSlices and Revisions, which you may not read; leave out --clusters, and atoll explain KIND/NAME shows it of one: %w", err)
 	case apierrors.IsForbidden(err):
 		p.blind = true
-		fmt.Fprintln(p.notes, "where it runs is left out: you may not read Bundles, TargetSlices and Revisions; atoll explain KIND/NAME tells it of one object")
+		fmt.Fprintln(p.notes, "where it runs is left out: you may not read Bundles, TargetSlices and Revisions; atoll explain KIND/NAME shows it of one object")
 	case err != nil:
 		return err
 	}
@@ -163,7 +163,7 @@ func (p *tablePrinter) readPage(ctx context.Context, r *rest.Request) (*metav1.T
 	}
 	var page metav1.Table
 	if err := json.Unmarshal(raw, &page); err != nil || page.Kind != "Table" {
-		return nil, fmt.Errorf("%s gives no table of %s (%w); ask for -o json", p.client.Config.Host, p.request.mapping.Resource.Resource, errors.Join(err))
+		return nil, fmt.Errorf("%s gives no table of %s (%w); use -o json", p.client.Config.Host, p.request.mapping.Resource.Resource, errors.Join(err))
 	}
 	return &page, p.frame.addRows(&p.table, &page, p.where)
 }

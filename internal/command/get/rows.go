@@ -27,7 +27,7 @@ func newGetRowsCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Use:     "rows [BUNDLE...]",
 		Aliases: []string{"row"},
 		Short:   "Show what each cluster makes of each Bundle",
-		Long: `Show what each cluster makes of each Bundle: what the hub wants there (PHASE),
+		Long: `Show what each cluster makes of each Bundle: what the hub orders there (PHASE),
 what the cluster last reported (STATE), and what is in the way.
 
 Rows lie in TargetSlices, which only administrators may read.`,

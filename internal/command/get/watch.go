@@ -48,7 +48,7 @@ func (p *tablePrinter) watch(ctx context.Context, version string) error {
 		case errors.As(err, &said) && isPermanentErrorStatus(said.Status().Code):
 			return p.client.ExplainError(err)
 		case !told:
-			fmt.Fprintf(p.notes, "the watch of %s is asked for again, until it is answered: %v\n", p.request.mapping.Resource.Resource, p.client.ExplainError(err))
+			fmt.Fprintf(p.notes, "the watch of %s is requested again, until it is answered: %v\n", p.request.mapping.Resource.Resource, p.client.ExplainError(err))
 			told = true
 		}
 		if !pause.WaitFor(ctx, again) {

@@ -38,8 +38,8 @@ func NewCommand() *cobra.Command {
 	o := &interpretOptions{files: files.FileFlags{AllowUnnamed: true}, observed: files.FileFlags{AllowUnnamed: true}}
 	cmd := &cobra.Command{
 		Use:   "interpret -f FILE",
-		Short: "Show what Atoll knows of an object: replicas, pods, health, status, dependencies",
-		Long: `Show what Atoll knows of an object: replicas, pods, health, status, dependencies.
+		Short: "Show what Atoll reads in an object: replicas, pods, health, status, dependencies",
+		Long: `Show what Atoll reads in an object: replicas, pods, health, status, dependencies.
 
 Hubs and agents use the same functions to divide, judge and aggregate objects. The command
 contacts no cluster. The file holds one object, and optionally the HorizontalPodAutoscalers

@@ -43,7 +43,7 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Long: `Print a kubeconfig with a context for each cluster that is named, by which kubectl, k9s,
 Helm, Argo CD and others reach its API through the hub, however deep behind NAT it is.
 
-Requests are made as the user of the hub's kubeconfig: the hub asks its RBAC for
+Requests are made as the user of the hub's kubeconfig: the hub checks its RBAC for
 clusters/proxy of that cluster (or clustersets/proxy of a set that it is in), and the
 cluster its own for everything else. Users and groups keep their names there; the hub's
 administrators are in the group "atoll:masters", ServiceAccounts are called

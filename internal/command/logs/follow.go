@@ -302,7 +302,7 @@ func (f *logFollower) reportDisconnected(cluster string, why error) {
 	defer f.mu.Unlock()
 	if !f.away[cluster] {
 		f.away[cluster] = true
-		f.printNote("%s: its logs broke off, and are asked for again until it is back: %v", clusterText(cluster), why)
+		f.printNote("%s: its logs broke off, and are requested again until it is back: %v", clusterText(cluster), why)
 	}
 }
 

@@ -46,7 +46,7 @@ func (f *Format) Type() string { return "format" }
 // Set sets the format; the error lists those that the command knows.
 func (f *Format) Set(value string) error {
 	if !slices.Contains(f.allowed, value) {
-		return fmt.Errorf("this command knows %s", strings.Join(f.allowed, ", "))
+		return fmt.Errorf("this command supports %s", strings.Join(f.allowed, ", "))
 	}
 	f.value = value
 	return nil

@@ -148,7 +148,7 @@ func (q PodQuery) NotFoundError() error {
 	if q.One {
 		return fmt.Errorf("there is no %s in namespace %q, or not in the clusters that were chosen; pods of placed workloads are named NAME.CLUSTER: see atoll get pods -n %s", q.Subject, q.Namespace, q.Namespace)
 	}
-	return fmt.Errorf("no pod of %s runs in namespace %q in the clusters that were chosen and that answer; atoll explain tells where it is placed, and why", q.Subject, q.Namespace)
+	return fmt.Errorf("no pod of %s runs in namespace %q in the clusters that were chosen and that answer; atoll explain shows where it is placed, and why", q.Subject, q.Namespace)
 }
 
 // ClusterOf returns the cluster that something runs in; empty for what is stored on the hub.

@@ -48,21 +48,21 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Long: `Take a cluster out of the fleet, and follow the removal.
 
 Nothing new is placed there from then on. Its workloads go once their replacements in
-other clusters are healthy, or before those start where moveOrder says so; then the agent
-releases the member, and the hub forgets the cluster. With --orphan all that Atoll applied stays where it is, without Atoll's
+other clusters are healthy, or before those start by moveOrder; then the agent releases the member, and the hub deletes the
+Cluster. With --orphan all that Atoll applied stays where it is, without Atoll's
 labels and ownership; with --clean it is removed, except what was there before Atoll
 and what policies orphan. The command waits; interrupted, it can be run again, and the
 hub goes on without it. --cancel takes the removal back.
 
 A cluster that does not come back is given up by --force: it keeps what it has. Its
-content, as far as the hub knows, is listed, and written to the ConfigMap
+content, by the hub's records, is listed, and written to the ConfigMap
 removed-CLUSTER in the hub's namespace atoll-system. Without --orphan and --clean a
 disconnected cluster is given up so.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.orphan, "orphan", false, "leave what Atoll applied where it is, and let go of it")
+	f.BoolVar(&o.orphan, "orphan", false, "leave what Atoll applied where it is, and release it")
 	f.BoolVar(&o.clean, "clean", false, "remove what Atoll applied")
 	f.BoolVar(&o.force, "force", false, "give the cluster up at once, also one that is connected; nothing is removed there")
 	f.BoolVar(&o.cancel, "cancel", false, "take back a removal that has not come to its end")
@@ -148,7 +148,7 @@ func (o *removeOptions) wantedRemoval(cluster *v1alpha1.Cluster) (*v1alpha1.Clus
 	case now != nil:
 		r.Mode = now.Mode
 	case meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterReady) && !o.force && !o.dryRun:
-		return nil, fmt.Errorf("cluster %s is connected: say what is to become of what Atoll applied there: --orphan leaves it, --clean removes it; --force gives the cluster up as it is", cluster.Name)
+		return nil, fmt.Errorf("cluster %s is connected: choose what is to become of what Atoll applied there: --orphan leaves it, --clean removes it; --force gives the cluster up as it is", cluster.Name)
 	default:
 		r.Force = true
 	}
@@ -187,7 +187,7 @@ func (o *removeOptions) confirmListed(ctx context.Context, c *client.Connection,
 			}
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("the hub has not said within %s what would be removed; %s", planWait, again)
+			return fmt.Errorf("the hub has not listed within %s what would be removed; %s", planWait, again)
 		}
 		select {
 		case <-ctx.Done():
@@ -272,13 +272,13 @@ func (o *removeOptions) headlineText(name string, want *v1alpha1.ClusterRemoval,
 	case want.Force && found == 0:
 		return fmt.Sprintf("cluster %s %sgiven up; nothing is left behind in it", name, would)
 	case want.Force:
-		return fmt.Sprintf("cluster %s %sgiven up; left behind in it, as far as the hub knows:", name, would)
+		return fmt.Sprintf("cluster %s %sgiven up; left behind in it, by the hub's records:", name, would)
 	case found == 0:
 		return fmt.Sprintf("nothing that Atoll applied is in cluster %s", name)
 	case want.Mode == v1alpha1.ClusterClean:
 		return fmt.Sprintf("these %d objects are removed from cluster %s:", found, name)
 	}
-	return fmt.Sprintf("these %d objects stay in cluster %s, and Atoll lets go of them:", found, name)
+	return fmt.Sprintf("these %d objects stay in cluster %s, and Atoll releases them:", found, name)
 }
 
 // followEvery is how often the hub is asked how far it is.

@@ -86,7 +86,7 @@ func decodeStatusJSON(data []byte) (runtime.Object, *schema.GroupVersionKind, er
 	}
 	kind := s.GroupVersionKind()
 	if kind != metav1.SchemeGroupVersion.WithKind("Status") && kind != metav1.Unversioned.WithKind("Status") {
-		return nil, nil, fmt.Errorf("it is a %s as JSON, where protobuf was asked for", kind.Kind)
+		return nil, nil, fmt.Errorf("it is a %s as JSON, where protobuf was requested", kind.Kind)
 	}
 	return s, &kind, nil
 }

@@ -46,7 +46,7 @@ func removeCompleteRequirement(selector labels.Selector) (rest labels.Selector, 
 			continue
 		}
 		if o := r.Operator(); o != selection.Equals && o != selection.DoubleEquals && o != selection.In || !slices.Equal(r.ValuesUnsorted(), []string{"true"}) {
-			return nil, false, apierrors.NewBadRequest(fmt.Sprintf("the label selector %s: nothing has this label; %s=true asks for lists in which nothing is missing", r.String(), atoll.LabelComplete))
+			return nil, false, apierrors.NewBadRequest(fmt.Sprintf("the label selector %s: nothing has this label; %s=true requests lists in which nothing is missing", r.String(), atoll.LabelComplete))
 		}
 		asked = true
 	}
@@ -55,7 +55,7 @@ func removeCompleteRequirement(selector labels.Selector) (rest labels.Selector, 
 
 // errNoneDeleted is the answer to a deletion of all that such a selector selects: taken for its
 // letter that is nothing, without the label it may be everything.
-var errNoneDeleted = apierrors.NewBadRequest(fmt.Sprintf("%s=true asks for lists in which nothing is missing, and does not select what is deleted: leave it out", atoll.LabelComplete))
+var errNoneDeleted = apierrors.NewBadRequest(fmt.Sprintf("%s=true requests lists in which nothing is missing, and does not select what is deleted: leave it out", atoll.LabelComplete))
 
 // StripCompleteSelector goes around the API's handler, inside authorization. Lists of what is stored on the hub
 // lack nothing, so there it is enough to take out of the label selector what asks for that: no
@@ -105,6 +105,6 @@ func (g gatheredObjects) incompleteError(resource string) error {
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-		Message: fmt.Sprintf("%s would be missing, and %s=true asks for all: %s", resource, atoll.LabelComplete, text),
+		Message: fmt.Sprintf("%s would be missing, and %s=true requests all: %s", resource, atoll.LabelComplete, text),
 	}}
 }

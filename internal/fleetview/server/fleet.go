@@ -97,7 +97,7 @@ func (f *Fleet) clusterHasRowsInNamespace(namespace, cluster string) bool {
 func (f *Fleet) hubTables() (Tables, error) {
 	t, ok := f.o.Tables()
 	if !ok {
-		err := apierrors.NewServiceUnavailable("the hub is starting up: it does not know yet what is placed where; try again in a few seconds")
+		err := apierrors.NewServiceUnavailable("the hub is starting up: it has not read yet what is placed where; try again in a few seconds")
 		err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 		return Tables{}, err
 	}
@@ -167,7 +167,7 @@ func (f *Fleet) askMember(ctx context.Context, m *member, path string, query url
 	at := url.URL{Scheme: "http", Host: string(m.UID), Path: path, RawQuery: query.Encode()}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
-		return nil, fmt.Errorf("ask cluster %s: %w", m.Name, err)
+		return nil, fmt.Errorf("read from cluster %s: %w", m.Name, err)
 	}
 	r.Host = atoll.FleetViewHost
 	if id := audit.GetAuditIDTruncated(ctx); id != "" {

@@ -91,7 +91,7 @@ func (f *Fleet) getSelectedMemberObject(ctx context.Context, m *member, k kind, 
 	}
 	o, err := meta.Accessor(obj)
 	if err != nil || o.GetNamespace() != namespace || o.GetName() != name {
-		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent answers with something else than was asked for", m.Name))
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent answers with something else than was requested", m.Name))
 	}
 	return m.convertToShown(k, obj, o, by)
 }

@@ -104,7 +104,7 @@ func (o *objectStorage) findSoleMember(ctx context.Context, namespace, name, lac
 // nothingRunsError returns the error for a pod that runs neither on the hub nor in a member; lacks
 // says what the request missed.
 func nothingRunsError(namespace, name, lacks string) error {
-	return apierrors.NewBadRequest(fmt.Sprintf("pod %s/%s %s here: the hub keeps templates, and runs nothing; it runs in no cluster either, and `atoll explain` says why", namespace, name, lacks))
+	return apierrors.NewBadRequest(fmt.Sprintf("pod %s/%s %s here: the hub keeps templates, and runs nothing; it runs in no cluster either, and `atoll explain` shows why", namespace, name, lacks))
 }
 
 // podLogStorage serves the logs of pods.

@@ -263,7 +263,7 @@ func (w *watchMerger) followNewMembers(followed map[string]bool, at fleetview.Ve
 	}
 	for _, m := range members {
 		if namespace, ok := w.addPlacedNamespaces(m); !ok {
-			w.fail(expiredError(fmt.Sprintf("cluster %s reported objects in namespace %s before this hub knew that something is placed there; list again", m.Name, namespace)))
+			w.fail(expiredError(fmt.Sprintf("cluster %s reported objects in namespace %s before this hub had read that something is placed there; list again", m.Name, namespace)))
 			return false
 		}
 		if !followed[m.Name] {

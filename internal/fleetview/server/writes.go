@@ -179,7 +179,7 @@ func (o *objectStorage) checkChange(c memberObjectChange, before, after runtime.
 	now.SetResourceVersion(old.GetResourceVersion())
 	now.SetOwnerReferences(o.kind.restoreListedControllers(now.GetOwnerReferences(), old.GetOwnerReferences()))
 	if now.GetLabels()[atoll.LabelCluster] != c.at.Name || !equality.Semantic.DeepEqual(now.GetOwnerReferences(), old.GetOwnerReferences()) {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s %s runs in cluster %s: its owners, and the label %s, say what it belongs to, and are not changed", o.kind.Kind, old.GetName(), c.at.Name, atoll.LabelCluster))
+		return apierrors.NewBadRequest(fmt.Sprintf("%s %s runs in cluster %s: its owners, and the label %s, name what it belongs to, and are not changed", o.kind.Kind, old.GetName(), c.at.Name, atoll.LabelCluster))
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func (f *Fleet) askAsUser(ctx context.Context, m *member, a userRequest) (runtim
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, a.method, (&url.URL{Path: a.path, RawQuery: a.query.Encode()}).String(), bytes.NewReader(a.body))
 	if err != nil {
-		return nil, fmt.Errorf("ask cluster %s: %w", m.Name, err)
+		return nil, fmt.Errorf("send to cluster %s: %w", m.Name, err)
 	}
 	r.Header.Set("Content-Type", a.kind)
 	r.Header.Set("Accept", runtime.ContentTypeProtobuf)

@@ -191,7 +191,7 @@ func TestWhatWaitsSaysSinceWhenAndWho(t *testing.T) {
 			b := chosenBundle(v1alpha1.PlacementSpec{}, nil, nil)
 			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionFalse, LastTransitionTime: ago(5 * time.Minute)}}
 			return b
-		}, "No cluster fits the placement for 5m; there is no cluster that you may know of; to act: the policy's owner, or a person that labels and taints clusters."},
+		}, "No cluster fits the placement for 5m; there is no cluster that you may see; to act: the policy's owner, or a person that labels and taints clusters."},
 		"no cluster fits any more, which is not reported yet": {func() Bundle {
 			b := chosenBundle(v1alpha1.PlacementSpec{}, nil, nil)
 			b.Created = testTime.Add(-time.Hour)
@@ -234,7 +234,7 @@ func TestWhatWaitsSaysSinceWhenAndWho(t *testing.T) {
 func TestNamesAndWeightsThatMatchNobody(t *testing.T) {
 	named := v1alpha1.PlacementSpec{MaxClusters: 1, ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"a1", "a9"}}}
 	text := explainWholeBundle(chosenBundle(named, []schedule.Cluster{freeCluster("a1", "a", 1), freeCluster("b1", "b", 1)}, nil)).FormatText(false)
-	for _, line := range []string{"\n  Not in:\n    a9: named by the placement, and no cluster that you may know of\n", "\n    b1: not named in clusterNames [clusterNames]\n"} {
+	for _, line := range []string{"\n  Not in:\n    a9: named by the placement, and no cluster that you may see\n", "\n    b1: not named in clusterNames [clusterNames]\n"} {
 		if !strings.Contains(text, line) {
 			t.Errorf("lacks %q:\n%s", line, text)
 		}

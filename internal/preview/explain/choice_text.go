@@ -75,7 +75,7 @@ func (e Explanation) writeQuarantine(b *strings.Builder, x BundleExplanation) {
 func (x BundleExplanation) noFitConsequence() string {
 	switch {
 	case len(x.Clusters) == 0:
-		return "; there is no cluster that you may know of"
+		return "; there is no cluster that you may see"
 	case slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return c.Row != nil }):
 		return "; what runs is kept"
 	}

@@ -547,7 +547,7 @@ var itemStateTexts = map[atoll.ItemState]string{
 	atoll.ItemUnreferenced: "Unnamed: nothing names it as a dependency any more, although no template that did was edited; it stays at its last content, and deleting its template removes it",
 	atoll.ItemUnaccounted:  "Unaccounted: its template is gone without a recorded deletion; it is kept",
 	atoll.ItemUnconfirmed:  "Unconfirmed: it is to be removed, and stays at its last content until a person confirms it with `atoll confirm`",
-	atoll.ItemRemovalHeld:  "held back: members remember that it was removed before the hub was restored; `atoll restore status` lists what waits for a decision",
+	atoll.ItemRemovalHeld:  "held back: members recorded that it was removed before the hub was restored; `atoll restore status` lists what waits for a decision",
 }
 
 // itemOf returns the item of the Bundle's content that the object is; nil where it is none.
@@ -584,7 +584,7 @@ func (in ExplanationInput) describeItem(b Bundle) string {
 			continue
 		}
 		if t.Orphan {
-			return fmt.Sprintf("on its way out (%s): the clusters forget it and leave it running", t.Cause)
+			return fmt.Sprintf("on its way out (%s): the clusters release it and leave it running", t.Cause)
 		}
 		return fmt.Sprintf("on its way out (%s): it goes where a cluster has not confirmed that yet", t.Cause)
 	}

@@ -41,7 +41,7 @@ type Interpreter struct {
 
 // answerWords say of each answer what it does, in the order in which they are asked.
 var answerWords = []struct{ key, does string }{
-	{"replicas", "tells its replicas"}, {"components", "tells its pods"}, {"dependencies", "names what goes along with it"},
+	{"replicas", "returns its replicas"}, {"components", "returns its pods"}, {"dependencies", "names what goes along with it"},
 	{"revised", "sets its replicas"}, {"retained", "keeps what members set"}, {"health", "judges its health"},
 	{"status", "picks the status that is reported"}, {"aggregated", "joins its status"},
 }

@@ -50,7 +50,7 @@ func (c *PlacementExplanation) choiceSentence() string {
 	all := phrase.CountNoun(len(c.Decision.Clusters), "cluster")
 	switch {
 	case c.Decision.Nowhere:
-		return "chooses no cluster: that is what it asks for"
+		return "chooses no cluster, as it states"
 	case c.Decision.Unmet != "":
 		return "changes nothing, since its spread cannot be had: " + c.Decision.Unmet + keptClustersText(c.Published)
 	case c.Decision.NoFit && len(c.Published) == 0:

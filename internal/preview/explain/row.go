@@ -177,7 +177,7 @@ func nextStep(is atoll.RowSpec, next *atoll.RowSpec) string {
 	case next.Variant != is.Variant:
 		return "gets other overrides"
 	case len(next.ExcludedPending) < len(is.ExcludedPending):
-		return "loses what is not wanted there"
+		return "loses what is not ordered there"
 	case len(next.Approvals) > 0 && !slices.Equal(next.Approvals, is.Approvals):
 		return "gets the approval of a correction"
 	case next.Generation != is.Generation:

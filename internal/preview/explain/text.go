@@ -57,7 +57,7 @@ func (e Explanation) writePolicy(b *strings.Builder) {
 		fmt.Fprintf(b, "\nIt selects %s.\n", abbreviateNames(e.Policy.Selects, 10))
 	}
 	if e.Policy.Problem != "" && len(e.Bundles) > 0 {
-		fmt.Fprintf(b, "  Not all of that is placed as it says: %s.\n", strings.TrimSuffix(e.Policy.Problem, "."))
+		fmt.Fprintf(b, "  Not all of that is placed as it states: %s.\n", strings.TrimSuffix(e.Policy.Problem, "."))
 	}
 }
 
@@ -489,7 +489,7 @@ func writeExcluded(b *strings.Builder, x BundleExplanation, folded int) {
 	}
 	b.WriteString("  Not in:\n")
 	if len(x.Unknown) > 0 {
-		fmt.Fprintf(b, "    %s: named by the placement, and no cluster that you may know of\n", abbreviateNames(x.Unknown, folded))
+		fmt.Fprintf(b, "    %s: named by the placement, and no cluster that you may see\n", abbreviateNames(x.Unknown, folded))
 	}
 	reasons := slices.SortedFunc(maps.Keys(by), func(x, y string) int {
 		return cmp.Or(len(by[y])-len(by[x]), strings.Compare(x, y))

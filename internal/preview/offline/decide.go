@@ -212,7 +212,7 @@ func (w *World) resolvePlacement(winner *policymatch.Candidate, namespace string
 func newUnplaced(key atoll.ItemKey, d policymatch.Decision) Unplaced {
 	switch {
 	case d.Winner != nil:
-		return Unplaced{Key: key, Why: "its annotation says nowhere", Reason: atoll.ReasonNowhere}
+		return Unplaced{Key: key, Why: "its annotation places it nowhere", Reason: atoll.ReasonNowhere}
 	case d.SkippedReason != "":
 		return Unplaced{Key: key, Why: "the annotation of its namespace leaves it out: " + d.SkippedReason, Reason: atoll.ReasonMachineMade}
 	}

@@ -102,7 +102,7 @@ func TestReasonsForWhichTemplatesAreUnplaced(t *testing.T) {
 	want := []Unplaced{
 		{atoll.ItemKey{Kind: "ConfigMap", Namespace: "blog", Name: "free"}, "no policy and no annotation selects it", atoll.ReasonNotSelected},
 		{atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "kube-root-ca.crt"}, "the annotation of its namespace leaves it out: made by the hub in every namespace", atoll.ReasonMachineMade},
-		{atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "nowhere"}, "its annotation says nowhere", atoll.ReasonNowhere},
+		{atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "nowhere"}, "its annotation places it nowhere", atoll.ReasonNowhere},
 		{atoll.ItemKey{Kind: "Secret", Namespace: "web", Name: "s"}, "the ClusterPlacement far that what places it refers to is not among the files", atoll.ReasonPlacementMissing},
 	}
 	var got []Unplaced

@@ -50,9 +50,9 @@ func whyNotExplainable(key atoll.ItemKey) string {
 	gk := schema.GroupKind{Group: key.Group, Kind: key.Kind}
 	switch {
 	case key.Group == v1alpha1.GroupVersion.Group && strings.HasSuffix(key.Kind, "OverridePolicy"):
-		return "override policies change what is placed: explain an object that it selects, and the answer says which rule set what"
+		return "override policies change what is placed: explain an object that it selects, and the answer shows which rule set what"
 	case key.Group == v1alpha1.GroupVersion.Group && key.Kind == "Cluster":
-		return fmt.Sprintf("a Cluster is not placed: `atoll get clusters` says how it is, `atoll get rows -A --cluster %s` what it runs", key.Name)
+		return fmt.Sprintf("a Cluster is not placed: `atoll get clusters` shows how it is, `atoll get rows -A --cluster %s` what it runs", key.Name)
 	case atoll.IsHubOwnedKind(gk):
 		return fmt.Sprintf("a %s is not placed: explain an object, a policy, a Placement or a Bundle", key.Kind)
 	case state.IsNeverTemplate(gk):

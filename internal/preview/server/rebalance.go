@@ -65,7 +65,7 @@ func (s *Server) answerRebalance(w http.ResponseWriter, r *http.Request) (previe
 	if err := decodeBody(w, r, "rebalance", maxRebalanceBytes, &in); apierrors.IsMethodNotSupported(err) {
 		return none, err
 	} else if err != nil {
-		return none, badRequest("the body does not say what to rebalance: %v", err)
+		return none, badRequest("the body does not name what to rebalance: %v", err)
 	}
 	x, err := s.newQuery(r)
 	if err != nil {
@@ -197,7 +197,7 @@ func (t *rebalanceTargets) addObject(ctx context.Context, o rebalanceObject) {
 		if !t.policyExists(o) {
 			t.refuseObject(o, atoll.ReasonNotFound, "the hub has none")
 		} else if !t.addPolicyBundles(ctx, o) {
-			t.refuseObject(o, atoll.ReasonSelectsNothing, "it places nothing: `atoll explain` says why")
+			t.refuseObject(o, atoll.ReasonSelectsNothing, "it places nothing: `atoll explain` shows why")
 		}
 	case "Placement", "ClusterPlacement":
 		t.addPlacement(ctx, o)

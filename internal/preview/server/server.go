@@ -168,7 +168,7 @@ func (s *Server) answerExplain(r *http.Request) (explain.Explanation, error) {
 // right learns nothing else: neither whether it exists nor the state of its kind.
 func (x *userQuery) checkReadableObject(ctx context.Context, key atoll.ItemKey) (atoll.ItemKey, error) {
 	if key.Kind == "" || key.Name == "" {
-		return key, badRequest("say what to explain: kind, name, and for kinds outside of the core group, group")
+		return key, badRequest("name what to explain: kind, name, and for kinds outside of the core group, group")
 	}
 	namespaced, known := x.isNamespacedKind(key)
 	if !known {
@@ -177,7 +177,7 @@ func (x *userQuery) checkReadableObject(ctx context.Context, key atoll.ItemKey) 
 	if !namespaced {
 		key.Namespace = ""
 	} else if key.Namespace == "" {
-		return key, badRequest("a %s is in a namespace: say which", key.Kind)
+		return key, badRequest("a %s is in a namespace: name it", key.Kind)
 	}
 	if !x.plugin.MayGet(ctx, x.user, key) {
 		where := ""

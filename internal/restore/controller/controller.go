@@ -146,7 +146,7 @@ func (r *RestoreController) resumeAfterRestore(ctx context.Context) {
 		return next
 	})
 	if err != nil {
-		r.log.Error("the hub goes on, but could not write from where generations start; rows are raised one by one as agents tell what they hold", "err", err)
+		r.log.Error("the hub goes on, but could not write from where generations start; rows are raised one by one as agents report what they hold", "err", err)
 	} else {
 		r.state.Hub.Put(hub)
 	}

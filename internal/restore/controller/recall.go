@@ -62,7 +62,7 @@ func newRecallQueue() *recallQueue {
 func (r *RestoreController) OnRemembered(told delivery.Remembered) {
 	memory, unread := restore.ParseMemory(told.Tombstones)
 	if unread > 0 {
-		r.log.Warn("a member remembers removals in a form that this hub cannot read; they do not count", "cluster", told.Cluster, "count", unread)
+		r.log.Warn("a member recorded removals in a form that this hub cannot read; they do not count", "cluster", told.Cluster, "count", unread)
 	}
 	told.Tombstones = nil
 	r.recalls.mu.Lock()
@@ -114,7 +114,7 @@ func (r *RestoreController) RunRecall(ctx context.Context) error {
 		if !r.isHolding() {
 			clear(summary)
 		} else if err := r.writeSummary(ctx, summary); err != nil && ctx.Err() == nil {
-			r.log.Warn("what members remember of removals could not be written down; it counts all the same", "err", err)
+			r.log.Warn("the recorded removals of members could not be written down; it counts all the same", "err", err)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func (r *RestoreController) processRecall(ctx context.Context, m memberRecall, s
 		return
 	}
 	if m.tries > 0 && m.tries%triesPerWarning == 0 {
-		r.log.Warn("what a member remembers of removals is not settled yet; nothing is ordered of it before", "cluster", m.Cluster, "err", err)
+		r.log.Warn("the recorded removals of a member are not settled yet; nothing is ordered of it before", "cluster", m.Cluster, "err", err)
 	}
 	after := recallRetryDelay
 	if errors.Is(err, errTableBehind) || errors.Is(err, state.ErrRowsMoved) {
@@ -220,7 +220,7 @@ func (r *RestoreController) holdForgotten(ctx context.Context, cluster string, f
 		}
 	}
 	if len(f.templates)+len(f.rows) > 0 {
-		r.log.Warn("a member remembers removals that this restored hub does not; they are held until a person confirms or keeps them",
+		r.log.Warn("a member recorded removals that this restored hub did not; they are held until a person confirms or keeps them",
 			"cluster", cluster, "templates", len(f.templates), "rows", len(f.rows))
 	}
 	return nil

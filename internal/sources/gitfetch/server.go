@@ -267,7 +267,7 @@ func failureOf(err error) *Failure {
 	case errors.Is(err, errTooLarge):
 		return newFailure(atoll.ReasonContentTooLarge, "the server sends more than %d bytes of one commit", maxPackBytes)
 	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrAuthorizationFailed):
-		return newFailure(atoll.ReasonCredentialsRefused, "the server refuses the credentials, or wants some; see spec.git.secretRef")
+		return newFailure(atoll.ReasonCredentialsRefused, "the server refuses the credentials, or needs some; see spec.git.secretRef")
 	case errors.Is(err, transport.ErrRepositoryNotFound):
 		return newFailure(atoll.ReasonRepositoryMissing, "the server has no such repository, or hides it without credentials")
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
@@ -302,7 +302,7 @@ func describeCertificate(err error) string {
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &authority):
-		return "it is of a CA that the hub does not know"
+		return "it is of a CA that the hub does not trust"
 	case errors.As(err, &host):
 		return "it is of another host"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:

@@ -119,7 +119,7 @@ func (c Certificate) WarningText(now time.Time) string {
 	case c.isCA():
 		return ""
 	case c.Own && left < c.Ends.Sub(c.Issued)/warnBefore:
-		return fmt.Sprintf("%s ends at %s and the hub has not renewed it; the hub's log says why", c.Name, phrase.FormatTime(c.Ends))
+		return fmt.Sprintf("%s ends at %s and the hub has not renewed it; the hub's log has the reason", c.Name, phrase.FormatTime(c.Ends))
 	case !c.Own && left < min(othersWarn, c.Ends.Sub(c.Issued)/warnBefore):
 		return fmt.Sprintf("%s, which the hub was given by a flag, ends at %s: replace the files, and the hub takes them up without a restart", c.Name, phrase.FormatTime(c.Ends))
 	}
