@@ -63,8 +63,8 @@ func (e *MemberApplier) rejudgeOnRuleChange(bundle string, before map[atoll.Item
 	return whole
 }
 
-// forgetCompletion forgets that an object which exists has run to completion, where another expression says it from now
-// on. The caller holds mu.
+// forgetCompletion drops the recorded completion of an object that exists, where another expression decides
+// it from now on. The caller holds mu.
 func (e *MemberApplier) forgetCompletion(bundle string, key atoll.ItemKey, before, now *assess.Rules) {
 	if r, known := e.book.Record(key); known && r.Owner == bundle && before.CompletionText() != now.CompletionText() {
 		e.book.RecordCompletion(key, r.UID, false)

@@ -175,7 +175,7 @@ func (l *HubLink) acceptCertificate(ctx context.Context, certPEM, hubCA []byte) 
 
 // storeIdentity stores an identity that the member has not taken yet. An unreachable member costs
 // nothing: the certificate serves from memory, and a restarted agent still has the key, by which
-// the hub knows it.
+// the hub identifies it.
 func (l *HubLink) storeIdentity(ctx context.Context) error {
 	l.mu.Lock()
 	id, unsaved := l.id.Identity, l.id.unsaved
@@ -305,7 +305,7 @@ func (l *HubLink) requestJoin(ctx context.Context) (*pb.JoinReply, error) {
 	return reply, err
 }
 
-// rememberHubCA remembers the CA that the pin let through, for hubs that do not send
+// rememberHubCA stores the CA that the pin accepted, for hubs that do not send
 // theirs.
 func (l *HubLink) rememberHubCA(ca []byte) {
 	l.mu.Lock()

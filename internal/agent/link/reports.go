@@ -82,7 +82,7 @@ func (l *HubLink) reportBundle(ctx context.Context, bundle string, changed time.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if gone, was := l.memory.Gone[bundle]; was && s.Generation <= gone.Generation {
-		return nil // forgotten since it was read; no later call would forget it again
+		return nil // dropped since it was read; no later call would drop it again
 	}
 	l.timings.endTimingIfApplied(bundle, s)
 	out := l.core.ReportStatus(bundle, s, seq)
@@ -120,8 +120,8 @@ func (l *HubLink) logStatus(bundle string, prev, s *atoll.RowStatus) {
 	}
 }
 
-// rememberTombstones remembers the tombstones that are carried out, also those for which the status has
-// no room, and that the status before did not tell. The caller holds mu.
+// rememberTombstones stores the tombstones that are carried out, also those that do not fit in the
+// status and that the status before did not have. The caller holds mu.
 func (l *HubLink) rememberTombstones(bundle string, prev *atoll.RowStatus, s atoll.RowStatus, now time.Time) {
 	for _, t := range l.holdings.CarriedOut(bundle) {
 		if prev == nil || !slices.Contains(prev.DoneTombstones, ownership.TombstoneID(t)) && !(prev.AllTombstonesDone && prev.Content == s.Content) {
@@ -177,8 +177,8 @@ func (l *HubLink) rememberedTombstoneFrames() (frames []*pb.FromAgent) {
 	return frames
 }
 
-// forgetRemovedBundles forgets Bundles whose removal the hub has stored, and remembers their
-// generations. The member's store drops them later, many at a time.
+// forgetRemovedBundles drops Bundles whose removal the hub has stored, and keeps their generations.
+// The member's store drops them later, many at a time.
 func (l *HubLink) forgetRemovedBundles(bundles map[string]int64) {
 	now := time.Now()
 	l.mu.Lock()

@@ -31,7 +31,7 @@ type tunnels struct {
 	refused bool         // a tunnel was refused; only open reads it
 }
 
-// open opens a tunnel that the hub asked for, unless the hub has the most already. The session calls it, for
+// open opens a tunnel that the hub requested, unless the hub has the most already. The session calls it, for
 // one tunnel after the other.
 func (t *tunnels) open(ctx context.Context, id string) {
 	if t.count.Load() >= int64(t.most) {

@@ -122,7 +122,7 @@ func (w *hubRoute) recordRoute(socket, plain bool, why error) {
 	}
 }
 
-// forgetWebSocket forgets the WebSocket: the next dial is a direct one.
+// forgetWebSocket drops the WebSocket: the next dial is a direct one.
 func (w *hubRoute) forgetWebSocket() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,7 +162,7 @@ func (t routeCredentials) ClientHandshake(ctx context.Context, authority string,
 	case !isForeignHandshake(err):
 		return nil, nil, err
 	}
-	_ = raw.Close() // nothing was said on it
+	_ = raw.Close() // nothing was sent on it
 	plain := speaksHTTP(err)
 	raw, failed := t.way.openWebSocket(ctx, plain)
 	switch {

@@ -219,8 +219,7 @@ func fromAggregatedDiscovery(list apidiscovery.APIGroupDiscoveryList, old *APIs)
 	return out, silent
 }
 
-// discoverByGroup asks a member that does not know the aggregated form, group by
-// group.
+// discoverByGroup reads the APIs of a member without aggregated discovery, group by group.
 func discoverByGroup(ctx context.Context, client rest.Interface, path string, body []byte, old *APIs) (out []Resource, silent []schema.GroupVersion, err error) {
 	var versions []schema.GroupVersion
 	if path == "/api" {

@@ -40,8 +40,8 @@ func TypedClient(config *rest.Config, group string) (rest.Interface, error) {
 	return ProtobufClient(config, schema.GroupVersion{Group: group, Version: "v1"}, plain)
 }
 
-// ProtobufClient speaks protobuf, where the member does, for the kinds of a group and
-// version that the serializer knows. The configuration is not changed.
+// ProtobufClient speaks protobuf, where the member does, for the kinds of a group and version that
+// the serializer supports. The configuration is not changed.
 func ProtobufClient(config *rest.Config, gv schema.GroupVersion, kinds runtime.NegotiatedSerializer) (rest.Interface, error) {
 	c := rest.CopyConfig(config)
 	c.GroupVersion, c.APIPath = &gv, "/apis"

@@ -69,7 +69,7 @@ func (b *OwnershipRecords) markDeletedNamespaces(m *atoll.Manifest) (doomed []at
 	return doomed
 }
 
-// forgetManifestNamespaces forgets the namespaces of the manifest that a Bundle had.
+// forgetManifestNamespaces drops the namespaces of the manifest that a Bundle had.
 func (b *OwnershipRecords) forgetManifestNamespaces(uid string) {
 	if old := b.bundles[uid]; old != nil {
 		for ns := range old.holding.Manifest.Namespaces {
@@ -174,7 +174,7 @@ func (b *OwnershipRecords) updateHasDirectClaim(r *Record, uid string, chosen, b
 	b.markDirty(r.Key)
 }
 
-// cancelNamespaceRemovalFor keeps the namespaces of what is wanted.
+// cancelNamespaceRemovalFor keeps the namespaces of ordered items.
 func (b *OwnershipRecords) cancelNamespaceRemovalFor(key atoll.ItemKey) {
 	if key.IsNamespace() {
 		b.CancelNamespaceRemoval(key.Name)

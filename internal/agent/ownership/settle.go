@@ -104,8 +104,7 @@ func (b *OwnershipRecords) followMoveTargets(r *Record, from string, c Claim) (w
 				visit(next)
 			}
 		} else {
-			// Also a Bundle that is being removed may come back, until the hub has
-			// heard that it is gone.
+			// Also a Bundle that is being removed may come back, until the hub has received that it is gone.
 			waiting = append(waiting, uid)
 		}
 	}

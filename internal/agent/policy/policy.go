@@ -117,7 +117,7 @@ func checkReachRequests(reach *v1alpha1.Reach) error {
 	return nil
 }
 
-// Equal reports whether both say the same, in the same words.
+// Equal reports whether both have the same fields, in the same words.
 func (p *Policy) Equal(other *Policy) bool {
 	if p == nil || other == nil {
 		return p == other

@@ -56,7 +56,7 @@ func TestVerdictsOnDeletedObjects(t *testing.T) {
 	for want, e := range map[string]Explanation{
 		"Deployment/web in namespace shop is deleted, and on its way out of lima, oslo.":                                   {Group: "apps", Kind: "Deployment", Bundles: holding},
 		"Deployment/web in namespace shop is not on the hub.":                                                              {Group: "apps", Kind: "Deployment"},
-		"Deployment/web in namespace shop is being deleted: it goes once lima, oslo released it.":                         {Group: "apps", Kind: "Deployment", Exists: true, DeletedAt: &testTime, Bundles: holding},
+		"Deployment/web in namespace shop is being deleted: it goes once lima, oslo released it.":                          {Group: "apps", Kind: "Deployment", Exists: true, DeletedAt: &testTime, Bundles: holding},
 		"Deployment/web in namespace shop is being deleted.":                                                               {Group: "apps", Kind: "Deployment", Exists: true, DeletedAt: &testTime},
 		"Placement/web in namespace shop places nothing: no object that exists is selected by it, or others win them all.": {Group: "atoll.dev", Kind: "Placement"},
 	} {
@@ -153,7 +153,7 @@ func TestVerdictsOnRows(t *testing.T) {
 		"is in no cluster that it stays in; on its way out of a, b":          {row("a", phase(atoll.RowRemoving)), row("b", phase(atoll.RowLeaving))},
 		"is in 1 cluster and ready there; on its way out of a":               {row("a", phase(atoll.RowLeaving)), row("b", nil)},
 		"is in 2 clusters; a removal waits for a confirmation in 2 clusters": {row("a", held), row("b", planned)},
-		"is in 1 cluster and ready there, as last reported: a away":             {row("a", away)},
+		"is in 1 cluster and ready there, as last reported: a away":          {row("a", away)},
 		"is in no cluster that it stays in; on its way out of a":             {row("a", goneAway)},
 		"is in no cluster": {out},
 	} {
@@ -301,7 +301,7 @@ func TestOnlyWhatABundleHasIsInClusters(t *testing.T) {
 func TestVerdictsOnPlacements(t *testing.T) {
 	clusters := make([]ClusterExplanation, 3)
 	for want, c := range map[string]PlacementExplanation{
-		"Placement/p chooses no cluster, as it states.":                                              {Decision: BundleExplanation{Nowhere: true, NoFit: true}},
+		"Placement/p chooses no cluster, as it states.":                                                          {Decision: BundleExplanation{Nowhere: true, NoFit: true}},
 		"Placement/p changes nothing, since its spread cannot be had: too few zones.":                            {Decision: BundleExplanation{Unmet: "too few zones", NoFit: true}},
 		"Placement/p changes nothing, since its spread cannot be had: too few zones; what it chose stays: a, b.": {Published: []string{"a", "b"}, Decision: BundleExplanation{Unmet: "too few zones"}},
 		"Placement/p chooses none of 3 clusters: no cluster fits.":                                               {Decision: BundleExplanation{NoFit: true, Clusters: clusters}},
