@@ -266,8 +266,7 @@ func (p *AdmissionPlugin) checkRule(a admission.Attributes, spec *v1alpha1.Overr
 		errs = append(errs, field.Invalid(in.Child(problem.Path), field.OmitValueType{}, problem.Reason))
 	}
 	errs = append(errs, checkStrategicMergeSupport(spec, *o, in)...)
-	// A plan asks once it knows what all of its files come to: one of them may hand replicas
-	// over.
+	// A plan calls it once all of its files are merged: one of them may hand replicas over.
 	if overrides.CanSetReplicas(*o) && !(a.IsDryRun() && isPlanDryRun(a)) {
 		if hub, ok := p.currentHub(); ok {
 			if key, divided := hub.Templates.FirstDividedWithoutReplicaOverrides(a.GetNamespace(), spec.ResourceSelectors); divided {
@@ -278,8 +277,8 @@ func (p *AdmissionPlugin) checkRule(a admission.Attributes, spec *v1alpha1.Overr
 	return errs
 }
 
-// DividedReplicasError says that overriders set the replicas of an object whose placement does that,
-// and what to write instead.
+// DividedReplicasError is the refusal of overriders that set replicas which the placement divides,
+// with what to write instead.
 func DividedReplicasError(o v1alpha1.Overriders, key atoll.ItemKey, at *field.Path) *field.Error {
 	rest, why := o, "so that no override can set them"
 	rest.NotHere = nil
@@ -292,7 +291,7 @@ func DividedReplicasError(o v1alpha1.Overriders, key atoll.ItemKey, at *field.Pa
 	return field.Forbidden(at, fmt.Sprintf("the placement of %s %s divides its replicas, %s, unless its replicaScheduling has replicaOverrides: Allow", key.Kind, key.Name, why))
 }
 
-// checkStrategicMergeSupport refuses strategic merge patches of kinds that say nothing of how their
+// checkStrategicMergeSupport refuses strategic merge patches of kinds that do not define how their
 // lists are merged.
 func checkStrategicMergeSupport(spec *v1alpha1.OverrideSpec, o v1alpha1.Overriders, at *field.Path) field.ErrorList {
 	var errs field.ErrorList

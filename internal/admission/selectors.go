@@ -159,7 +159,7 @@ func checkLabels(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 	return findContradictions(keys, at)
 }
 
-// keyConstraint is all that a selector asks of one key.
+// keyConstraint is all that a selector requires of one key.
 type keyConstraint struct {
 	values  []string
 	limited bool

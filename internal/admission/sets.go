@@ -22,7 +22,7 @@ import (
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
-// Sets is what admission asks about ClusterSets.
+// Sets is what admission reads about ClusterSets.
 type Sets interface {
 	// AllowedSets lists the sets that the namespace may place on.
 	AllowedSets(namespace string) []string
@@ -36,7 +36,7 @@ type Sets interface {
 	OfLabels(labels map[string]string) []string
 }
 
-// The verbs on clustersets that RBAC knows and Kubernetes has no use for.
+// The verbs on clustersets that only Atoll checks by RBAC.
 const (
 	// verbBind lets a namespace place on a set.
 	verbBind = "bind"
