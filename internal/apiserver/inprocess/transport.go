@@ -26,7 +26,7 @@ import (
 // remoteAddr is the address of requests, for the audit log and other readers.
 const remoteAddr = "127.0.0.1:0"
 
-// Clients know these errors as those of connections, and try again where that is safe.
+// Clients treat these errors as those of connections, and try again where that is safe.
 var (
 	errRefused = fmt.Errorf("the server of this process has stopped: %w", syscall.ECONNREFUSED)
 	errStopped = fmt.Errorf("the server of this process stops: %w", syscall.ECONNRESET)
@@ -164,7 +164,7 @@ func serverRequest(r *http.Request, e *exchange) *http.Request {
 	case r.Body == nil || r.Body == http.NoBody:
 		in.Body, in.ContentLength = http.NoBody, 0
 	case r.ContentLength == 0:
-		in.ContentLength = -1 // so a client says that it does not know
+		in.ContentLength = -1 // so a client sends a body of unknown length
 	}
 	return in.WithContext(e.ctx)
 }

@@ -33,13 +33,13 @@ type Options struct {
 	Port int
 	// Preferred is tried first at the first start. Required.
 	Preferred int
-	// File remembers the port. Required.
+	// File stores the port. Required.
 	File string
 	// Flag by which a person chooses the port, as errors name it. Required.
 	Flag string
 }
 
-// OpenKeptPort opens the port and remembers it. A remembered port that another process holds is an
+// OpenKeptPort opens the port and stores it. A remembered port that another process holds is an
 // error: at another port no client would find the hub.
 func OpenKeptPort(o Options) (net.Listener, error) {
 	var l net.Listener

@@ -1,6 +1,6 @@
 // Package storesize reports to /metrics how large the store is.
 //
-// Contract: the store is asked on an existing connection of the hub. Upstream dials another one at
+// Contract: the size is read over an existing connection of the hub. Upstream dials another one at
 // each reading of /metrics, and waits 20 s for it: while the store is unreachable or slow, when
 // people read metrics most, nothing could be read at all. A request ends with its context; an
 // unknown size is left out of the reading. Requests may be concurrent. PublishStoreSize holds for the
@@ -22,7 +22,7 @@ func PublishStoreSize(client *clientv3.Client) {
 	metrics.SetStorageMonitorGetter(func() ([]metrics.Monitor, error) { return []metrics.Monitor{storageSizeMonitor{client}}, nil })
 }
 
-// storageSizeMonitor asks the store.
+// storageSizeMonitor reads the size from the store.
 type storageSizeMonitor struct{ client *clientv3.Client }
 
 // Monitor reads the store once.
