@@ -208,8 +208,8 @@ func readRow(t *state.HubTables, row state.Row) apptree.Row {
 	return out
 }
 
-// rememberRights returns what a user may get, which is asked once for each kind and namespace, and else
-// for each object.
+// rememberRights returns what a user may get. It is authorized once for each kind and namespace, and
+// else for each object.
 func (s *Server) rememberRights(ctx context.Context, u user.Info) func(atoll.ItemKey) bool {
 	known := map[atoll.ItemKey]bool{}
 	may := func(key atoll.ItemKey) bool {
