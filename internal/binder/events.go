@@ -85,7 +85,7 @@ func (b *Binder) templateChanged(key atoll.ItemKey, force bool) {
 	}
 }
 
-// forgetTemplate forgets what is known of a template that is gone.
+// forgetTemplate drops the records of a template that is gone.
 func (b *Binder) forgetTemplate(key atoll.ItemKey) {
 	delete(b.lastTemplates, key)
 	delete(b.warnedParents, key)

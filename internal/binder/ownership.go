@@ -323,7 +323,7 @@ func (c *ownershipIndex) setDependencies(id policymatch.BundleID, keys []atoll.I
 	b.dependencies = keys
 }
 
-// forgetBundleContent forgets the content of a deleted Bundle; its placed keys stay.
+// forgetBundleContent drops the content of a deleted Bundle; its placed keys stay.
 func (c *ownershipIndex) forgetBundleContent(id policymatch.BundleID, uid string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -548,7 +548,7 @@ func (c *ownershipIndex) wasDeleted(key atoll.ItemKey, uid string) bool {
 	return c.deletedUIDs[key][uid]
 }
 
-// forgetDeletionsUnlessHeld forgets the deletions of a key that no content holds or releases any more.
+// forgetDeletionsUnlessHeld drops the deletions of a key that no content holds or releases any more.
 func (c *ownershipIndex) forgetDeletionsUnlessHeld(key atoll.ItemKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

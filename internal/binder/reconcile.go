@@ -186,7 +186,7 @@ type bundlePlan struct {
 }
 
 // isNamespaceMissing reports whether templates are placed in a namespace that the hub does not
-// know.
+// have.
 func (p bundlePlan) isNamespaceMissing() bool {
 	return p.isNamespaced && p.input.Namespace == nil && len(p.input.Chosen) > 0
 }
@@ -257,7 +257,7 @@ func policyNamespace(kind string, id policymatch.BundleID) string {
 	return ""
 }
 
-// intentOf returns what a Bundle's source wants; nil when the source is deleted or cannot be
+// intentOf returns what a Bundle's source states; nil when the source is deleted or cannot be
 // read.
 func (b *Binder) intentOf(id policymatch.BundleID, from bundleOrigin) *policymatch.Intent {
 	switch from.source.Kind {
