@@ -31,16 +31,16 @@ const unclaimedShown = 20
 // memberFacts about a member.
 type memberFacts struct {
 	up bool
-	// silent: the stream or the check-ins have been away for long enough to say so.
+	// silent: the stream or the check-ins have been away for longer than SilentAfter.
 	silent bool
 	// fresh: inventory was sent on the stream that is up, or was when it was lost.
 	fresh bool
-	// inventory that is not in the store yet; nil: the Cluster's status says it.
+	// inventory that is not in the store yet; nil: the Cluster's status has it.
 	inventory *pb.Inventory
 	// apisPending: the set of APIs of the inventory is not stored yet, so that the Cluster goes on
 	// naming the one before.
 	apisPending bool
-	// answers: the member's API does, by the last inventory; trouble says why not, or what of
+	// answers: the member's API does, by the last inventory; trouble is why not, or what of
 	// the member could not be read though it does.
 	answers bool
 	trouble string
@@ -48,7 +48,7 @@ type memberFacts struct {
 	// means something.
 	compared  bool
 	unclaimed []string
-	// pushed is how the hub's own agent of the member fares; nil: this hub has no say.
+	// pushed is the state of the hub's own agent of the member; nil: this hub runs none.
 	pushed *Pushed
 	// certificate that the agent has come by, or was given, here: when it ends, in Unix
 	// seconds, 0 where that is not known, so that the last word stays; and whether it should
