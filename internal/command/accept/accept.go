@@ -1,7 +1,7 @@
 // Package accept holds the commands `atoll accept` and `atoll deny`, the hub's half of the
 // handshake.
 //
-// Contract: both are idempotent and may be repeated. The handshake package knows the effects of a
+// Contract: both are idempotent and may be repeated. The handshake package holds the effects of a
 // decision; this package prints them.
 package accept
 

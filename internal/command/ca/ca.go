@@ -48,7 +48,7 @@ func newFinishRotationCommand(flags *client.ConnectionFlags) *cobra.Command {
 	return cmd
 }
 
-// newCASubcommand returns a subcommand that asks the hub for an action, or, without one, how things stand.
+// newCASubcommand returns a subcommand that requests an action from the hub, or, without one, the present state.
 func newCASubcommand(flags *client.ConnectionFlags, use, short, action string, force *bool) *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{

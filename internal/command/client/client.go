@@ -1,8 +1,8 @@
 // Package client is how every command reaches a cluster: kubectl's flags and
-// files, typed reads over the dynamic client, and errors that say what to do.
+// files, typed reads over the dynamic client, and errors that state what to do.
 //
 // Contract: nothing is read or dialled before Connect. A Cluster may be shared
-// between goroutines. Errors name the cluster that was asked and are ready to be
+// between goroutines. Errors name the cluster that got the request and are ready to be
 // shown to a person.
 package client
 
@@ -85,7 +85,7 @@ func (f *ConnectionFlags) AddNamespace(flags *pflag.FlagSet) {
 type Connection struct {
 	// Config may be copied, not changed.
 	Config *rest.Config
-	// REST asks by whole paths, AbsPath, and understands the API's errors. There are no
+	// REST sends requests by whole paths, AbsPath, and understands the API's errors. There are no
 	// clients by type: all of Kubernetes' types would come along into members.
 	REST    rest.Interface
 	Dynamic dynamic.Interface
@@ -130,7 +130,7 @@ func (f *ConnectionFlags) LoadClusterConnection() (*Connection, error) {
 	return c, c.createClients()
 }
 
-// errorsOnly knows the kinds that an API server answers with where it refuses.
+// errorsOnly decodes the kinds that an API server answers with where it refuses.
 var errorsOnly = func() serializer.CodecFactory {
 	s := runtime.NewScheme()
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
@@ -163,7 +163,7 @@ func Get[T any](ctx context.Context, c *Connection, resource schema.GroupVersion
 	return ConvertTo[T](u)
 }
 
-// Create creates an object of a kind, which it need not say itself; what comes back is as it was stored.
+// Create creates an object of a kind, which the object need not state itself; what comes back is as it was stored.
 func Create[T any](ctx context.Context, c *Connection, resource schema.GroupVersionResource, kind string, o *T) (*T, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -227,8 +227,7 @@ func IsNoHubError(err error) bool {
 }
 
 // ExplainError adds to an error of the API what a person can do about it. Errors that
-// speak for themselves, and nil, come back as they are; apierrors still tells them
-// apart.
+// speak for themselves, and nil, come back as they are; apierrors still distinguishes them.
 func (c *Connection) ExplainError(err error) error {
 	var dial *url.Error
 	var shown *tls.CertificateVerificationError

@@ -103,7 +103,7 @@ func (o *diffOptions) run(ctx context.Context, out io.Writer, argument string) e
 	return summarizeDiffs(diffs, rendered.More)
 }
 
-// requestContents asks the hub what the clusters get of the object.
+// requestContents requests from the hub what the clusters get of the object.
 func (o *diffOptions) requestContents(ctx context.Context, c *client.Connection, object client.Object) (*preview.Rendered, error) {
 	request := c.RequestAbout(atoll.RenderPath, object)
 	if o.cluster != "" {

@@ -1,7 +1,7 @@
 // Package drift is the command `atoll drift`: where objects that clusters only observe differ from their
 // templates.
 //
-// Contract: nothing is written, and no cluster is asked: the hub answers from the clusters' last reports.
+// Contract: nothing is written, and no cluster gets a request: the hub answers from the clusters' last reports.
 package drift
 
 import (

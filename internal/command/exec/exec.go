@@ -1,7 +1,7 @@
 // Package exec is the command `atoll exec`: a command run in a container of a workload, in
 // one cluster or in one pod of each.
 //
-// Contract: it says which pod it took where it had a choice. The exit code of one command is
+// Contract: it prints which pod it took where it had a choice. The exit code of one command is
 // the error's. With --all, the output of each goes out by whole lines behind the cluster's
 // name. A summary has the result of each, and a failed one is an error.
 // The terminal is as it was when the command ends.

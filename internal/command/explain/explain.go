@@ -1,7 +1,7 @@
 // Package explain is the command `atoll explain`: why an object is where it is, its state in each
 // cluster, what it waits for, and the person or component that must act.
 //
-// Contract: the hub answers, with the functions that act; the command only asks and prints. The
+// Contract: the hub answers, with the functions that act; the command only requests and prints. The
 // text is the hub's own, so that it is never older than the hub. A user without the right to get
 // the object gets nothing.
 package explain

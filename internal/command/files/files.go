@@ -142,7 +142,7 @@ func (r *objectReader) readFile(name string) error {
 	return nil
 }
 
-// mostTold are how many bad documents an error tells of.
+// mostTold are how many bad documents an error names.
 const mostTold = 10
 
 // joinedError joins the errors of all documents that cannot be used.

@@ -22,7 +22,7 @@ const (
 	pageOf = 500
 	// fresh is how old what is known of places may be while a watch goes on.
 	fresh = 2 * time.Second
-	// asTable is how the API is asked for the table that kubectl prints.
+	// asTable is the content type that requests the table that kubectl prints.
 	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 )
 
@@ -154,7 +154,7 @@ func (p *tablePrinter) list(ctx context.Context) (version string, err error) {
 // readPage reads a page of a table, which is added.
 func (p *tablePrinter) readPage(ctx context.Context, r *rest.Request) (*metav1.Table, error) {
 	answer := r.Do(ctx)
-	if err := answer.Error(); err != nil { // which reads what the API says; Raw does not
+	if err := answer.Error(); err != nil { // which reads errors of the API; Raw does not
 		return nil, err
 	}
 	raw, err := answer.Raw()

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// againFirst is how long it takes to ask again where a watch ended; it doubles up to
+	// againFirst is the pause before a watch that ended is requested again; it doubles up to
 	// againMost.
 	againFirst = 200 * time.Millisecond
 	againMost  = 5 * time.Second
@@ -72,7 +72,7 @@ func (p *tablePrinter) resumeWatch(ctx context.Context, c *client.Connection, ve
 // unwritable is what was to be printed.
 type unwritable struct{ error }
 
-// isPermanentErrorStatus tells of a status that asking again does not change.
+// isPermanentErrorStatus reports whether a new request cannot change the status.
 func isPermanentErrorStatus(code int32) bool {
 	return code >= 400 && code < 500 && code != 429 && code != 408
 }
@@ -147,7 +147,7 @@ func (p *tablePrinter) printAndRecordRows(t outputTable) error {
 	return nil
 }
 
-// recordPrintedCells remembers what was printed of objects.
+// recordPrintedCells stores what was printed of objects.
 func (p *tablePrinter) recordPrintedCells(t outputTable) {
 	if p.printed == nil {
 		p.printed = map[string][]string{}

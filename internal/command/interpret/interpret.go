@@ -1,5 +1,5 @@
-// Package interpret is the command `atoll interpret`. It shows what Atoll knows of an object of
-// any kind, by itself or by the interpreters of users, and tests such interpreters.
+// Package interpret is the command `atoll interpret`. It shows what Atoll reads in an object of any
+// kind, by itself or by the interpreters of users, and tests such interpreters.
 //
 // Contract: the command contacts no cluster and writes nothing. It calls the functions that hubs
 // and agents call. It fetches an OCI artifact if a flag names one. Equal files give equal output,

@@ -110,7 +110,7 @@ func (o *joinOptions) runPush(ctx context.Context, out io.Writer) error {
 	return deleteOldPushTokens(ctx, member, minted.Name)
 }
 
-// acceptClusterIfAsked accepts the cluster, if that is asked for.
+// acceptClusterIfAsked accepts the cluster, if the flags request it.
 func (o *joinOptions) acceptClusterIfAsked(ctx context.Context, hub *client.Connection, cluster *v1alpha1.Cluster) error {
 	if !o.push.accept {
 		return nil

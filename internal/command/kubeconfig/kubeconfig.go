@@ -134,7 +134,7 @@ func contextNames(c *clientcmdapi.Config) []string {
 	return names
 }
 
-// requestedMemberNames returns the members that contexts are asked for, by name.
+// requestedMemberNames returns the members to make contexts for, by name.
 func (o *kubeconfigOptions) requestedMemberNames(ctx context.Context) ([]string, error) {
 	if !o.all && len(o.clusters) == 0 {
 		return nil, nil
@@ -168,7 +168,7 @@ func (o *kubeconfigOptions) requestedMemberNames(ctx context.Context) ([]string,
 	return names, nil
 }
 
-// buildMemberOrHubKubeconfig is a kubeconfig of the members, or of the hub where none is asked for.
+// buildMemberOrHubKubeconfig is a kubeconfig of the members, or of the hub where no member is named.
 func buildMemberOrHubKubeconfig(hub *clientcmdapi.Config, context string, members []string, prefix string) *clientcmdapi.Config {
 	of := hub.Contexts[context]
 	out := clientcmdapi.NewConfig()

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// streamsMost are open at once, unless another number is asked for.
+	// streamsMost are open at once, unless another number is set.
 	streamsMost = 50
 	// tailSelected lines of each container are shown of pods that a selector found, as
 	// kubectl does.
@@ -143,7 +143,7 @@ func (o *logsOptions) findPods(ctx context.Context, c *client.Connection, argume
 	return q, found, version, err
 }
 
-// logSource is a container that says something.
+// logSource is a container with a log.
 type logSource struct {
 	pod       *corev1.Pod
 	container string

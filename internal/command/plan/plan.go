@@ -34,7 +34,7 @@ type planOptions struct {
 	files  files.FileFlags
 	delete files.FileFlags
 	format output.Format
-	// offline: no hub is asked. state is "live" to require a hub, or empty.
+	// offline: no hub is called. state is "live" to require a hub, or empty.
 	offline bool
 	state   string
 	all     bool

@@ -31,7 +31,7 @@ import (
 // no failure, and has its own exit code.
 var ErrChanges = errors.New("something would change")
 
-// rebalanceObject that the hub is asked about.
+// rebalanceObject names an object of the request to the hub.
 type rebalanceObject struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
@@ -49,7 +49,7 @@ type rebalanceRequest struct {
 // rebalanceAnswer is what the command prints for programs.
 type rebalanceAnswer struct {
 	preview.Rebalance
-	// Done lists what was asked of the hub: "bundle/web" with its namespace before it.
+	// Done lists what was requested from the hub: "bundle/web" with its namespace before it.
 	Done []string `json:"done,omitempty"`
 }
 
@@ -190,7 +190,7 @@ func (o *rebalanceOptions) printPreview(out io.Writer, all rebalanceAnswer) erro
 	return err
 }
 
-// requestPreview asks the hub what would come of it.
+// requestPreview requests from the hub what would come of it.
 func (o *rebalanceOptions) requestPreview(ctx context.Context, c *client.Connection, requestPreview rebalanceRequest) (preview.Rebalance, error) {
 	var p preview.Rebalance
 	raw, err := json.Marshal(requestPreview)
@@ -244,7 +244,7 @@ func (o *rebalanceOptions) requestRebalance(ctx context.Context, out io.Writer, 
 	return errors.Join(failed...)
 }
 
-// formatOutcome returns the text of what was asked for.
+// formatOutcome returns the text of what was requested.
 func (a rebalanceAnswer) formatOutcome(complete bool) string {
 	if len(a.Done) == 0 {
 		return a.FormatText(complete)

@@ -1,11 +1,11 @@
 // Package remove is the command `atoll remove`, which takes a cluster out of the fleet.
 //
-// Contract: it states the removal on exactly the Cluster that it looked at (by UID), after
-// it read what the hub believes to be in it, and then only looks on: the hub goes on, and
-// may be asked again, whether or not the command lives. Without --clean, which has to be
+// Contract: it states the removal on exactly the Cluster that it looked at (by UID), after it read
+// the hub's records of its content, and then only follows: the hub goes on, and the command can run
+// again. Without --clean, which has to be
 // confirmed, nothing is deleted in the member; with --yes exactly that is confirmed which was
-// listed: the removal is stated, and held, and what the hub says that it would remove is
-// confirmed where the same is listed after that.
+// listed: the removal is stated, and held, and the hub's list of what it would remove is confirmed
+// where the same is listed after that.
 package remove
 
 import (
@@ -137,7 +137,7 @@ func (o *removeOptions) requestRemoval(ctx context.Context, c *client.Connection
 	return nil
 }
 
-// wantedRemoval returns the removal that the flags ask for of the cluster.
+// wantedRemoval returns the removal of the cluster that the flags state.
 func (o *removeOptions) wantedRemoval(cluster *v1alpha1.Cluster) (*v1alpha1.ClusterRemoval, error) {
 	now := cluster.Spec.Removal
 	r := &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan, Force: o.force}
@@ -161,10 +161,10 @@ func isUnderWay(cluster *v1alpha1.Cluster, want v1alpha1.ClusterRemoval) bool {
 	return now != nil && now.Mode == want.Mode && now.Force == want.Force
 }
 
-// planWait is how long the hub is given to say what it would remove.
+// planWait is how long the command waits for the hub's list of what it would remove.
 const planWait = time.Minute
 
-// confirmListed confirms what was listed, once the hub says under which plan it would remove it.
+// confirmListed confirms what was listed, once the hub has published the plan of its removal.
 func (o *removeOptions) confirmListed(ctx context.Context, c *client.Connection, cluster *v1alpha1.Cluster, listed []appliedObject) error {
 	again := fmt.Sprintf("the removal of cluster %s is stated and held: `atoll confirm cluster/%s` shows what would be removed, `atoll remove %s --cancel` takes it back", cluster.Name, cluster.Name, cluster.Name)
 	for end, ticker := time.Now().Add(planWait), time.NewTicker(followEvery); ; {
@@ -207,8 +207,8 @@ func printProgress(out io.Writer, now *v1alpha1.Cluster, last string) string {
 	return text
 }
 
-// removalPlan returns the plan of a cluster's removal, empty where it needs none; false: the hub does
-// not know it yet.
+// removalPlan returns the plan of a cluster's removal, empty where it needs none; false: the hub has
+// not computed it yet.
 func removalPlan(now *v1alpha1.Cluster) (plan string, known bool) {
 	said := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterRemoving)
 	if said == nil || said.ObservedGeneration < now.Generation || said.Reason == string(atoll.ReasonPlanUnknown) {
@@ -281,7 +281,7 @@ func (o *removeOptions) headlineText(name string, want *v1alpha1.ClusterRemoval,
 	return fmt.Sprintf("these %d objects stay in cluster %s, and Atoll releases them:", found, name)
 }
 
-// followEvery is how often the hub is asked how far it is.
+// followEvery is how often the command reads the progress.
 const followEvery = 500 * time.Millisecond
 
 // followRemoval follows the removal to its end, and print what it waits for whenever that is another.
@@ -311,8 +311,8 @@ func (o *removeOptions) followRemoval(ctx context.Context, c *client.Connection,
 	}
 }
 
-// removalProgressText returns the progress of a removal: what it waits for; empty where that is said of what was stated before
-// the present confirmation.
+// removalProgressText returns the progress of a removal: what it waits for; empty where the status is of
+// the state before the present confirmation.
 func removalProgressText(now *v1alpha1.Cluster) string {
 	said := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterRemoving)
 	if said == nil || said.ObservedGeneration < now.Generation {

@@ -32,7 +32,7 @@ type HoldStatus struct {
 	Connected int `json:"connected"`
 	// Rows of the hub that are to be held by a cluster.
 	Rows int `json:"rows"`
-	// Waiting lists removals that members remember and that await a decision.
+	// Waiting lists removals that members recorded and that await a decision.
 	Waiting []WaitingPlan `json:"waiting,omitempty"`
 }
 

@@ -1,6 +1,6 @@
 // Package schedule is the command `atoll schedule`: where files alone would be placed.
 //
-// Contract: no hub is asked and nothing is written; the functions that act on a hub
+// Contract: no hub is called and nothing is written; the functions that act on a hub
 // decide. Equal files give equal output, byte for byte, whatever their order.
 package schedule
 

@@ -115,7 +115,7 @@ func createToken(ctx context.Context, c *client.Connection, spec handshake.Token
 	return made, nil
 }
 
-// A hub that is starting up gets startTime to say where agents dial, once it serves
+// A hub that is starting up gets startTime to publish where agents dial, once it serves
 // Atoll's kinds; what does not even do that gets less.
 const (
 	startTime   = time.Minute
