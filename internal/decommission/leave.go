@@ -58,7 +58,7 @@ type Config struct {
 	// Client writes what the leader decides; Serving, what any hub may that is in touch
 	// with the store. Neither reads from a cache.
 	Client, Serving client.Client
-	// Tell people about a Cluster. It must not block.
+	// NotifyAdmin records an Event of a Cluster. It must not block.
 	Tell func(c *v1alpha1.Cluster, reason atoll.Reason, message string)
 	// Log; nil: slog's default.
 	Log *slog.Logger
@@ -86,7 +86,7 @@ func New(cfg Config) *RemovalReconciler {
 	r.loop = reconcile.New(reconcile.Options[string]{
 		Name: "leave", Reconcile: r.reconcileCluster,
 		Failed: func(name string, err error) {
-			if !apierrors.IsConflict(err) { // else the table is about to tell
+			if !apierrors.IsConflict(err) { // else the table is about to have it
 				r.Log.Warn("the removal of a cluster does not go on, trying again", "cluster", name, "err", err)
 			}
 		},
@@ -180,7 +180,7 @@ func (r *RemovalReconciler) gatherRemovalFacts(ctx context.Context, c *v1alpha1.
 		name: c.Name, removal: *c.Spec.Removal, formerStatus: c.Status.Removal, accepted: c.Spec.Accepted,
 		joined: meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterJoined), online: r.Clusters.IsOnline(uid),
 	}
-	s.joined = s.joined || s.online // its status may be about to say so
+	s.joined = s.joined || s.online // its status may be about to have it
 	if why, holds := r.Hub.HoldReason(); holds {
 		s.holding = why
 	}
@@ -245,8 +245,8 @@ func (r *RemovalReconciler) writeClusterStatus(ctx context.Context, c *v1alpha1.
 	return nil
 }
 
-// ForgetDepartedCluster forgets a Cluster whose agent has let go of its member, if it is still as it is
-// given; behind is what the agent says stays there although it should have gone.
+// ForgetDepartedCluster deletes a Cluster whose agent has released its member, if it is unchanged;
+// behind is what stays there although it should have gone, as the agent reports.
 func (r *RemovalReconciler) ForgetDepartedCluster(ctx context.Context, c *v1alpha1.Cluster, behind []string) error {
 	if c.Spec.Removal == nil {
 		return errors.New("its removal was taken back")
@@ -295,7 +295,7 @@ func clampAgentTime(said, from, to time.Time) time.Time {
 	return said
 }
 
-// forgetCluster forgets the Cluster as it is given, after what is left behind is written down.
+// forgetCluster deletes the Cluster, after what is left behind is written down.
 func (r *RemovalReconciler) forgetCluster(ctx context.Context, w client.Client, c *v1alpha1.Cluster, why atoll.Reason, behind []string) error {
 	if len(behind) > 0 {
 		if err := recordLeftBehind(ctx, w, c, string(why), behind, time.Now()); err != nil {
