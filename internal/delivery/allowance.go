@@ -71,7 +71,7 @@ func (a *clusterAllowances) reserveTurn(uid string, now time.Time) time.Duration
 	return wait
 }
 
-// forgetUnusedClusters forgets some of the clusters that have used nothing of late: more than come, so that
+// forgetUnusedClusters drops some of the clusters that have used nothing of late: more than come, so that
 // the map stays as small as the number of clusters that report. The caller holds the lock.
 func (a *clusterAllowances) forgetUnusedClusters(now time.Time) {
 	looked := 0

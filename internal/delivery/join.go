@@ -37,7 +37,7 @@ type joinCall struct {
 	*pb.JoinRequest
 	request trust.CertificateRequest
 	peer    string
-	// validName is the name that the agent asks for, once its form is checked.
+	// validName is the name that the agent requests, once its form is checked.
 	validName string
 	// token was reserved for this call.
 	token       *handshake.StoredToken
@@ -188,12 +188,12 @@ func (g *Gateway) unsealAgentKeyHash(c *v1alpha1.Cluster) (keyHash string, ok bo
 	return trust.OpenKeyHash(g.options.HubKey, c.Name, c.Annotations[handshake.AnnotationAgentKey])
 }
 
-// unsealTakeoverKeyHash returns the hash of the key by which an agent asks to take a Cluster over.
+// unsealTakeoverKeyHash returns the hash of the key by which an agent requests to take a Cluster over.
 func (g *Gateway) unsealTakeoverKeyHash(c *v1alpha1.Cluster) (keyHash string, ok bool) {
 	return trust.OpenKeyHash(g.options.HubKey, c.Name, c.Annotations[handshake.AnnotationNextKey])
 }
 
-// replyDecision returns what was decided about the Cluster of the agent that asks.
+// replyDecision returns what was decided about the Cluster of the requesting agent.
 func (g *Gateway) replyDecision(ctx context.Context, j *joinCall, c *v1alpha1.Cluster) (*pb.JoinReply, error) {
 	if c.Spec.Accepted {
 		return g.replyWithCertificate(ctx, j, c)
@@ -314,7 +314,7 @@ func (g *Gateway) requestClusterTakeover(ctx context.Context, j *joinCall, c *v1
 }
 
 // nameTakenReason returns why an agent of another key cannot have the name of a Cluster; empty: it
-// may ask for it.
+// may request it.
 func (g *Gateway) nameTakenReason(ctx context.Context, c *v1alpha1.Cluster) (string, error) {
 	if _, known := g.unsealAgentKeyHash(c); known && !c.Spec.Accepted {
 		return "another agent has requested the name " + c.Name + " already and waits to be accepted; choose another name, or delete that Cluster on the hub", nil

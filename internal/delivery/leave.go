@@ -41,8 +41,8 @@ func (s *agentSession) clusterRemoval() *v1alpha1.ClusterRemoval {
 }
 
 // nextLeaveFrame returns the frame that orders the agent of a leaving cluster to release
-// its member, once. Conditions: both ends have compared, no row is left except those that
-// only remember namespaces, and nothing else is to be sent. The caller holds the lock.
+// its member, once. Conditions: both ends have compared, no row is left except those that only
+// record namespaces, and nothing else is to be sent. The caller holds the lock.
 func (s *agentSession) nextLeaveFrame() (sendTask, bool) {
 	if s.leaveState.ordered || !s.leaveState.supported || s.core == nil || !s.core.IsSynced() || s.recallPending {
 		return sendTask{}, false

@@ -185,7 +185,7 @@ func (t *reportWriter) scheduleFlush(bundle string, p *bundleReports, due time.T
 	}
 }
 
-// scheduleRemaining schedules a flush of what is pending, or forgets the bundle when
+// scheduleRemaining schedules a flush of what is pending, or drops the bundle when
 // nothing is. The caller holds the lock.
 func (t *reportWriter) scheduleRemaining(bundle string, p *bundleReports) {
 	if len(p.rows) == 0 {

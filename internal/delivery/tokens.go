@@ -92,7 +92,7 @@ func (d *tokenUses) reserveUse(ctx context.Context, r *useRequest) (handshake.St
 	}
 }
 
-// dropSpentUse forgets a use that is spent.
+// dropSpentUse drops a use that is spent.
 func (d *tokenUses) dropSpentUse(token trust.Token, keyHash string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -199,7 +199,7 @@ func (b tokenCharge) grantUses(stored handshake.StoredToken) (granted []*useRequ
 	return granted, refused, left
 }
 
-// chargeToken takes as many uses as are left and wanted in one write, and returns how many
+// chargeToken takes as many uses as are left and needed in one write, and returns how many
 // of them it took ahead. Uses that would go back to a deleted token are dropped.
 func (d *tokenUses) chargeToken(id string, b tokenCharge) (granted []*useRequest, refused map[*useRequest]error, ahead int, err error) {
 	for {
