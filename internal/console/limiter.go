@@ -49,7 +49,7 @@ func (l *signInLimiter) takeTurn(network string, now time.Time) (wait time.Durat
 	return 0, true
 }
 
-// dropFullBuckets forgets the networks without a recent sign-in.
+// dropFullBuckets drops the networks without a recent sign-in.
 func (l *signInLimiter) dropFullBuckets(now time.Time) {
 	for network, b := range l.byNetwork {
 		if b.IsFull(now) {
