@@ -25,7 +25,7 @@ const (
 // were seen.
 type Versions map[string]string
 
-// VersionHistory counts resource versions of what is shown, and knows at which versions of the
+// VersionHistory counts resource versions of what is shown, and stores at which versions of the
 // clusters each of the last ones was. Make it with NewHistory.
 type VersionHistory struct {
 	mu     sync.Mutex
@@ -138,7 +138,7 @@ func (t *VersionTrace) EndTrace(now time.Time) {
 	h.sweepOld(now)
 }
 
-// forgetSteps forgets the first steps.
+// forgetSteps drops the first steps.
 func (t *VersionTrace) forgetSteps(n int) {
 	before := t.heldVersionCount()
 	for _, s := range t.steps[:n] {

@@ -35,7 +35,7 @@ type PodLookup struct {
 	Holders []string
 	// Unknown are the errors of clusters that may have one.
 	Unknown []error
-	// Unasked is the number of clusters that may have one and are too many to ask.
+	// Unasked is the number of clusters that may have one and are too many for requests.
 	Unasked int
 }
 

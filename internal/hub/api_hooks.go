@@ -33,7 +33,7 @@ type apiHooks struct {
 	fleetView   *server.Fleet
 	trees       *treeserver.Server
 	undo        *undo.Keeper
-	// subscribeOnce: the fleet hears of rows.
+	// subscribeOnce: the fleet gets changes of rows.
 	subscribeOnce sync.Once
 	// sets of clusters, once they are read.
 	sets *apiserver.Late[memberproxy.Sets]

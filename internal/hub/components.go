@@ -76,7 +76,7 @@ type components struct {
 	caStatus        *castatus.CAReporter
 	// servingClient writes what any hub may, while it is in touch with the store.
 	servingClient client.Client
-	// fingerprints of templates, which bind and summarise ask for.
+	// fingerprints of templates, which bind and summarise read.
 	fingerprints *binder.FingerprintCache
 	sources      sources.Config
 	// addFinalizer puts finalizers on templates of built-in kinds.
@@ -84,8 +84,7 @@ type components struct {
 }
 
 // newComponents makes all parts and subscribes them to the tables, which are still empty.
-// ctx is the gateway's life. On a hub that does not lead, those that decide are there
-// to be asked.
+// ctx is the gateway's life. On a hub that does not lead, those that decide are there for previews.
 func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, error) {
 	cfg := leader.ConfigFencedByRequestPath(typedClientConfig(h.server), t.tenure, t.presence)
 	deciding, err := h.newDirectWriteClient(cfg, func(report bool) error {
@@ -200,7 +199,7 @@ func (h *hub) newFinalizerAdder(st *state.HubTables, t haOptions) func(context.C
 	}
 }
 
-// IsLeader reports whether this hub decides, as far as it surely knows.
+// IsLeader reports whether this hub decides, by its own lease.
 func (t haOptions) IsLeader() bool { return t.tenure.IsLeading() }
 
 // newBinder returns a Binder over the tables; one that only reads answers which policy places an

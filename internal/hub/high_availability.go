@@ -149,7 +149,7 @@ func (p *components) RaiseRowGeneration(bundle, cluster string, generation int64
 }
 
 // IsServing reports whether this hub's gateway may serve. While all hold after a restore,
-// or ask members what they remember, the one does that settles it.
+// or request the recorded removals of members, only the settling hub acts.
 func (p *components) IsServing() bool {
 	st := p.state.Hub.Get()
 	if !p.tablesReady.Load() || !p.presence.IsInTouch() || st == nil {

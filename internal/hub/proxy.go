@@ -32,7 +32,7 @@ func (l *apiHooks) wrapAuthorizer(a authorizer.Authorizer) authorizer.Authorizer
 	return l.authorizer
 }
 
-// mayProxy asks the API's authorizer.
+// mayProxy calls the API's authorizer.
 func (l *apiHooks) mayProxy(ctx context.Context, u user.Info, verb, cluster string) bool {
 	decision, _, err := l.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User: u, Verb: verb, APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,

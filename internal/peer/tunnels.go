@@ -16,7 +16,7 @@ import (
 	"atoll.dev/atoll/internal/tunnel"
 )
 
-// clusterKey is the metadata by which a tunnel says to whose agent it leads.
+// clusterKey is the metadata that names the cluster to whose agent a tunnel leads.
 const clusterKey = "atoll-cluster"
 
 // DialCluster returns a connection to the agent of a cluster by way of the hub that holds its

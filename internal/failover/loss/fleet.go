@@ -112,7 +112,7 @@ func (f *Fleet) SetMember(name string, m Member, now time.Time) {
 	f.addToCounts(m, 1)
 }
 
-// RemoveMember forgets a cluster.
+// RemoveMember drops a cluster.
 func (f *Fleet) RemoveMember(name string) {
 	if was, known := f.byName[name]; known {
 		f.addToCounts(was, -1)

@@ -36,7 +36,7 @@ func parseCompleteOption(options *internalversion.ListOptions) (*internalversion
 	return &out, true, nil
 }
 
-// removeCompleteRequirement removes what asks for a complete list, if anything does.
+// removeCompleteRequirement removes the requirement of a complete list, if there is one.
 func removeCompleteRequirement(selector labels.Selector) (rest labels.Selector, asked bool, err error) {
 	all, _ := selector.Requirements()
 	rest = labels.NewSelector()
@@ -58,8 +58,8 @@ func removeCompleteRequirement(selector labels.Selector) (rest labels.Selector, 
 var errNoneDeleted = apierrors.NewBadRequest(fmt.Sprintf("%s=true requests lists in which nothing is missing, and does not select what is deleted: leave it out", atoll.LabelComplete))
 
 // StripCompleteSelector goes around the API's handler, inside authorization. Lists of what is stored on the hub
-// lack nothing, so there it is enough to take out of the label selector what asks for that: no
-// object has the label, and the answer would be that there is nothing. Nothing is deleted by it.
+// lack nothing, so there it is enough to take this requirement out of the label selector: no object
+// has the label, and the answer would be that there is nothing. Nothing is deleted by it.
 func StripCompleteSelector(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
@@ -70,7 +70,7 @@ func StripCompleteSelector(next http.Handler) http.Handler {
 			return
 		}
 		selector, err := labels.Parse(asked.Get("labelSelector"))
-		if err != nil { // which the API says better
+		if err != nil { // the API has the better error
 			next.ServeHTTP(w, r)
 			return
 		}

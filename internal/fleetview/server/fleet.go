@@ -32,7 +32,7 @@ import (
 const (
 	// answerTimeout is how long a member may take to answer for a list or an object.
 	answerTimeout = 10 * time.Second
-	// atOnce members are asked at a time for one list.
+	// atOnce members get requests at a time for one list.
 	atOnce = 128
 	// answerMost bounds what a member answers at once, in bytes.
 	answerMost = 64 << 20
@@ -42,7 +42,7 @@ const (
 type Options struct {
 	// Tables of the hub; false until they are read.
 	Tables func() (Tables, bool)
-	// Own tells the hub's own identities, which see what is stored alone.
+	// Own reports whether a user is one of the hub's own identities, which see what is stored alone.
 	Own func(user.Info) bool
 	// Reach leads to members.
 	Reach *memberproxy.ProxyHandler
@@ -64,7 +64,7 @@ func New(o Options) *Fleet {
 	return &Fleet{o: o, history: fleetview.NewHistory(time.Now()), budget: newMemoryBudget(heldMost), workloads: map[schema.GroupKind]*genericregistry.Store{}, shares: memberRequestLimiter{maxPerUser: o.Reach.MaxRequestsPerUser()}}
 }
 
-// member that is asked.
+// member that gets the request.
 type member struct {
 	*v1alpha1.Cluster
 	// in are the namespaces in which it has rows.
@@ -84,7 +84,7 @@ func newMember(t Tables, c *v1alpha1.Cluster, in []string) *member {
 	return &member{Cluster: c, in: in, Member: fleetview.Member{Cluster: c.Name, Template: template}}
 }
 
-// isTrustedIn reports whether the member is to be believed of objects in a namespace.
+// isTrustedIn reports whether the member may answer for objects in a namespace.
 func (m *member) isTrustedIn(namespace string) bool { return slices.Contains(m.in, namespace) }
 
 // clusterHasRowsInNamespace reports whether a cluster has rows in a namespace by now.
@@ -303,7 +303,7 @@ func timeoutError(ctx context.Context, m *member, err error) error {
 	return err
 }
 
-// memberQuery returns the query by which a member is asked for what is selected.
+// memberQuery returns the query to a member for what is selected.
 func memberQuery(m *member, s fleetview.FleetSelection) url.Values {
 	q := url.Values{}
 	label, field, _ := s.SelectorsFor(m.Name)

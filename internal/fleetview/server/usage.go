@@ -55,12 +55,12 @@ type metricsStorage struct {
 // Destroy destroys nothing: nothing is stored.
 func (u metricsStorage) Destroy() {}
 
-// ConvertToTable converts as upstream prints kinds that it does not know.
+// ConvertToTable converts as upstream prints kinds without printers.
 func (u metricsStorage) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	return rest.NewDefaultTableConvertor(u.resource).ConvertToTable(ctx, obj, options)
 }
 
-// askMember asks a member for its list, or an object of it. Errors name the cluster, but for that of an
+// askMember requests a member's list, or an object of it. Errors name the cluster, but for that of an
 // object that is not there.
 func (u metricsStorage) askMember(ctx context.Context, m *member, namespace, name string, query url.Values) (runtime.Object, error) {
 	path := kind{resource: u.resource.Resource, path: "/apis/" + metricsv1.SchemeGroupVersion.String()}.memberPath(namespace, name)

@@ -156,8 +156,8 @@ func (o *objectStorage) changeMemberObject(ctx context.Context, c memberObjectCh
 	return c.at.convertAnswer(o.kind, obj)
 }
 
-// checkChange refuses a change of what only the member, or the hub, says of an object, and of an
-// object that is another one now, or has changed.
+// checkChange refuses a change of fields that only the member, or the hub, sets, and of an object
+// that is another one now, or has changed.
 func (o *objectStorage) checkChange(c memberObjectChange, before, after runtime.Object) error {
 	old, err := meta.Accessor(before)
 	if err != nil {
@@ -234,7 +234,7 @@ type userRequest struct {
 	body         []byte
 }
 
-// askAsUser asks a member as the hub's user.
+// askAsUser sends a request to a member as the hub's user.
 func (f *Fleet) askAsUser(ctx context.Context, m *member, a userRequest) (runtime.Object, error) {
 	u, ok := request.UserFrom(ctx)
 	if !ok {

@@ -23,7 +23,7 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// Binder knows which Bundle an object is in.
+// Binder holds which Bundle an object is in.
 type Binder interface {
 	IsLoaded() bool
 	BundlesInvolving(key atoll.ItemKey) []policymatch.BundleID

@@ -41,7 +41,7 @@ type Dependency struct {
 }
 
 // withoutServerFields returns the object without what its members report, its managed fields and
-// its resource version. Scripts that are asked about a template do not see these.
+// its resource version. Scripts that run on a template do not see these.
 func withoutServerFields(object map[string]any) map[string]any {
 	out := maps.Clone(object)
 	delete(out, "status")
@@ -134,7 +134,7 @@ func (c *Customization) RetainFields(desired, observed map[string]any) (map[stri
 	return c.askForObject(qRetain, desired, observed)
 }
 
-// askForObject asks a question whose answer is an object of the same identity as the first
+// askForObject runs an operation whose answer is an object of the same identity as the first
 // argument.
 func (c *Customization) askForObject(q question, askForObject map[string]any, with any) (map[string]any, bool, error) {
 	out, r, err := c.askQuestion(q, askForObject, askForObject, with)
@@ -318,7 +318,7 @@ func (r *rule) decodeDependency(i int, v any) (d Dependency, err error) {
 	return d, nil
 }
 
-// askForList asks a question whose answer is a list; no answer is an empty list.
+// askForList runs an operation whose answer is a list; no answer is an empty list.
 func (c *Customization) askForList(q question, object map[string]any) ([]any, *rule, error) {
 	out, r, err := c.askQuestion(q, nil, withoutServerFields(object))
 	if r == nil || err != nil {
