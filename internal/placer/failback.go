@@ -67,7 +67,7 @@ func (r *PlacementReconciler) writePreferredGroupCondition(ctx context.Context, 
 	switch {
 	case d.Group == first:
 		if last := meta.FindStatusCondition(b.Status.Conditions, c.Type); atoll.IsUndetermined(last) || last.Reason == string(atoll.ReasonNoGroups) {
-			return nil // the first group was always in use; the Bundle's status says so
+			return nil // the first group was always in use; the Bundle's status has it
 		}
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, string(reasonInUse), fmt.Sprintf("group %s is in use, the first of clusterAffinities", first)
 	case d.PendingFailback.Group != "":

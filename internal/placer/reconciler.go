@@ -263,7 +263,7 @@ func (r *PlacementReconciler) enqueueBundlesOfDeletedNamespace(name string) {
 	}
 }
 
-// reconcileBundle reconciles a Bundle, or forgets one that is gone.
+// reconcileBundle reconciles a Bundle, or drops one that is gone.
 func (r *PlacementReconciler) reconcileBundle(ctx context.Context, uid string) error {
 	b, ok := r.Bundles.Get(uid)
 	if !ok {

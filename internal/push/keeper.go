@@ -21,7 +21,7 @@ import (
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
-// agentKeeper keeps the agent of one Cluster as it is wanted. mu guards what is below it.
+// agentKeeper keeps the agent of one Cluster in its desired state. mu guards what is below it.
 type agentKeeper struct {
 	s       *AgentSupervisor
 	cluster string
@@ -57,7 +57,7 @@ func (k *agentKeeper) run(ctx context.Context) {
 	}
 }
 
-// waitUntilUnwanted returns false once something else is wanted, or ctx ended.
+// waitUntilUnwanted returns false once the desired state changes, or ctx ended.
 func (k *agentKeeper) waitUntilUnwanted(ctx context.Context, w wantedAgent) bool {
 	for {
 		select {
@@ -71,7 +71,7 @@ func (k *agentKeeper) waitUntilUnwanted(ctx context.Context, w wantedAgent) bool
 	}
 }
 
-// keepRunning keeps an agent running until something else is wanted, or ctx ends.
+// keepRunning keeps an agent running until the desired state changes, or ctx ends.
 func (k *agentKeeper) keepRunning(ctx context.Context, w wantedAgent) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()

@@ -71,7 +71,7 @@ func stageCondition(cluster string, c handshake.Credentials, s agent.Stage, sinc
 // memberUnreachable is the report where the member's API was not reached.
 func memberUnreachable(cluster string, c handshake.Credentials, from string, err error) clusterstatus.Pushed {
 	var request *url.Error
-	if errors.As(err, &request) { // which path was asked for first is nothing to people
+	if errors.As(err, &request) { // the path of the first request does not help people
 		err = request.Err
 	}
 	var shown *tls.CertificateVerificationError

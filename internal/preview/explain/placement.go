@@ -12,7 +12,7 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// Chosen is what a Placement that was asked about publishes, and the decision that the same
+// Chosen is what the requested Placement publishes, and the decision that the same
 // function makes of it now.
 type Chosen struct {
 	UID      string
@@ -45,7 +45,7 @@ func (in ExplanationInput) explainPlacement() *PlacementExplanation {
 	return out
 }
 
-// choiceSentence says in a sentence what a Placement does.
+// choiceSentence returns a sentence on what a Placement does.
 func (c *PlacementExplanation) choiceSentence() string {
 	all := phrase.CountNoun(len(c.Decision.Clusters), "cluster")
 	switch {

@@ -12,7 +12,7 @@ import (
 
 // Rebalance is the last request to place a Bundle from scratch.
 type Rebalance struct {
-	// Asked is when.
+	// Asked is the time of the request.
 	Asked time.Time `json:"asked"`
 	// RowsLeft counts the rows that have yet to come, to shrink or to go; 0: it is done.
 	RowsLeft int `json:"left"`

@@ -115,7 +115,8 @@ func (in ExplanationInput) reportedHealth(st *atoll.RowStatus) (h atoll.Health, 
 	return "", "", ""
 }
 
-// reportedFeedback returns the values of the object as last reported, and whether it ran to completion as a rule says it.
+// reportedFeedback returns the values of the object as last reported, and whether it ran to
+// completion as a rule defines it.
 func (in ExplanationInput) reportedFeedback(st *atoll.RowStatus) (out []FeedbackValue, completed bool) {
 	for i := range st.Items {
 		it := &st.Items[i]

@@ -48,7 +48,7 @@ func (e Explanation) FormatText(all bool) string {
 	return b.String()
 }
 
-// writePolicy writes the policy that was asked about: what it selects, and what is wrong with that.
+// writePolicy writes the requested policy: what it selects, and what is wrong with that.
 func (e Explanation) writePolicy(b *strings.Builder) {
 	if e.Policy == nil {
 		return
@@ -224,7 +224,7 @@ func (e Explanation) takeoverSource(x BundleExplanation) string {
 	return ""
 }
 
-// isDone tells rows of which there is nothing to say.
+// isDone reports whether there is nothing to show of a row.
 func (c ClusterExplanation) isDone() bool {
 	return c.Row != nil && c.Row.WaitsFor == "" && c.Row.Reason == "" && c.Row.Problem == "" && !c.Row.OverridesWait
 }
@@ -506,8 +506,8 @@ func writeExcluded(b *strings.Builder, x BundleExplanation, folded int) {
 	}
 }
 
-// writeNamespaceSkippedObjects lists what the namespace's annotation leaves out, where that was asked
-// about.
+// writeNamespaceSkippedObjects lists what the namespace's annotation leaves out, where the request is
+// about the namespace.
 func (e Explanation) writeNamespaceSkippedObjects(b *strings.Builder, all bool) {
 	if len(e.Skipped) == 0 {
 		return

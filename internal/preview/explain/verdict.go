@@ -140,8 +140,8 @@ func (e Explanation) placedSubject() string {
 	return s
 }
 
-// isInNoBundleContent reports whether no Bundle that places the object has it in its content: how the rows
-// of these do says nothing of it.
+// isInNoBundleContent reports whether no Bundle that places the object has it in its content: the state of
+// the rows of these is not about it.
 func (e Explanation) isInNoBundleContent() bool {
 	return !slices.ContainsFunc(e.Bundles, func(b BundleExplanation) bool { return b.Item != unsentItem })
 }
@@ -192,7 +192,7 @@ func (c *PolicyMatch) unplacedReason() string {
 	return "is in no cluster: " + c.Why
 }
 
-// rowsSentence says where the rows are, and how they do.
+// rowsSentence returns where the rows are, and their state.
 func (e Explanation) rowsSentence() string {
 	t := e.countRows()
 	leaves := ""

@@ -182,8 +182,8 @@ func (w *World) bindTemplates() (out []Bundle, unplaced []Unplaced) {
 	return out, slices.DeleteFunc(unplaced, func(u Unplaced) bool { return along[u.Key] })
 }
 
-// resolvePlacement is what the winner wants, with the placement that it refers to; missing says
-// which that is, where the files have none.
+// resolvePlacement returns what the winner states, with the placement that it refers to; missing
+// names that one, where the files have none.
 func (w *World) resolvePlacement(winner *policymatch.Candidate, namespace string) (spec v1alpha1.PropagationSpec, missing string) {
 	spec = *winner.Spec
 	if spec.PlacementRef == nil {

@@ -33,11 +33,11 @@ type userQuery struct {
 	plugin  *admission.AdmissionPlugin
 	user    user.Info
 	now     time.Time
-	// readable remembers what the user may read: by kind and namespace, then by key.
+	// readable stores what the user may read: by kind and namespace, then by key.
 	readable map[atoll.ItemKey]bool
 }
 
-// Sources are the tables and the functions that act, of which the Server asks.
+// Sources are the tables and the functions that act, which the Server reads and calls.
 type Sources struct {
 	State        *state.HubTables
 	Binder       *binder.Binder
@@ -165,7 +165,7 @@ func (s *Server) answerExplain(r *http.Request) (explain.Explanation, error) {
 }
 
 // checkReadableObject checks the requested object and the user's right to read it. A user without the
-// right learns nothing else: neither whether it exists nor the state of its kind.
+// right gets nothing else: neither whether it exists nor the state of its kind.
 func (x *userQuery) checkReadableObject(ctx context.Context, key atoll.ItemKey) (atoll.ItemKey, error) {
 	if key.Kind == "" || key.Name == "" {
 		return key, badRequest("name what to explain: kind, name, and for kinds outside of the core group, group")
