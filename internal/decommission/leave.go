@@ -59,7 +59,7 @@ type Config struct {
 	// with the store. Neither reads from a cache.
 	Client, Serving client.Client
 	// NotifyAdmin records an Event of a Cluster. It must not block.
-	Tell func(c *v1alpha1.Cluster, reason atoll.Reason, message string)
+	NotifyAdmin func(c *v1alpha1.Cluster, reason atoll.Reason, message string)
 	// Log; nil: slog's default.
 	Log *slog.Logger
 }
@@ -233,7 +233,7 @@ func (r *RemovalReconciler) writeRemovalProgress(ctx context.Context, c *v1alpha
 		return err
 	}
 	if plan := v.status.Plan; plan != "" && (c.Status.Removal == nil || c.Status.Removal.Plan != plan) {
-		r.Tell(c, atoll.ReasonRemovalHeld, v.message)
+		r.NotifyAdmin(c, atoll.ReasonRemovalHeld, v.message)
 	}
 	return nil
 }

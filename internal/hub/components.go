@@ -116,7 +116,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	p.binder = p.newBinder(t.tenure != nil)
 	p.placer = placer.New(placer.Config{
 		Bundles: st.Bundles, Rows: st.Rows, RowWriter: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions,
-		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Scores: st.Scores, Say: p.binder.SetBundleCondition, SetGates: p.binder.SetBundleGates, Events: p.recorder,
+		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Scores: st.Scores, SetCondition: p.binder.SetBundleCondition, SetGates: p.binder.SetBundleGates, Events: p.recorder,
 		Metrics: placer.NewMetrics(legacyregistry.Registerer()), Traces: h.traces, Log: h.log.With("component", "place"),
 	})
 	p.decisions = decisions.New(decisions.Config{
@@ -137,13 +137,13 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	})
 	p.decommission = decommission.New(decommission.Config{
 		Clusters: st.Clusters, Rows: st.Rows, Revisions: st.Revisions, Hub: st.Hub, Client: st.Client, Serving: p.servingClient,
-		Tell: p.recordClusterEvent, Log: h.log.With("component", "leave"),
+		NotifyAdmin: p.recordClusterEvent, Log: h.log.With("component", "leave"),
 	})
 	p.profiles = profiles.New(profiles.Config{
 		Clusters: st.Clusters, Settings: st.Settings, Client: st.Client,
 		Hub: profiles.Hub{Address: cmp.Or(h.options.APIAddress, h.server.AdvertisedAddress()), CA: h.server.KeySet().ClusterCA.CertPEM}, Log: h.log.With("component", "profiles"),
 	})
-	p.failover = failover.New(failover.Config{Clusters: st.Clusters, Settings: st.Settings, Client: st.Client, Tell: p.recordClusterEvent, Metrics: legacyregistry.Registerer(), Log: h.log.With("component", "failover")})
+	p.failover = failover.New(failover.Config{Clusters: st.Clusters, Settings: st.Settings, Client: st.Client, NotifyAdmin: p.recordClusterEvent, Metrics: legacyregistry.Registerer(), Log: h.log.With("component", "failover")})
 	observed := clusterstatus.Options{
 		Clusters: st.Clusters, Client: p.servingClient, Logger: h.log.With("component", "inventory"),
 		Metrics: legacyregistry.Registerer(), Leads: t.IsLeader,

@@ -59,7 +59,7 @@ func restoredFailback(b state.Bundle) failbackState {
 // writePreferredGroupCondition writes the condition PreferredGroup: which group is in use, and since when
 // an earlier group is healthy.
 func (r *PlacementReconciler) writePreferredGroupCondition(ctx context.Context, b state.Bundle, d schedule.Decision) error {
-	if d.Group == "" || r.Say == nil {
+	if d.Group == "" || r.SetCondition == nil {
 		return nil
 	}
 	c := metav1.Condition{Type: v1alpha1.BundlePreferredGroup, Status: metav1.ConditionFalse, Reason: string(reasonFallenBack)}
@@ -76,7 +76,7 @@ func (r *PlacementReconciler) writePreferredGroupCondition(ctx context.Context, 
 	default:
 		c.Message = fmt.Sprintf("group %s is in use; `atoll explain` shows why none is that comes before", d.Group)
 	}
-	err := r.Say(ctx, b, c)
+	err := r.SetCondition(ctx, b, c)
 	if apierrors.IsConflict(err) { // another writer changed the status
 		r.index.requireAllRows(b.Ref.UID)
 		r.bundleLoop.EnqueueAfter(b.Ref.UID, time.Second)

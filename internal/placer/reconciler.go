@@ -102,7 +102,7 @@ type Events interface {
 	Inform(bundle enginev1.BundleRef, reason atoll.Reason, message string)
 }
 
-// Config of a Reconciler. All but Sets, Views, Scores, Say, SetGates, Workers, Events, Metrics and Log must be set.
+// Config of a Reconciler. All but Sets, Views, Scores, SetCondition, SetGates, Workers, Events, Metrics and Log must be set.
 type Config struct {
 	Bundles    Bundles
 	Rows       Rows
@@ -117,9 +117,9 @@ type Config struct {
 	Views Views
 	// Scores that people and add-ons give clusters; nil: none.
 	Scores Scores
-	// Say writes a condition of a Bundle when it changes; nil: no condition is written, and hold
+	// SetCondition writes a condition of a Bundle when it changes; nil: no condition is written, and hold
 	// times of failback restart with the hub.
-	Say func(ctx context.Context, b state.Bundle, c metav1.Condition) error
+	SetCondition func(ctx context.Context, b state.Bundle, c metav1.Condition) error
 	// SetGates writes what the gates of a Bundle's rollout decided; nil: nothing is written, and no gate opens.
 	SetGates func(ctx context.Context, b state.Bundle, gates []v1alpha1.GateStatus) error
 	// Events; nil: none are recorded.

@@ -409,7 +409,7 @@ func TestPreferredGroupCondition(t *testing.T) {
 	} {
 		said := ""
 		cfg := newFakeHub().reconcilerConfig()
-		cfg.Say = func(_ context.Context, _ state.Bundle, c metav1.Condition) error {
+		cfg.SetCondition = func(_ context.Context, _ state.Bundle, c metav1.Condition) error {
 			said = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 			return apierrors.NewNotFound(bundleResource(), "web")
 		}
@@ -418,7 +418,7 @@ func TestPreferredGroupCondition(t *testing.T) {
 		if err := New(cfg).writePreferredGroupCondition(t.Context(), b, tc.d); err != nil || said != tc.want {
 			t.Errorf("%s: %q, %v; want %q", tc.name, said, err, tc.want)
 		}
-		cfg.Say = func(context.Context, state.Bundle, metav1.Condition) error { return errors.New("timeout") }
+		cfg.SetCondition = func(context.Context, state.Bundle, metav1.Condition) error { return errors.New("timeout") }
 		if err := New(cfg).writePreferredGroupCondition(t.Context(), b, tc.d); (formatError(err) == "timeout") != (tc.want != "") {
 			t.Errorf("%s: an error of the write is %v", tc.name, err)
 		}

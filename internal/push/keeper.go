@@ -184,8 +184,8 @@ func (k *agentKeeper) runAgentRecovering(ctx context.Context, o agent.Options) e
 func (k *agentKeeper) handlePanic(p *crash.Panic) {
 	k.s.panics.Inc()
 	k.s.o.Log.Error("a panic in the agent that the hub runs for a cluster: it ends, and others go on", "cluster", k.cluster, "panic", p.Value, "stack", p.Stack)
-	if c, ok := k.s.o.Clusters.Get(k.cluster); ok && k.s.o.Tell != nil {
-		k.s.o.Tell(c, atoll.ReasonAgentPanicked, agentFailed(p).Message)
+	if c, ok := k.s.o.Clusters.Get(k.cluster); ok && k.s.o.NotifyAdmin != nil {
+		k.s.o.NotifyAdmin(c, atoll.ReasonAgentPanicked, agentFailed(p).Message)
 	}
 }
 

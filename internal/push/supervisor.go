@@ -76,8 +76,8 @@ type Options struct {
 	// AllowedNetworks are dialled although they have loopback, link-local or other addresses that are
 	// refused. Default: none.
 	AllowedNetworks []netip.Prefix
-	// Tell sends the administrator of a Cluster an Event; it must not block. Default: no Event.
-	Tell func(c *v1alpha1.Cluster, reason atoll.Reason, message string)
+	// NotifyAdmin sends the administrator of a Cluster an Event; it must not block. Default: no Event.
+	NotifyAdmin func(c *v1alpha1.Cluster, reason atoll.Reason, message string)
 	// Run an agent until ctx ends; default agent.Run.
 	Run func(ctx context.Context, o agent.Options) error
 	// Metrics are registered here; default: nowhere.
