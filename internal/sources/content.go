@@ -89,7 +89,7 @@ func newSourceError(at render.Problem, message string) v1alpha1.SourceError {
 
 func shortCommit(hash string) string { return hash[:min(12, len(hash))] }
 
-// wanted are the objects that a Source wants on the hub; the slices have one entry each.
+// wanted are the objects that a Source writes on the hub; the slices have one entry each.
 type wanted struct {
 	keys    []v1alpha1.SourceObject
 	objects []*unstructured.Unstructured

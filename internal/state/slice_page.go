@@ -46,7 +46,7 @@ type tableRow struct {
 	clusterRows  *clusterRows
 	cluster      string
 	spec, status string
-	statusHash   string // session.StatusHash of the status, once it was asked for
+	statusHash   string // session.StatusHash of the status, once it was read
 }
 
 // rowSnapshot is a row as it is at one moment. Only the constant fields of its row may be read

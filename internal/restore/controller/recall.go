@@ -31,8 +31,8 @@ const (
 	// only the hub's own table is a moment behind.
 	recallRetryDelay = 2 * time.Second
 	tableRetryDelay  = 50 * time.Millisecond
-	// triesPerWarning tries it is said that nothing is ordered of a member, and again
-	// after as many.
+	// triesPerWarning tries, a warning is logged that nothing is ordered of a member, and again after
+	// as many.
 	triesPerWarning = 100
 	// summaryDelay is how long further members may join one write of the summary.
 	summaryDelay = time.Second
@@ -99,7 +99,7 @@ type forgottenRemovals struct {
 	rows      map[string]restore.RemovedRow
 }
 
-// RunRecall settles what members remember until ctx ends.
+// RunRecall settles the recorded removals of members until ctx ends.
 func (r *RestoreController) RunRecall(ctx context.Context) error {
 	summary := recallSummary{}
 	for {
@@ -145,7 +145,7 @@ func (r *RestoreController) processRecall(ctx context.Context, m memberRecall, s
 	r.recalls.requeueAfter(m, after)
 }
 
-// findForgotten finds what the member remembers and the store does not.
+// findForgotten finds the removals that the member recorded and the store did not.
 func (r *RestoreController) findForgotten(ctx context.Context, cluster string, memory restore.MemberMemory) (forgottenRemovals, error) {
 	out := forgottenRemovals{rows: map[string]restore.RemovedRow{}}
 	held := map[string]bool{}
@@ -274,7 +274,7 @@ func (r *RestoreController) holdRow(ctx context.Context, cluster, bundle string,
 	return r.state.Rows.WriteSpecs(ctx, row.Bundle, []state.Row{row}, map[string]*atoll.RowSpec{cluster: &next})
 }
 
-// recallSummary is what members remember, by cluster, while the hub holds.
+// recallSummary is the recorded removals of members, by cluster, while the hub holds.
 type recallSummary map[string]forgottenRemovals
 
 // writeSummary writes the summary so far, once for all members that report at about the same time.

@@ -143,7 +143,7 @@ type boundedTransport struct {
 	maxText  int64
 }
 
-// RoundTrip bounds the body by what is asked for. The text of an error is not read.
+// RoundTrip bounds the body by the request. The text of an error is not read.
 func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(r)
 	if err != nil {
@@ -232,7 +232,7 @@ func newPackRequest(refs *packp.AdvRefs, commit plumbing.Hash) *packp.UploadPack
 	return req
 }
 
-// readPack asks for a pack, and writes its objects.
+// readPack requests a pack, and writes its objects.
 func readPack(ctx context.Context, session transport.UploadPackSession, req *packp.UploadPackRequest, into storer.Storer) error {
 	resp, err := session.UploadPack(ctx, req)
 	if err != nil {
