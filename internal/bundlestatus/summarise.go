@@ -138,7 +138,7 @@ type BundleReconciler struct {
 	cluster map[string]string      // Cluster UID by name
 	started time.Time              // of Run; zero before
 
-	// aggregate is script.Interpreters.AggregateStatus; tests count what it is asked.
+	// aggregate is script.Interpreters.AggregateStatus; tests count its calls.
 	aggregate func(known script.Interpreters, template *unstructured.Unstructured, divided bool, rows []kinds.RowItem, observed, notAfter int64) (map[string]any, bool, error)
 
 	upkeep *pace.Limiter

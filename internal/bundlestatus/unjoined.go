@@ -32,7 +32,7 @@ func (r *BundleReconciler) clearJoinFailure(m *bundleMemo, item string) {
 	delete(m.failures, item)
 }
 
-// forgetOldJoinFailures forgets failures about templates that are not looked at any more.
+// forgetOldJoinFailures drops failures about templates that are not looked at any more.
 func (r *BundleReconciler) forgetOldJoinFailures(m *bundleMemo) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *BundleReconciler) forgetOldJoinFailures(m *bundleMemo) {
 }
 
 // JoinFailure returns why a script does not join the statuses of a template in a Bundle, both by
-// UID, and since when this hub knows; false where none fails.
+// UID, and since when this hub observes it; false where none fails.
 func (r *BundleReconciler) JoinFailure(bundle, template string) (why string, since time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
