@@ -69,7 +69,7 @@ func TestRead(t *testing.T) {
 		"another version of it":         {stdin: "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}\n---\n{apiVersion: apps/v1beta1, kind: Deployment, metadata: {name: a}}\n", names: []string{"-"}, want: "error: standard input, document 2: Deployment a is in standard input, document 1 already, with other content"},
 		"an empty file":                 {files: map[string]string{"a.yaml": "# nothing\n"}, names: []string{"DIR/a.yaml"}, want: "error: there are no objects in DIR/a.yaml"},
 		"no standard input":             {names: []string{"-"}, want: "error: there are no objects in -"},
-		"standard input twice":          {stdin: config, names: []string{"-", "-"}, want: "error: .ci/run: the standard input can be read once"},
+		"standard input twice":          {stdin: config, names: []string{"-", "-"}, want: "error: -f - appears twice: the standard input can be read once"},
 		"no file":                       {want: "error: name the files with -f; - is the standard input"},
 		"a directory of others":         {files: map[string]string{"README.md": "x", "b/a.yaml": config}, names: []string{"DIR"}, want: "error: DIR: no file ends in .yaml, .yml or .json; -R goes into the directories below"},
 		"a directory of a chart": {
