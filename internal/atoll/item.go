@@ -348,8 +348,8 @@ func (o Observation) ReportsDrift() bool { return o == ObserveDrift || o == Obse
 // must never change: newer agents find by it what older ones stored.
 const UnknownObservation = "the agent is older than update: ReadOnly and drift: Report, and keeps the content that it had: upgrade the agent"
 
-// UnknownServiceAccount is the error of an item with a ServiceAccount, which agents report that do not know the
-// field. It must never change: newer agents find by it what older ones stored.
+// UnknownServiceAccount is the error of an item with a ServiceAccount, which agents without support for the
+// field report. It must never change: newer agents find by it what older ones stored.
 const UnknownServiceAccount = "the agent is older than serviceAccount, and keeps the content that it had: upgrade the agent"
 
 // Manifest is all that one member is to hold of one Bundle.

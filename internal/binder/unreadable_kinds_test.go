@@ -253,7 +253,7 @@ func TestAConditionOfABundleIsWrittenWhenItChanges(t *testing.T) {
 	}
 }
 
-// A Bundle says which object cannot be sent and how many more, or that its Placement is missing, or that all is well.
+// A Bundle shows which object cannot be sent and how many more, or that its Placement is missing, or that all is well.
 func TestTheProblemsOfABundleAreReported(t *testing.T) {
 	problem := func(kind string) bundlecontent.TemplateProblem {
 		return bundlecontent.TemplateProblem{Key: newKey(kind, "a"), Err: errors.New("a is too large")}

@@ -26,7 +26,7 @@ func (r *ClusterStatusReconciler) RecordCertificate(uid string, ends time.Time, 
 }
 
 // RecordRemoteCertificate records the newest certificate of an agent whose stream another hub
-// holds. That hub writes the status.
+// holds. The other hub writes the status.
 func (r *ClusterStatusReconciler) RecordRemoteCertificate(uid string, ends time.Time, generation int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

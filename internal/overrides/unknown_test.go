@@ -8,7 +8,7 @@ import (
 	"atoll.dev/atoll/internal/manifest"
 )
 
-// Operators, components and rules that only a newer hub knows stop the object; none gets another
+// Operators, components and rules that only a newer hub supports stop the object; none gets another
 // meaning.
 func TestPartsOfNewerHubsStopTheObject(t *testing.T) {
 	for over, want := range map[string]string{

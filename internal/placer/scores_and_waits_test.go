@@ -388,7 +388,7 @@ func TestLeavingVerdicts(t *testing.T) {
 	}
 }
 
-// The condition PreferredGroup says which group is in use. The first group is not worth one until another was used.
+// The condition PreferredGroup shows which group is in use. The first group is not worth one until another was used.
 func TestPreferredGroupCondition(t *testing.T) {
 	placement := ownThenCloudPlacement(time.Minute)
 	at := time.Unix(1000, 0).UTC()

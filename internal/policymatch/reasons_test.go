@@ -59,7 +59,7 @@ func TestTheSpecThatAnAnnotationStandsFor(t *testing.T) {
 	}
 }
 
-// A source divides replicas, and lets overrides set them, where its placement says so.
+// A source divides replicas, and lets overrides set them, where its placement states it.
 func TestIntentsOnReplicas(t *testing.T) {
 	for _, c := range []struct {
 		scheduling       v1alpha1.ReplicaScheduling

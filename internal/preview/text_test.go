@@ -118,7 +118,7 @@ func (x BundlePlan) formatPlan(all bool) string {
 	return b.String()
 }
 
-// The text on a Bundle says what has no place, and what could not be sent.
+// The text on a Bundle shows what has no place, and what could not be sent.
 func TestTextsOfBundlePlans(t *testing.T) {
 	var full []FullCluster
 	for i, name := range nameClusters(maxRows + 1) {
@@ -155,7 +155,7 @@ func TestTextsOfBundlePlans(t *testing.T) {
 	}
 }
 
-// A row says what would become of it, with shares by item.
+// A row shows what would become of it, with shares by item.
 func TestTextsOfRowPlans(t *testing.T) {
 	web := webKey.String()
 	gone := []ItemChange{{Key: webKey, Change: ChangeRemoved}}
@@ -179,7 +179,7 @@ func TestTextsOfRowPlans(t *testing.T) {
 	}
 }
 
-// An item says what its cluster would do with it, and which fields would change.
+// An item shows what its cluster would do with it, and which fields would change.
 func TestTextsOfItemPlans(t *testing.T) {
 	for name, c := range map[string]struct {
 		item ItemChange

@@ -130,7 +130,7 @@ func TestEditsAndDriftOfEveryFilter(t *testing.T) {
 	}
 }
 
-// Rows remember what they always did where nothing new is asked for, so that a hub that
+// Rows store what they always did where nothing new is asked for, so that a hub that
 // is replaced by a newer one takes no drift for an edit.
 func TestPrintsAreWhatTheyWere(t *testing.T) {
 	prod := v1alpha1.ClusterAffinity{LabelSelector: labelSelectorOf("env", "prod")}

@@ -115,7 +115,7 @@ func TestMalformedDecisionGroupIsEmpty(t *testing.T) {
 	}
 }
 
-// A refusal that an agent reported takes no row away, whatever the placement wants of unfit rows. One that the hub
+// A refusal that an agent reported takes no row away, whatever the placement states for unfit rows. One that the hub
 // knows does.
 func TestUnfitRowsGoByWhatTheHubKnows(t *testing.T) {
 	serves := func(c *Cluster) { c.APIs = &ServedAPIs{} }

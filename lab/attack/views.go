@@ -50,7 +50,7 @@ func (t *Target) serveMember(ctx context.Context, h http.Handler) (*agentClient,
 	return a, nil
 }
 
-// protobufInfo is the serializer of the answers that the hub asks for.
+// protobufInfo is the serializer of the answers that the hub requests.
 func protobufInfo() runtime.SerializerInfo {
 	info, _ := runtime.SerializerInfoForMediaType(clientscheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	return info

@@ -360,7 +360,7 @@ func TestAnInterruptedApplyIsSearchedFor(t *testing.T) {
 	}
 }
 
-// A kind is unserved only where the member says so.
+// A kind is unserved only where the member states it.
 func TestAKindIsUnservedWhereTheMemberSaysSo(t *testing.T) {
 	sprocket := atoll.ItemKey{Group: "example.io", Kind: "Sprocket"}
 	for name, c := range map[string]struct {

@@ -10,7 +10,7 @@ import (
 	"atoll.dev/atoll/internal/testwait"
 )
 
-// TestAMetricsServerThatDoesNotAnswer: it is distinguished from a missing one, and the error says
+// TestAMetricsServerThatDoesNotAnswer: it is distinguished from a missing one, and the error shows
 // where to look.
 func TestAMetricsServerThatDoesNotAnswer(t *testing.T) {
 	w := newWorld(t, "unanswered")

@@ -112,7 +112,7 @@ func (o *migrateOptions) findMove(ctx context.Context, c *client.Connection, arg
 	if o.from == o.to {
 		return nil, nil, fmt.Errorf("--from and --to are both %s: name two clusters", o.to)
 	}
-	// A team that may not read Clusters learns from the plan whether the Bundle comes there.
+	// For a team that may not read Clusters, the plan shows whether the Bundle comes there.
 	if _, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", o.to); err != nil && !apierrors.IsForbidden(err) {
 		return nil, nil, err
 	}

@@ -159,7 +159,8 @@ func (f *Fleet) memberOfName(namespace, name string) (m *member, object string, 
 	return newMember(t, c, []string{namespace}), object, true
 }
 
-// askMember asks a member's agent in the hub's own name. The body of the answer is the caller's to close.
+// askMember sends a request to a member's agent in the hub's own name. The body of the answer is
+// the caller's to close.
 func (f *Fleet) askMember(ctx context.Context, m *member, path string, query url.Values) (*http.Response, error) {
 	if err := memberproxy.UnreachableReason(m.Cluster); err != nil {
 		return nil, err

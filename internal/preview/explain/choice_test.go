@@ -120,7 +120,7 @@ func TestChoiceOfALargeFleetIsBounded(t *testing.T) {
 	}
 }
 
-// Groups of clusterAffinities say which is in use and why the others are not.
+// Groups of clusterAffinities show which is in use and why the others are not.
 func TestAffinityGroupsAreTold(t *testing.T) {
 	group := func(name, zone string) v1alpha1.ClusterAffinityTerm {
 		return v1alpha1.ClusterAffinityTerm{AffinityName: name, ClusterAffinity: v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"at": zone}}}}

@@ -13,7 +13,7 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// Each group of clusterAffinities says whether it is in use, its clusters, and what refuses the others.
+// Each group of clusterAffinities shows whether it is in use, its clusters, and what refuses the others.
 func TestTextsAboutAffinityGroups(t *testing.T) {
 	again := time.Date(2026, 1, 2, 12, 5, 0, 0, time.UTC)
 	for name, c := range map[string]struct {

@@ -280,7 +280,7 @@ func TestARowThatWaitsForOthersIsDone(t *testing.T) {
 	}
 }
 
-// An object that no Bundle has in its content is in no cluster, and stays on the hub where it says so.
+// An object that no Bundle has in its content is in no cluster, and stays on the hub where it states it.
 func TestOnlyWhatABundleHasIsInClusters(t *testing.T) {
 	unsent, sent := BundleExplanation{Item: unsentItem}, BundleExplanation{Item: plainItem}
 	for _, c := range []struct {

@@ -130,7 +130,7 @@ func TestTextsAboutWhatAnAnnotationLeavesOut(t *testing.T) {
 	}
 }
 
-// The cells of a row say its state, and since when: since the report where the report is of what is wanted.
+// The cells of a row show its state, and since when: since the report where the report is of what is wanted.
 func TestCellsOfRows(t *testing.T) {
 	ago := func(d time.Duration) *time.Time { at := testTime.Add(-d); return &at }
 	for name, c := range map[string]struct {
@@ -171,7 +171,7 @@ func TestCellsOfRows(t *testing.T) {
 	}
 }
 
-// The notes below a row say its wait, the actor, and the next step. A problem is said once.
+// The notes below a row show its wait, the actor, and the next step. A problem is said once.
 func TestNotesBelowRows(t *testing.T) {
 	since := testTime.Add(-5 * time.Minute)
 	for name, c := range map[string]struct {

@@ -226,7 +226,7 @@ func TestScopesOfKindsInFiles(t *testing.T) {
 	}
 }
 
-// A Cluster among files is accepted unless it says otherwise, and its namespace's metadata travels.
+// A Cluster among files is accepted unless it states otherwise, and its namespace's metadata travels.
 func TestFilesHaveTheDefaultsOfAHub(t *testing.T) {
 	w, err := NewWorld(parseObjects(t, objectHeader+"Cluster\nmetadata: {name: a}", objectHeader+"Cluster\nmetadata: {name: b}\nspec: {accepted: false}",
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: pay, atoll.dev/x: z}}"), "default")

@@ -202,7 +202,7 @@ spec:
 `
 
 // Single objects that exist in a cluster are left alone, adopted or overwritten as their rule or annotation says.
-// An override of a field that cannot change creates an object again whose rule says so.
+// An override of a field that cannot change creates an object again whose rule states it.
 func TestObjectsThatExistAreTreatedAsStated(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "existing")
