@@ -124,5 +124,5 @@ func AllItemsHeldBack(content *atoll.Content, held map[string]bool) bool {
 
 // DeletionNote is the content of a template's annotation about its deletion.
 func DeletionNote(d DeletedTemplate, cluster string) string {
-	return fmt.Sprintf("%s %s, reported by %s", atoll.RecalledDeleted, phrase.FormatTime(time.Unix(d.RemovedAt, 0)), cluster)
+	return fmt.Sprintf("%s %s, says %s", atoll.RecalledDeleted, phrase.FormatTime(time.Unix(d.RemovedAt, 0)), cluster)
 }
