@@ -40,7 +40,7 @@ func (b *Binder) reconcileBundle(ctx context.Context, id policymatch.BundleID) (
 		return 0, nil
 	}
 	if exists {
-		if err := b.rememberLatestContent(ctx, bundle); err != nil {
+		if err := b.storeLatestContent(ctx, bundle); err != nil {
 			return 0, err
 		}
 	}
@@ -241,10 +241,10 @@ func (b *Binder) recordNewContent(id policymatch.BundleID, uid string, p bundleP
 	b.policyStatus.recordUsedOverrides(id, &p.output.Content)
 	if p.input.Previous != nil {
 		for _, item := range p.input.Previous.Items {
-			b.ownership.forgetDeletionsUnlessHeld(item.Key)
+			b.ownership.dropDeletionsUnlessHeld(item.Key)
 		}
 		for _, t := range p.input.Previous.Tombstones {
-			b.ownership.forgetDeletionsUnlessHeld(t.Key)
+			b.ownership.dropDeletionsUnlessHeld(t.Key)
 		}
 	}
 	b.policyStatus.enqueuePolicy(PolicyKey{p.origin.source.Kind, policyNamespace(p.origin.source.Kind, id), p.origin.source.Name})

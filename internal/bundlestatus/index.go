@@ -197,8 +197,8 @@ func (x *bundleIndex) clearBundle(uid string) (unheld []atoll.ItemKey) {
 	return unheld
 }
 
-// forgetBundle drops a Bundle; unheld are templates that now no Bundle holds.
-func (x *bundleIndex) forgetBundle(uid string) (unheld []atoll.ItemKey) {
+// dropBundleMemo drops a Bundle; unheld are templates that now no Bundle holds.
+func (x *bundleIndex) dropBundleMemo(uid string) (unheld []atoll.ItemKey) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	unheld = x.clearBundle(uid)

@@ -101,7 +101,7 @@ func (r *BundleReconciler) writeTemplateStatuses(ctx context.Context, s *bundleS
 		}
 	}
 	m.templates = live
-	r.forgetOldJoinFailures(m)
+	r.dropOldJoinFailures(m)
 	return errors.Join(errs...)
 }
 
@@ -219,7 +219,7 @@ func (r *BundleReconciler) sendTemplateStatus(ctx context.Context, s *bundleSnap
 	case err == nil:
 		l.memo.due = writeSchedule{written: now, significant: says}
 		r.countWrite(objectTemplate, says)
-		l.memo.rememberAlteredStatus(stored, next, c.next)
+		l.memo.storeAlteredStatus(stored, next, c.next)
 		if c.question != "" {
 			l.markStatusSettled(c.itemReport, l.template.GetResourceVersion(), stored.GetResourceVersion())
 		}
@@ -251,9 +251,9 @@ func (m *templateMemo) wasSentInVain(t *unstructured.Unstructured, next map[stri
 	return m.stuck != nil && m.version == t.GetResourceVersion() && kinds.EqualStatusesIgnoringEmpty(m.stuck, next)
 }
 
-// rememberAlteredStatus stores a status that the server stored otherwise than it was sent, as it was
+// storeAlteredStatus stores a status that the server stored otherwise than it was sent, as it was
 // computed.
-func (m *templateMemo) rememberAlteredStatus(stored *unstructured.Unstructured, sent, computed map[string]any) {
+func (m *templateMemo) storeAlteredStatus(stored *unstructured.Unstructured, sent, computed map[string]any) {
 	m.stuck, m.version = nil, ""
 	got, _ := stored.Object["status"].(map[string]any)
 	if !kinds.EqualStatusesIgnoringEmpty(got, sent) {

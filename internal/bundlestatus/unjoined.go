@@ -32,8 +32,8 @@ func (r *BundleReconciler) clearJoinFailure(m *bundleMemo, item string) {
 	delete(m.failures, item)
 }
 
-// forgetOldJoinFailures drops failures about templates that are not looked at any more.
-func (r *BundleReconciler) forgetOldJoinFailures(m *bundleMemo) {
+// dropOldJoinFailures drops failures about templates that are not looked at any more.
+func (r *BundleReconciler) dropOldJoinFailures(m *bundleMemo) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(m.failures, func(item string, _ failure) bool { return m.templates[item] == nil })

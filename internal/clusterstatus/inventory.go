@@ -358,7 +358,7 @@ func (r *ClusterStatusReconciler) reconcileCluster(ctx context.Context, name str
 	}
 	next := deriveStatus(c, seen, metav1.NewTime(now))
 	if equalStatuses(c.Status, next) {
-		r.forgetWrittenInventory(m, seen.inventory)
+		r.dropWrittenInventory(m, seen.inventory)
 		return after, nil
 	}
 	if wait := r.statusWriteDelay(m, c.Status, next, now); wait > 0 {
@@ -445,9 +445,9 @@ func (r *ClusterStatusReconciler) firstInventoryWait(c *v1alpha1.Cluster, m *mem
 	return m.met.Add(settle).Sub(now)
 }
 
-// forgetWrittenInventory drops a member's written inventory, unless a newer one has come or its
+// dropWrittenInventory drops a member's written inventory, unless a newer one has come or its
 // reported APIs still wait.
-func (r *ClusterStatusReconciler) forgetWrittenInventory(m *member, i *pb.Inventory) {
+func (r *ClusterStatusReconciler) dropWrittenInventory(m *member, i *pb.Inventory) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m.inventory == i && len(m.apis) == 0 {

@@ -124,7 +124,7 @@ func (t *VersionTrace) RecordEvent(cluster, version string) string {
 	t.steps = append(t.steps, step{h.last, cluster, version})
 	h.held++
 	if len(t.steps) > stepsMost {
-		t.forgetSteps(stepsMost / 2)
+		t.dropSteps(stepsMost / 2)
 	}
 	return formatVersion(h.last)
 }
@@ -138,8 +138,8 @@ func (t *VersionTrace) EndTrace(now time.Time) {
 	h.sweepOld(now)
 }
 
-// forgetSteps drops the first steps.
-func (t *VersionTrace) forgetSteps(n int) {
+// dropSteps drops the first steps.
+func (t *VersionTrace) dropSteps(n int) {
 	before := t.heldVersionCount()
 	for _, s := range t.steps[:n] {
 		t.from = s.at

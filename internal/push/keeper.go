@@ -116,7 +116,7 @@ func (k *agentKeeper) runAgent(ctx context.Context, w wantedAgent) error {
 	}
 	defer closeIdleConnections(member)
 	answers := k.s.answers.newLimit()
-	defer k.s.answers.forgetMember(answers)
+	defer k.s.answers.dropMember(answers)
 	stages := &stageReporter{agentKeeper: k, want: w}
 	if due := tokenWarningTime(w.credentials); !due.IsZero() {
 		timer := time.AfterFunc(time.Until(due), stages.reportAgain)

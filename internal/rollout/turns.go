@@ -357,7 +357,7 @@ func (s *rolloutStep) beginTurn(spec *atoll.RowSpec) {
 // keepTurn mends times in the future, and marks a row by which its stage fails, so that the stage stays failed when the
 // row is healthy again. A pause decides nothing about that.
 func (s *rolloutStep) keepTurn(c string, spec *atoll.RowSpec) {
-	s.forgetTakenBackRemoval(c, spec)
+	s.dropTakenBackRemoval(c, spec)
 	spec.MovedAt, spec.FailedAt = min(spec.MovedAt, s.nowUnix), min(spec.FailedAt, s.nowUnix)
 	row, has := s.Rows[c]
 	t := &s.turns

@@ -182,8 +182,8 @@ func (f *CompiledPlacement) collectRequestedFilters() {
 	}
 }
 
-// askCluster applies one filter to a cluster.
-func (a *askedFilter) askCluster(f *CompiledPlacement, c *Cluster, q question) (r refusal, refused bool) {
+// applyFilter applies one filter to a cluster.
+func (a *askedFilter) applyFilter(f *CompiledPlacement, c *Cluster, q question) (r refusal, refused bool) {
 	if a.refuseView != nil {
 		r, refused = a.refuseView(a.selectors, &c.ClusterView, q.say)
 	} else {
@@ -209,7 +209,7 @@ func (a *askedFilter) refusesNewcomer(f *CompiledPlacement, c *Cluster) (refused
 // has a reason only where say is set.
 func (f *CompiledPlacement) firstRefusal(c *Cluster, say bool) (refusal, bool) {
 	for i := range f.requested {
-		if r, refused := f.requested[i].askCluster(f, c, question{newcomer: true, say: say}); refused {
+		if r, refused := f.requested[i].applyFilter(f, c, question{newcomer: true, say: say}); refused {
 			return r, true
 		}
 	}
@@ -224,7 +224,7 @@ func (f *CompiledPlacement) listRefusals(c *Cluster) (out []refusal) {
 		return nil
 	}
 	for i := range f.requested {
-		if r, refused := f.requested[i].askCluster(f, c, question{say: true}); refused {
+		if r, refused := f.requested[i].applyFilter(f, c, question{say: true}); refused {
 			out = append(out, r)
 		}
 	}

@@ -126,7 +126,7 @@ func (l *HubLink) renewBeforeCheckIn(v *sessionState, now time.Time) {
 	if l.rhythm.Interval == 0 || now.Add(l.rhythm.Interval).Before(l.id.renewAt()) || trust.CertificateLifetime(l.id.cert) <= l.rhythm.Interval {
 		return
 	}
-	v.renewing = l.askRenewal(v.out)
+	v.renewing = l.requestRenewal(v.out)
 }
 
 // restUntilCheckIn rests until the next check-in.

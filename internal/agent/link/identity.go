@@ -276,7 +276,7 @@ func (l *HubLink) requestJoin(ctx context.Context) (*pb.JoinReply, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", l.currentHub(), err)
 	}
-	config, err := trust.PinnedTLSConfig(host, l.o.CAHash, func(ca []byte) { l.rememberHubCA(ca) })
+	config, err := trust.PinnedTLSConfig(host, l.o.CAHash, func(ca []byte) { l.storeHubCA(ca) })
 	if err != nil {
 		return nil, err
 	}
@@ -305,9 +305,9 @@ func (l *HubLink) requestJoin(ctx context.Context) (*pb.JoinReply, error) {
 	return reply, err
 }
 
-// rememberHubCA stores the CA that the pin accepted, for hubs that do not send
+// storeHubCA stores the CA that the pin accepted, for hubs that do not send
 // theirs.
-func (l *HubLink) rememberHubCA(ca []byte) {
+func (l *HubLink) storeHubCA(ca []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.id.HubCAPEM) == 0 {

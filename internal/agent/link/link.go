@@ -212,7 +212,7 @@ func (l *HubLink) newSessionCore() {
 		memory.Held = append(memory.Held, entry)
 		l.dirty[held.Bundle] = time.Now()
 	}
-	l.forgetOldRemovals(now)
+	l.dropOldRemovals(now)
 	for uid, gone := range l.memory.Gone {
 		memory.RemovedAt[uid] = gone.Generation
 	}

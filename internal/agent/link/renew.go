@@ -36,7 +36,7 @@ func (l *HubLink) renewCertificateLoop(ctx context.Context, out *outbox) {
 		if now.After(ends.Add(-trust.CertificateLifetime(id.cert) / 4)) {
 			l.o.Log.Warn("the hub has not renewed this agent's certificate, though requested; trying on. When it ends the agent requests another by its key", "hub", l.currentHub(), "ends", ends)
 		}
-		l.askRenewal(out)
+		l.requestRenewal(out)
 		wait = max(retry, time.Second)
 	}
 }
@@ -58,8 +58,8 @@ func (l *HubLink) firstRenewalDelay(now time.Time) time.Duration {
 	return rand.N(spread)
 }
 
-// askRenewal requests a new certificate for the same key.
-func (l *HubLink) askRenewal(out *outbox) (asked bool) {
+// requestRenewal requests a new certificate for the same key.
+func (l *HubLink) requestRenewal(out *outbox) (asked bool) {
 	csr, err := trust.NewCertificateRequest(l.id.key, l.o.Name)
 	if err != nil {
 		l.o.Log.Error("cannot request a new certificate", "err", err)

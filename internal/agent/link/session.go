@@ -212,7 +212,7 @@ func (l *HubLink) applyBlockingOutput(ctx context.Context, result session.AgentO
 		l.mu.Unlock()
 	}
 	if len(result.Forget) > 0 {
-		l.forgetRemovedBundles(result.Forget)
+		l.dropStoredRemovals(result.Forget)
 	}
 	if r := result.Leave; r != nil {
 		l.beginLeavingFleet(ctx, v, r.GetClean())

@@ -149,8 +149,8 @@ func (o *ownershipResolver) recordedOwnership(at objectRef) ownershipState {
 	return pending
 }
 
-// forgetControllerChain removes an object's controller, and the objects that it controls.
-func (o *ownershipResolver) forgetControllerChain(gvk schema.GroupVersionKind, m metav1.Object) {
+// dropControllerChain removes an object's controller, and the objects that it controls.
+func (o *ownershipResolver) dropControllerChain(gvk schema.GroupVersionKind, m metav1.Object) {
 	at, _ := ownerChainStart(gvk, m)
 	for range deepest {
 		up := o.above[at.toIdentity()]

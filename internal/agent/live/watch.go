@@ -244,7 +244,7 @@ func (v *placedObjectWatch) retryPending(ctx context.Context, now time.Time) err
 			return fmt.Errorf("a watch of %s gave a %T: %w", v.a.resource, l.obj, err)
 		}
 		metas[uid] = m
-		v.who.forgetControllerChain(v.a.GroupVersionKind, m)
+		v.who.dropControllerChain(v.a.GroupVersionKind, m)
 	}
 	for uid, l := range v.waiting {
 		v.dropPendingObject(uid)

@@ -275,8 +275,8 @@ func (b *OwnershipRecords) ensureRecord(key atoll.ItemKey) *Record {
 	return r
 }
 
-// forgetRecord drops a record that has no claims.
-func (b *OwnershipRecords) forgetRecord(key atoll.ItemKey) {
+// dropRecord drops a record that has no claims.
+func (b *OwnershipRecords) dropRecord(key atoll.ItemKey) {
 	delete(b.records, key)
 	remove(b.inside, key.Namespace, key)
 	b.markDirty(key)

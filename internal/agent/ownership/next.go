@@ -409,7 +409,7 @@ func (b *OwnershipRecords) IsBundleRemovalDone(uid string) bool {
 // ForgetBundle drops a Bundle that is Removed, at the given Unix second. It lists the
 // keys whose Next may have changed.
 func (b *OwnershipRecords) ForgetBundle(uid string, at int64) []atoll.ItemKey {
-	b.forgetManifestNamespaces(uid)
+	b.dropManifestNamespaces(uid)
 	delete(b.bundles, uid)
 	delete(b.stirred, uid)
 	b.RememberRemovedBundle(uid, at)

@@ -40,7 +40,7 @@ func (b *OwnershipRecords) resolveClaims(key atoll.ItemKey) {
 		delete(b.parked, key)
 	}
 	if len(r.Claims) == 0 && !r.Implicit && r.UID == "" {
-		b.forgetRecord(key)
+		b.dropRecord(key)
 	}
 }
 

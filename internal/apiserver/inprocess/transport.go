@@ -95,7 +95,7 @@ func (t *HandlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	stop := context.AfterFunc(r.Context(), func() { e.abandonExchange(r.Context().Err()) })
 	go func() {
-		defer t.forgetExchange(e)
+		defer t.dropExchange(e)
 		defer stop()
 		e.serve(handler, serverRequest(r, e))
 	}()
@@ -136,7 +136,7 @@ func (t *HandlerTransport) markStreaming(e *exchange) bool {
 	return !t.refuses
 }
 
-func (t *HandlerTransport) forgetExchange(e *exchange) {
+func (t *HandlerTransport) dropExchange(e *exchange) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.live, e)

@@ -159,9 +159,9 @@ func (f *Fleet) memberOfName(namespace, name string) (m *member, object string, 
 	return newMember(t, c, []string{namespace}), object, true
 }
 
-// askMember sends a request to a member's agent in the hub's own name. The body of the answer is
+// requestFromMember sends a request to a member's agent in the hub's own name. The body of the answer is
 // the caller's to close.
-func (f *Fleet) askMember(ctx context.Context, m *member, path string, query url.Values) (*http.Response, error) {
+func (f *Fleet) requestFromMember(ctx context.Context, m *member, path string, query url.Values) (*http.Response, error) {
 	if err := memberproxy.UnreachableReason(m.Cluster); err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func (f *Fleet) readBy(ctx context.Context, m *member, path string, query url.Va
 	ctx, hold := f.withMemoryReservation(ctx)
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	answer, err := f.askMember(ctx, m, path, query)
+	answer, err := f.requestFromMember(ctx, m, path, query)
 	if err != nil {
 		return nil, timeoutError(ctx, m, err)
 	}
@@ -275,7 +275,7 @@ func (f *Fleet) readBy(ctx context.Context, m *member, path string, query url.Va
 func (f *Fleet) openMemberStream(ctx context.Context, m *member, path string, query url.Values) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	hangs := time.AfterFunc(answerTimeout, func() { cancel(answerTimeoutError(m)) })
-	answer, err := f.askMember(ctx, m, path, query)
+	answer, err := f.requestFromMember(ctx, m, path, query)
 	if begun := hangs.Stop(); err == nil && !begun {
 		_ = answer.Body.Close() // it gives no error
 		err = context.Cause(ctx)

@@ -92,16 +92,16 @@ func (f *Fleet) lookUpOwnName(ctx context.Context, k kind, namespace, name strin
 			found.Unasked = len(some)
 			return found, nil
 		}
-		if err := f.askForName(ctx, some, k, namespace, name, &found); err != nil || len(found.Holders) > 0 {
+		if err := f.requestByName(ctx, some, k, namespace, name, &found); err != nil || len(found.Holders) > 0 {
 			return found, err
 		}
 	}
 	return found, nil
 }
 
-// askForName requests an object from members, and adds their answers. A full limit of the user is an
+// requestByName requests an object from members, and adds their answers. A full limit of the user is an
 // error: the request can be made again.
-func (f *Fleet) askForName(ctx context.Context, members []*member, k kind, namespace, name string, found *fleetview.PodLookup) (failed error) {
+func (f *Fleet) requestByName(ctx context.Context, members []*member, k kind, namespace, name string, found *fleetview.PodLookup) (failed error) {
 	var mu sync.Mutex
 	f.forEachMember(members, func(m *member) {
 		controlled, err := f.isControlledInMember(ctx, m, k, namespace, name)

@@ -152,7 +152,7 @@ func (s *logStream) DeepCopyObject() runtime.Object { c := *s; return &c }
 
 // InputStream requests it from the member, in the hub's own name.
 func (s *logStream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser, bool, string, error) {
-	answer, err := s.fleet.askMember(ctx, s.of, s.path, s.query)
+	answer, err := s.fleet.requestFromMember(ctx, s.of, s.path, s.query)
 	if err != nil {
 		return nil, false, "", err
 	}

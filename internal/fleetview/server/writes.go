@@ -149,7 +149,7 @@ func (o *objectStorage) changeMemberObject(ctx context.Context, c memberObjectCh
 	if c.subresource != "" {
 		path += "/" + c.subresource
 	}
-	obj, err := o.fleet.askAsUser(ctx, c.at.member, userRequest{method: http.MethodPatch, path: path, query: query, kind: string(types.MergePatchType), body: patch})
+	obj, err := o.fleet.requestAsUser(ctx, c.at.member, userRequest{method: http.MethodPatch, path: path, query: query, kind: string(types.MergePatchType), body: patch})
 	if err != nil {
 		return nil, err
 	}
@@ -234,8 +234,8 @@ type userRequest struct {
 	body         []byte
 }
 
-// askAsUser sends a request to a member as the hub's user.
-func (f *Fleet) askAsUser(ctx context.Context, m *member, a userRequest) (runtime.Object, error) {
+// requestAsUser sends a request to a member as the hub's user.
+func (f *Fleet) requestAsUser(ctx context.Context, m *member, a userRequest) (runtime.Object, error) {
 	u, ok := request.UserFrom(ctx)
 	if !ok {
 		return nil, apierrors.NewUnauthorized("the request has no user")
@@ -314,7 +314,7 @@ func (o *objectStorage) Delete(ctx context.Context, name string, validate rest.V
 		return nil, false, err
 	}
 	path := o.kind.memberPath(request.NamespaceValue(ctx), at.own)
-	answer, err := o.fleet.askAsUser(ctx, at.member, userRequest{method: http.MethodDelete, path: path, kind: runtime.ContentTypeJSON, body: body})
+	answer, err := o.fleet.requestAsUser(ctx, at.member, userRequest{method: http.MethodDelete, path: path, kind: runtime.ContentTypeJSON, body: body})
 	if err != nil {
 		return nil, false, err
 	}

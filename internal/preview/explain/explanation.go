@@ -403,20 +403,20 @@ func (in ExplanationInput) mayReadAll(b Bundle) bool {
 	return !hidden
 }
 
-// asksForWholeBundles reports whether the request is about whole Bundles.
-func (in ExplanationInput) asksForWholeBundles() bool {
-	return in.Object.Group == v1alpha1.GroupVersion.Group || in.asksForNamespace()
+// isAboutWholeBundles reports whether the request is about whole Bundles.
+func (in ExplanationInput) isAboutWholeBundles() bool {
+	return in.Object.Group == v1alpha1.GroupVersion.Group || in.isAboutNamespace()
 }
 
-// asksForNamespace reports whether the request is about a Namespace.
-func (in ExplanationInput) asksForNamespace() bool {
+// isAboutNamespace reports whether the request is about a Namespace.
+func (in ExplanationInput) isAboutNamespace() bool {
 	return in.Object.Group == "" && in.Object.Kind == "Namespace"
 }
 
 // isAboutBundle reports whether the Bundle is one of the requested ones, rather than
 // one that merely holds the object.
 func (in ExplanationInput) isAboutBundle(b Bundle) bool {
-	return in.asksForWholeBundles() && (!in.asksForNamespace() || b.Ref.Namespace != "")
+	return in.isAboutWholeBundles() && (!in.isAboutNamespace() || b.Ref.Namespace != "")
 }
 
 func (in ExplanationInput) explainBundle(b Bundle) BundleExplanation {
