@@ -44,7 +44,7 @@ func newTrustRequest(t *testing.T) trust.CertificateRequest {
 }
 
 // TestWhichRequestsAreSigned: those alone that an administrator approved, of a Cluster that is
-// accepted, by the key by which it asked to join, and for that Cluster and no other.
+// accepted, by the key of its request to join, and for that Cluster and no other.
 func TestWhichRequestsAreSigned(t *testing.T) {
 	set, err := keys.LoadOrCreate(t.TempDir(), true)
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 	foreign ownershipState = iota // not placed
 	placed
 	pending // its owner is recorded, but not yet, or not any more, with this UID
-	lost    // its owner is gone, and so is the record of its owner's owner
+	lost    // its owner is gone, and with it the reference to what Atoll applied
 )
 
 const (

@@ -108,7 +108,7 @@ func (v *placedObjectWatch) recordInitialOwnership(ctx context.Context) error {
 		return fmt.Errorf("the member does not serve %s", v.a.resource)
 	}
 	if v.a.resource == "events" {
-		return nil // metadata does not name what an Event is about; and its end means nothing
+		return nil // metadata does not name what an Event is about, and the end of an Event has no meaning
 	}
 	var there []metav1.Object
 	err := v.who.forEachMetadata(ctx, res, v.a.namespace, metav1.ListOptions{LabelSelector: v.a.options.LabelSelector}, func(m *metav1.PartialObjectMetadata) {

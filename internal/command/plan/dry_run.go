@@ -51,7 +51,7 @@ type Request struct {
 // AddWritten adds an object as a dry run of its write returned it.
 func (r *Request) AddWritten(u *unstructured.Unstructured) {
 	if atoll.IsHubOwnedKind(u.GroupVersionKind().GroupKind()) {
-		u.SetManagedFields(nil) // of templates they are about the stated placement
+		u.SetManagedFields(nil) // those of templates name the fields that users state
 	}
 	r.Objects = append(r.Objects, u)
 }
