@@ -167,7 +167,7 @@ type SourceSpec struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	// +listType=set
 	Exclude []string `json:"exclude,omitempty"`
-	// Build says how objects are made of the files of each path. Default: a directory with a kustomization.yaml is
+	// Build specifies how objects are made of the files of each path. Default: a directory with a kustomization.yaml is
 	// built by Kustomize, one with a Chart.yaml is rendered as a Helm chart, and any other is read as it is.
 	// +optional
 	Build *SourceBuild `json:"build,omitempty"`
@@ -189,7 +189,7 @@ type SourceSpec struct {
 	// PlacementRef names a Placement of the namespace in place of placement.
 	// +optional
 	PlacementRef *PlacementRef `json:"placementRef,omitempty"`
-	// Prune says what happens to an object that a commit drops. Remove removes it on the hub, and from there
+	// Prune specifies what happens to an object that a commit drops. Remove removes it on the hub, and from there
 	// in members. Keep leaves it. Default Remove.
 	// +optional
 	// +kubebuilder:default=Remove
@@ -239,7 +239,7 @@ type SourceBuild struct {
 	Helm *HelmBuild `json:"helm,omitempty"`
 }
 
-// SourceBuildType says how objects are made of a path.
+// SourceBuildType specifies how objects are made of a path.
 // +kubebuilder:validation:Enum=Plain;Kustomize;Helm
 type SourceBuildType string
 
@@ -286,7 +286,7 @@ type HelmBuild struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	// +listType=set
 	APIVersions []string `json:"apiVersions,omitempty"`
-	// Hooks says what happens to the hooks of an install or an upgrade, which the hub does not run. Refuse refuses
+	// Hooks specifies what happens to the hooks of an install or an upgrade, which the hub does not run. Refuse refuses
 	// the content. Omit leaves them out, and counts them in status.objects.omitted. Hooks of tests, deletions and
 	// rollbacks alone are always left out. Default Refuse.
 	// +optional
@@ -294,7 +294,7 @@ type HelmBuild struct {
 	Hooks HelmHooks `json:"hooks,omitempty"`
 }
 
-// HelmHooks says what happens to the hooks of an install or an upgrade.
+// HelmHooks specifies what happens to the hooks of an install or an upgrade.
 // +kubebuilder:validation:Enum=Refuse;Omit
 type HelmHooks string
 
@@ -304,7 +304,7 @@ const (
 	HooksOmit   HelmHooks = "Omit"
 )
 
-// SourcePrune says what happens to objects that a commit drops.
+// SourcePrune specifies what happens to objects that a commit drops.
 // +kubebuilder:validation:Enum=Remove;Keep
 type SourcePrune string
 

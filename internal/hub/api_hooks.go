@@ -35,7 +35,7 @@ type apiHooks struct {
 	trees       *treeserver.Server
 	undo        *undo.Keeper
 	webhooks    *webhook.Receiver
-	// subscribeOnce: the fleet hears of rows.
+	// subscribeOnce: the fleet gets changes of rows.
 	subscribeOnce sync.Once
 	// sets of clusters, once they are read.
 	sets *apiserver.Late[memberproxy.Sets]

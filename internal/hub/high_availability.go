@@ -148,8 +148,8 @@ func (p *components) RaiseRowGeneration(bundle, cluster string, generation int64
 	}
 }
 
-// IsServing reports whether this hub's gateway may serve. While all hold after a restore,
-// or ask members what they remember, the one does that settles it.
+// IsServing reports whether this hub's gateway may serve. While all hold after a restore, or
+// request the recorded removals of members, only the leading hub serves.
 func (p *components) IsServing() bool {
 	st := p.state.Hub.Get()
 	if !p.tablesReady.Load() || !p.presence.IsInTouch() || st == nil {

@@ -50,7 +50,7 @@ const TakeoverTime = leader.TakeoverTime
 
 // Options of a hub.
 type Options struct {
-	// API says where and how the API server runs. Its Admission, Handlers,
+	// API specifies where and how the API server runs. Its Admission, Handlers,
 	// Storage and Groups are the hub's to set.
 	API apiserver.Options
 	// GatewayPort is where agents dial. 0 takes the port of the last start, which must be
@@ -78,11 +78,11 @@ type Options struct {
 	// Repositories, although their addresses are loopback, link-local or others that it refuses. Default: none.
 	PushAllowedCIDRs, SourceAllowedCIDRs []string
 	// ProxyLimits of what people have under way at clusters through this hub. They have no
-	// default here, so that a 0 that was asked for is refused.
+	// default here, so that an explicit 0 is refused.
 	ProxyLimits memberproxy.RequestLimits
 	// Console serves the web console at /console/ of the API's address.
 	Console bool
-	// Tracing says where traces of changes go. Its Version, Log and Traceparent are the hub's to
+	// Tracing specifies where traces of changes go. Its Version, Log and Traceparent are the hub's to
 	// set.
 	Tracing tracing.Options
 }

@@ -235,7 +235,7 @@ func refOf(s *v1alpha1.Source) string {
 	return s.Spec.Ref.Commit
 }
 
-// wantsOf returns what the Sources want. Content that a settled Source has is not sent again.
+// wantsOf returns the content that the Sources read. Content that a settled Source has is not sent again.
 func wantsOf(repo *v1alpha1.Repository, sources []*v1alpha1.Source) []gitfetch.Want {
 	out := make([]gitfetch.Want, 0, len(sources))
 	for _, s := range sources {

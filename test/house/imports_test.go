@@ -363,7 +363,7 @@ var layers = []layer{
 	},
 }
 
-// isWithin tells whether the directory is of the pattern.
+// isWithin reports whether the directory is of the pattern.
 func isWithin(pattern, dir string) bool {
 	if base, ok := strings.CutSuffix(pattern, "/..."); ok {
 		return dir == base || strings.HasPrefix(dir, base+"/")
@@ -554,8 +554,8 @@ func hasPathPrefix(p string, prefixes []string) bool {
 	})
 }
 
-// channelOfContext is where a core has a channel that is never sent to: the virtual machine
-// of scripts asks a context before each step, and a core counts the steps there.
+// channelOfContext is where a core has a channel that is never sent to: the virtual machine of
+// scripts checks a context before each step, and a core counts the steps there.
 const channelOfContext = "internal/kinds/script/meter.go"
 
 func TestCoresArePure(t *testing.T) {

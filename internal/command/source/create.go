@@ -49,7 +49,7 @@ func newCreateGitCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Short: "Make a Source of a git repository, with a preview first",
 		Long: `Make a Source of a git repository, with a preview first.
 
-The command shows the objects that it makes, and asks. --yes makes them at once. They are a Repository, a
+The command shows the objects that it makes, and waits for a yes. --yes makes them at once. They are a Repository, a
 Source, and where it is missing the ServiceAccount atoll-sources with the role atoll:application-team in the
 namespace, by whose rights the Source writes. --service-account names another one.
 
@@ -82,7 +82,7 @@ and the flags after it are for a chart. atoll source render shows the objects.`,
 	f.DurationVar(&o.interval, "interval", 0, "time between two checks, from 30s to 24h (default: 5m)")
 	f.BoolVar(&o.keep, "keep", false, "keep objects that a commit drops")
 	f.BoolVar(&o.force, "force", false, "take fields over that others own")
-	f.BoolVarP(&o.yes, "yes", "y", false, "make it without asking")
+	f.BoolVarP(&o.yes, "yes", "y", false, "make it without a prompt")
 	f.BoolVar(&o.dryRun, "dry-run", false, "only show what would be made")
 	cmd.MarkFlagsMutuallyExclusive("branch", "tag", "commit")
 	cmd.MarkFlagsMutuallyExclusive("clusters", "placement")
