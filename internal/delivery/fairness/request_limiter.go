@@ -8,7 +8,7 @@ import (
 	"atoll.dev/atoll/internal/pace"
 )
 
-// maxRememberedNetworks is how many networks a RequestLimiter remembers. Further ones share the total alone.
+// maxRememberedNetworks is how many networks a RequestLimiter stores. Further ones share the total alone.
 const maxRememberedNetworks = 4096
 
 // RequestLimiter limits requests without an identity, by their network and in total. Make it with NewRequestLimiter. It may be
@@ -65,7 +65,7 @@ func (l *RequestLimiter) bucketOf(network string, now time.Time) *pace.Bucket {
 	return &fresh
 }
 
-// dropFullBuckets forgets the networks without recent requests. l.mu is held.
+// dropFullBuckets drops the networks without recent requests. l.mu is held.
 func (l *RequestLimiter) dropFullBuckets(now time.Time) {
 	for network, b := range l.byNetwork {
 		if b.IsFull(now) {
