@@ -42,7 +42,7 @@ type rowGroups struct {
 	key      []byte // scratch
 }
 
-// group of rows that say the same.
+// group of equal rows.
 type group struct {
 	key   string
 	row   Row // one of them
@@ -119,7 +119,7 @@ func (l *rowGroups) readRows(from rowSource) (rows []Row, total int) {
 	return rows, len(l.of)
 }
 
-// listClustersWhere lists the clusters of the groups whose row is as asked.
+// listClustersWhere lists the clusters of the groups whose row matches.
 func (l *rowGroups) listClustersWhere(is func(Row) bool) (clusters []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -264,7 +264,7 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 	return b
 }
 
-// appendTurn appends what tells rows apart in a rollout. The default has no stage that could fail.
+// appendTurn appends what distinguishes rows in a rollout. The default has no stage that could fail.
 func (r *Row) appendTurn(b []byte, terms *rollout.Terms) []byte {
 	if b = strconv.AppendBool(b, r.Spec.FailedAt != 0 || r.isExcused); !terms.IsDefault() {
 		began, failed := r.inRollout().TurnTimes()
