@@ -112,8 +112,8 @@ type bundleView struct {
 	// at least how many other clusters fit and hold a row.
 	isPartial       bool
 	placedElsewhere int
-	// unreplacedCopies is that of the entry.
-	unreplacedCopies int
+	// unreplacedCopies and rowCount are those of the entry.
+	unreplacedCopies, rowCount int
 	// fleet in order, when the whole fleet is looked at; compiledTerms caches which clusters the
 	// terms admit.
 	fleet         []schedule.Cluster
@@ -149,7 +149,7 @@ func (x *bundleIndex) viewOf(b state.Bundle, terms schedule.PlacementTerms, now 
 		isPartial: e.isComplete && !e.needsAllRows && (e.dueAt.IsZero() || now.Before(e.dueAt)),
 	}
 	if v.isPartial {
-		v.placedElsewhere, v.unreplacedCopies = max(e.placedClusters-len(v.touchedClusters), 0), e.unreplacedCopies
+		v.placedElsewhere, v.unreplacedCopies, v.rowCount = max(e.placedClusters-len(v.touchedClusters), 0), e.unreplacedCopies, e.rowCount
 		return v
 	}
 	e.isStepping, e.needsAllRows, e.changedDuringStep = true, true, nil

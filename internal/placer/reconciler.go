@@ -356,7 +356,7 @@ func (r *PlacementReconciler) stepOverTouchedRows(ctx context.Context, b state.B
 		return false, err
 	}
 	snap, out := a.input, a.output
-	if snap.rollout.Revision == "" || snap.rollout.PausedByRestore || !out.RowsIndependent {
+	if snap.rollout.Revision == "" || snap.rollout.PausedByRestore || !out.RowsIndependent || r.index.turnTermsOf(b).isBounded(v.rowCount) && snap.changesRevision(out) {
 		a.settleWrite(false)
 		return false, nil
 	}

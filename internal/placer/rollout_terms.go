@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
@@ -68,4 +69,15 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 			in.NewClusters[c.Name] = rollout.Row{Online: r.isConnected(c), Stage: at}
 		}
 	}
+}
+
+// changesRevision reports whether a row takes another revision. A step over a part of the rows cannot count the others,
+// which a bound counts too.
+func (s *stepInput) changesRevision(out rollout.Output) bool {
+	for c, spec := range out.Changes {
+		if row, has := s.rollout.Rows[c]; has && spec != nil && row.Spec.UID == spec.UID && row.Spec.Phase != atoll.RowPending && row.Spec.Revision != spec.Revision {
+			return true
+		}
+	}
+	return false
 }
