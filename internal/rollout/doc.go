@@ -4,7 +4,8 @@
 // Contract: a pure core. Values in, values out: no client, no clock, no logger, no
 // goroutine. Arguments are never changed. AdvanceRows is called again whenever its input
 // changes and at Output.RequeueAt. Once its output is written, calling it again changes
-// nothing, unless rows began to be removed: they leave the bounds of a rollout.
+// nothing. One case differs: a row that BlockingClusters names began to be removed, or came back, so that
+// a rollout counts other rows. Then further rows take their turn.
 //
 // Every Output guarantees:
 //   - All rows move to the target revision at once, one wave. A row's generation rises

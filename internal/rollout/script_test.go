@@ -353,8 +353,15 @@ func (s *scriptStage) advanceOnce() string {
 	s.ledger.RecordRemovedClusters("bundle", s.now, out.RemovedByEdit)
 	defer s.gates.storeVerdicts(out, s.now)
 	s.plan, s.requeueAt, s.progress, s.stageWait = out.PendingRemoval, out.RequeueAt, out.Progress, out.StageWait
-	if in.Terms.IsDefault() { // removals take rows out of its bounds
-		seen += s.advanceUntilStable()
+	for range len(s.rows) {
+		if !changesCount(in, out) {
+			break
+		}
+		if in, out = s.followCount(); len(out.Changes) == 0 {
+			break
+		}
+		seen += s.applyOutput(in, out)
+		s.plan, s.requeueAt = out.PendingRemoval, out.RequeueAt
 	}
 	if again := AdvanceRows(s.buildInput()); len(again.Changes) > 0 {
 		s.t.Fatalf("a step that nothing came before changes\n%safter\n%s%s", s.applyOutput(s.buildInput(), again), seen, s.formatRows())
@@ -371,21 +378,32 @@ func (s *scriptStage) advanceOnce() string {
 	return seen
 }
 
-// advanceUntilStable makes the few steps that follow when rows leave the bounds of a rollout in a step.
-func (s *scriptStage) advanceUntilStable() (seen string) {
-	for range 3 {
-		in := s.buildInput()
-		out := AdvanceRows(in)
-		if len(out.Changes) == 0 {
-			break
+// changesCount reports whether a step took a row out of the count of a rollout, or into it, so that its own write makes the
+// next step: a row began to be removed, or came back.
+func changesCount(in Input, out Output) bool {
+	for c, spec := range out.Changes {
+		if row, has := in.Rows[c]; has && spec != nil && (spec.Phase == atoll.RowRemoving) != (row.Spec.Phase == atoll.RowRemoving) && slices.Contains(out.BlockingClusters, c) {
+			return true
 		}
-		checkOutput(s.t, in, out)
-		seen += s.applyOutput(in, out)
-		s.ledger.RecordDeletes("", s.now, out.DirectDeletes)
-		s.ledger.RecordRemovedClusters("bundle", s.now, out.RemovedByEdit)
-		s.plan, s.requeueAt = out.PendingRemoval, out.RequeueAt
 	}
-	return seen
+	return false
+}
+
+// followCount makes the step that follows a change of the count. It lets further rows take their turn, or admits what they
+// lose in it.
+func (s *scriptStage) followCount() (Input, Output) {
+	in := s.buildInput()
+	out := AdvanceRows(in)
+	checkOutput(s.t, in, out)
+	for c, spec := range out.Changes {
+		row, has := s.rows[c]
+		takesTurn := has && spec != nil && spec.Phase == row.Spec.Phase && spec.Revision == in.Revision && spec.Revision != row.Spec.Revision
+		isAdmitted := has && spec != nil && isSameWork(row.Spec, *spec) && spec.AdmittedRemoval != row.Spec.AdmittedRemoval
+		if !takesTurn && !isAdmitted {
+			s.t.Fatalf("more than turns change: %s\n%s", s.applyOutput(in, out), s.formatRows())
+		}
+	}
+	return in, out
 }
 
 // applyOutput the changes and describe them: "+" came, "-" taken away, "~" changed, "^"
@@ -489,9 +507,10 @@ func checkOutput(t testing.TB, in Input, out Output) {
 		if spec == nil {
 			continue
 		}
+		isAdmitted := newRolloutStep(in, false).isRemovalAdmitted(c) // an earlier step counted exactly this loss
 		for _, u := range in.ExcludedItems[c] {
 			lost := had && u.UID != "" && slices.Contains(spec.Absent, u.Key) && spec.Phase != atoll.RowRemoving
-			if lost && (spec.Phase == atoll.RowHeld || spec.Phase == atoll.RowActive && old.Spec.AdmittedRemoval == "" && out.PendingRemoval == nil && in.ConfirmedPlan == "" && !slices.Contains(out.RemovedByEdit, c)) {
+			if lost && (spec.Phase == atoll.RowHeld || spec.Phase == atoll.RowActive && !isAdmitted && out.PendingRemoval == nil && in.ConfirmedPlan == "" && !slices.Contains(out.RemovedByEdit, c)) {
 				t.Fatalf("%s loses %s, and it is counted nowhere: %+v, was %+v", c, u.Key, *spec, old.Spec)
 			}
 		}
