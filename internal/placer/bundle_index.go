@@ -85,6 +85,8 @@ type bundleEntry struct {
 	gatesSeen      map[gateKey]time.Time
 	failback       failbackState
 	connectionWait connectionWait
+	// waitsForTurn means that rows wait for their turn within the default bound.
+	waitsForTurn bool
 	// unreplacedCopies is rollout.Output.UnreplacedCopies of the last step over all rows.
 	unreplacedCopies int
 }
@@ -278,6 +280,8 @@ type stepResult struct {
 	reserve   []string
 	failback  failbackState
 	waits     connectionWait
+	// waitsForTurn means that rows wait for their turn within the default bound.
+	waitsForTurn bool
 }
 
 // recordStep records a written step over all rows. again means that an awaited row changed
@@ -299,12 +303,12 @@ func (x *bundleIndex) recordStep(v bundleView, w stepResult) (after time.Duratio
 	if v.reserve == nil && !e.filter.HasGroups() {
 		e.reserve, e.reserveAt = w.reserve, time.Now()
 	}
-	e.connectionWait, e.unreplacedCopies = w.waits, w.output.UnreplacedCopies
+	e.connectionWait, e.unreplacedCopies, e.waitsForTurn = w.waits, w.output.UnreplacedCopies, w.waitsForTurn
 	x.setFailback(e, w.failback)
 	if e.needsAllRows = e.wholeCount != v.wholeCount || !w.canComplete || !w.output.RowsIndependent; w.canComplete {
 		e.removeTouchesBefore(v)
 	}
-	return e.debounceFor(awaitDelayPerRow), again
+	return e.awaitDelay(), again
 }
 
 // recordAwaitedClusters records for which clusters' rows something waits, and reports whether one of
@@ -372,7 +376,19 @@ const (
 	// maxTouchDelay in all.
 	touchDelayPerRow = 100 * time.Microsecond
 	maxTouchDelay    = time.Second
+	// turnDelayPerRow: reports of the rows that change share the step that lets the next rows change, and its write; at
+	// most maxTouchDelay in all.
+	turnDelayPerRow = 10 * time.Millisecond
 )
+
+// awaitDelay returns how long a step for an awaited row may wait for further changes.
+func (e *bundleEntry) awaitDelay() time.Duration {
+	after := e.debounceFor(awaitDelayPerRow)
+	if e.waitsForTurn {
+		after = max(after, min(time.Duration(e.rowCount)*turnDelayPerRow, maxTouchDelay))
+	}
+	return after
+}
 
 func (e *bundleEntry) debounceFor(row time.Duration) time.Duration {
 	if e.rowCount <= debounceFromRows {
@@ -402,7 +418,7 @@ func (x *bundleIndex) isAwaited(uid string, clusters ...string) (after time.Dura
 	if yes {
 		e.requireAllRows()
 	}
-	return e.debounceFor(awaitDelayPerRow), yes
+	return e.awaitDelay(), yes
 }
 
 // recordReportedPlan records a held plan, and reports whether it is new.

@@ -210,7 +210,8 @@ func TestStepsByTheReserveKeepItsAge(t *testing.T) {
 	x.dropReserveClusters("gone")
 }
 
-// Steps of large Bundles wait for further changes: by the number of rows, longer for touched rows, at most a second.
+// Steps of large Bundles wait for further changes: by the number of rows, longer for touched rows, at most a second. Where rows
+// wait for their turn, steps of small Bundles wait, too.
 func TestStepsOfLargeBundlesWait(t *testing.T) {
 	for _, tc := range []struct {
 		rows      int
@@ -233,6 +234,12 @@ func TestStepsOfLargeBundlesWait(t *testing.T) {
 		}
 		if got, yes := x.isAwaited("web", "b", "a"); !yes || got != tc.wantAwait || e.wholeCount != before+1 || !e.needsAllRows {
 			t.Errorf("%d rows: a is awaited %t, %s; all rows %t", tc.rows, yes, got, e.needsAllRows)
+		}
+	}
+	for rows, want := range map[int]time.Duration{5: 50 * time.Millisecond, 100: time.Second, 1000: time.Second, 40_000: 2 * time.Second} {
+		x, _, _ := indexWith(func(e *bundleEntry) { e.rowCount, e.waitsForTurn = rows, true })
+		if got, _ := x.isAwaited("web", "a"); got != want {
+			t.Errorf("%d rows that wait for their turn: a report waits %s, want %s", rows, got, want)
 		}
 	}
 	x := newBundleIndex()

@@ -328,7 +328,8 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 	w := stepResult{
 		output: out, rowCount: snap.countRowsAfter(out), placedClusters: snap.countPlacedClusters(), canComplete: snap.rollout.Revision != "" && !snap.rollout.PausedByRestore,
 		wantsMore: d.WantsMore, standing: d.ScoreThresholds, bundle: b, reserve: d.ReserveClusters, failback: failbackOf(d, view.failback),
-		waits: connectionWait{newcomers: d.AwaitsConnection, held: d.DisconnectedHolders, oldCopies: oldCopiesAwaited(&snap, out)},
+		waits:        connectionWait{newcomers: d.AwaitsConnection, held: d.DisconnectedHolders, oldCopies: oldCopiesAwaited(&snap, out)},
+		waitsForTurn: snap.rollout.Terms.IsDefault() && out.StageWait.Reason != "",
 	}
 	if after, again := r.index.recordStep(view, w); again {
 		r.bundleLoop.EnqueueAfter(uid, after)
