@@ -240,15 +240,24 @@ func (t *rowTally) rolloutStatus(in StatusInput) *v1alpha1.RolloutStatus {
 	return out
 }
 
-// sinceOfRolloutReason returns since when the rollout has its reason.
+// sinceOfRolloutReason returns since when the rollout has its reason. A resume and another revision begin it again, so that
+// readers can distinguish it from the reason before.
 func (in StatusInput) sinceOfRolloutReason(is *v1alpha1.RolloutStatus) *metav1.Time {
 	if is.PausedSince != nil {
 		return is.PausedSince
 	}
-	if was := in.Bundle.Status.Rollout; was != nil && was.Since != nil && was.Reason == is.Reason && was.CurrentStage == is.CurrentStage {
+	since, was := in.Now.Truncate(time.Second), in.Bundle.Status.Rollout
+	if was == nil || was.Since == nil || was.Reason != is.Reason || was.CurrentStage != is.CurrentStage || in.Latest == nil || in.Bundle.Status.Revision != in.Latest.Name {
+		return &metav1.Time{Time: since}
+	}
+	resumed := resumeTimeOf(&in.Bundle)
+	if resumed.Before(was.Since.Time) || resumed.After(in.Now) {
 		return was.Since
 	}
-	return &metav1.Time{Time: in.Now.Truncate(time.Second)}
+	if !since.After(resumed) { // times have seconds
+		since = resumed.Add(time.Second)
+	}
+	return &metav1.Time{Time: since}
 }
 
 // rolloutNews is an Event about a rollout.

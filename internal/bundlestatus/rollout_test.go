@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/rollout"
@@ -301,5 +302,21 @@ func TestTimesOfARolloutStatus(t *testing.T) {
 	in.Now = time.Unix(2000, 0)
 	if got := ComputeStatus(in).Rollout.Since.Unix(); got != 1000 {
 		t.Errorf("the reason began at %d, want 1000", got)
+	}
+	for _, c := range []struct{ resumed, want int64 }{{999, 1000}, {1000, 2000}, {1500, 2000}, {2000, 2001}, {2001, 1000}} {
+		resumed := in
+		resumed.Bundle.Spec.Resume = &v1alpha1.RolloutResume{At: metav1.Unix(c.resumed, 0)}
+		first := ComputeStatus(resumed)
+		if got := first.Rollout.Since.Unix(); got != c.want {
+			t.Errorf("resumed at %d, the reason began at %d, want %d", c.resumed, got, c.want)
+		}
+		resumed.Bundle.Status, resumed.Now = first, time.Unix(2500, 0)
+		if got := ComputeStatus(resumed).Rollout.Since.Unix(); c.want > 1000 && got != c.want {
+			t.Errorf("resumed at %d, the reason began at %d later, want %d", c.resumed, got, c.want)
+		}
+	}
+	in.Latest = &enginev1.Revision{ObjectMeta: metav1.ObjectMeta{Name: "r3"}}
+	if got := ComputeStatus(in).Rollout.Since.Unix(); got != 2000 {
+		t.Errorf("the reason of another revision began at %d, want 2000", got)
 	}
 }
