@@ -36,7 +36,7 @@ func run(t *testing.T, h *clienttest.FakeHub, args ...string) (out string, err e
 		switch {
 		case clienttest.ServeDiscovery(w, r, kinds...):
 		case r.URL.Path == atoll.ExplainPath:
-			bundles := map[string][]map[string]string{"web": {{"namespace": "shop", "name": "web"}}, "new": {{"namespace": "shop", "name": "web"}}, "roles": {{"name": "roles"}}, "both": {{"name": "a"}, {"name": "b"}}}
+			bundles := map[string][]map[string]string{"web": {{"namespace": "shop", "name": "web"}}, "new": {{"namespace": "shop", "name": "web"}}, "mended": {{"namespace": "shop", "name": "web"}}, "roles": {{"name": "roles"}}, "both": {{"name": "a"}, {"name": "b"}}}
 			_ = json.NewEncoder(w).Encode(map[string]any{"bundles": bundles[r.URL.Query().Get("name")]})
 		case r.URL.Query().Get("watch") != "":
 			serveChanges(h, w, r)
@@ -136,6 +136,7 @@ func bundleIn(t *testing.T, rollout, later string) *clienttest.FakeHub {
 		web:                                    "{kind: Bundle, apiVersion: atoll.dev/v1alpha1, metadata: {name: web, uid: b-web}, spec: " + waitingSpec + ", status: {rollout: {" + rollout + stages + "}}}",
 		"apps/namespaces/shop/deployments/web": "{metadata: {generation: 3}, status: {observedGeneration: 3}}",
 		"apps/namespaces/shop/deployments/new": "{metadata: {generation: 4}, status: {observedGeneration: 3}}",
+		"apps/namespaces/shop/deployments/mended": "{metadata: {generation: 3, managedFields: [{manager: kubectl, operation: Apply, time: \"2026-11-22T12:00:00Z\"}, {manager: atoll, operation: Update, subresource: status, time: \"2026-11-22T15:00:00Z\"}]}, status: {observedGeneration: 3}}",
 	}
 	if later != "" {
 		objects[web+"-later"] = strings.ReplaceAll(objects[web], rollout+stages, later+stages)
@@ -160,6 +161,9 @@ func TestWaitForARollout(t *testing.T) {
 		"passed already":      {"currentStage: canary, reason: WaitsForApproval, message: a gate, gates: [{stage: two, name: owner, revision: r2, state: Passed}], ", "", "bundle/web", 5, "; WaitsForApproval: a gate\n", "bundle/web is not done within"},
 		"resumed already":     {"currentStage: canary, reason: StageFailed, message: stage canary, since: \"2026-11-22T11:00:00Z\", ", "", "bundle/web", 5, "; StageFailed: stage canary\n", "bundle/web is not done within"},
 		"failed again":        {"currentStage: canary, reason: StageFailed, message: stage canary, since: \"2026-11-22T13:00:00Z\", ", "", "bundle/web", 3, "; StageFailed: stage canary\n", "bundle/web failed"},
+		"mended already":      {"currentStage: rest, reason: TooManyUnhealthy, message: a, since: \"2026-11-22T11:00:00Z\", ", "", "deployment/mended", 5, "; TooManyUnhealthy: a\n", "deployment/mended is not done within"},
+		"the mend helps":      {"currentStage: rest, reason: TooManyUnhealthy, message: a, since: \"2026-11-22T11:00:00Z\", ", "currentStage: \"\", ", "deployment/mended", 0, "; TooManyUnhealthy: a\ncanary 2/2", ""},
+		"the mend fails":      {"currentStage: rest, reason: TooManyUnhealthy, message: a, since: \"2026-11-22T13:00:00Z\", ", "", "deployment/mended", 3, "; TooManyUnhealthy: a\n", "deployment/mended failed: TooManyUnhealthy"},
 		"paused":              {"currentStage: canary, reason: RolloutPaused, message: lunch, pausedBy: alice, ", "", "bundle/web", 4, "; RolloutPaused: lunch\n", "waits for a person"},
 		"done later":          {underway, "currentStage: \"\", ", "deployment/web", 0, "; WaitsForStage: stage rest to become healthy\ncanary 2/2, rest 1/4 (1 changing) (1 disconnected)\n", ""},
 		"under way":           {underway, "", "bundle/web", 5, "; WaitsForStage: ", "bundle/web is not done within"},

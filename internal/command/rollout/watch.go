@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,10 @@ const (
 // watchAgain is how long the command waits before it watches again.
 const watchAgain = time.Second
 
+// judgeTime is how long the command takes a failure from before the last change of the template for one of before. The hub
+// reads a change within seconds. A change of what no cluster gets ends no failure.
+const judgeTime = 30 * time.Second
+
 // follower shows each change of a rollout.
 type follower struct {
 	client   *client.Connection
@@ -48,6 +53,8 @@ type follower struct {
 	lines int
 	// isUnseen: the clusters have not observed the present template yet, as far as its status shows it.
 	isUnseen bool
+	// began is when the command began to follow.
+	began time.Time
 }
 
 func followRollout(cmd *cobra.Command, flags *client.ConnectionFlags, argument string, untilEnd bool, timeout time.Duration) error {
@@ -62,7 +69,7 @@ func followRollout(cmd *cobra.Command, flags *client.ConnectionFlags, argument s
 	if c, err = c.WithoutTimeout(); err != nil {
 		return err
 	}
-	f := &follower{client: c, of: of, argument: argument, out: cmd.OutOrStdout()}
+	f := &follower{client: c, of: of, argument: argument, out: cmd.OutOrStdout(), began: time.Now()}
 	if named.Resource != of.Resource {
 		f.template = &named
 	}
@@ -208,6 +215,9 @@ func (f *follower) findEnd(ctx context.Context, bundle *v1alpha1.Bundle) (ended 
 		f.isUnseen = err == nil && !isLatest
 		return isLatest, err
 	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonFailed, atoll.ReasonDegraded:
+		if f.isUnseen = f.isFailureOfBefore(ctx, bundle); f.isUnseen {
+			return false, nil
+		}
 		return true, utilexec.CodeExitError{Err: fmt.Errorf("%s failed: %s: %s", f.argument, reason, message), Code: exitFailed}
 	case atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForConfirmation:
 		return true, utilexec.CodeExitError{Err: fmt.Errorf("%s waits for a person: %s: %s; %s must act", f.argument, reason, message, atoll.ActorOf(reason)), Code: exitPerson}
@@ -231,12 +241,38 @@ func (f *follower) isLatest(ctx context.Context) (bool, error) {
 	if f.template == nil {
 		return true, nil
 	}
-	t, err := f.client.Dynamic.Resource(f.template.Resource).Namespace(f.template.Namespace).Get(ctx, f.template.Name, metav1.GetOptions{})
+	t, err := f.readTemplate(ctx)
 	if err != nil {
 		return false, err
 	}
 	observed, has, _ := unstructured.NestedInt64(t.Object, "status", "observedGeneration")
 	return !has || observed >= t.GetGeneration(), nil
+}
+
+func (f *follower) readTemplate(ctx context.Context) (*unstructured.Unstructured, error) {
+	return f.client.Dynamic.Resource(f.template.Resource).Namespace(f.template.Namespace).Get(ctx, f.template.Name, metav1.GetOptions{})
+}
+
+// isFailureOfBefore reports whether the template changed after its rollout failed, so that the hub may not have read the change yet.
+func (f *follower) isFailureOfBefore(ctx context.Context, bundle *v1alpha1.Bundle) bool {
+	since := waitBegan(bundle)
+	if f.template == nil || since.IsZero() || time.Since(f.began) > judgeTime {
+		return false
+	}
+	t, err := f.readTemplate(ctx)
+	return err == nil && slices.ContainsFunc(t.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Subresource == "" && e.Time != nil && e.Time.After(since)
+	})
+}
+
+// waitBegan returns when that began for which the rollout waits, by waitOf; zero: it is unknown.
+func waitBegan(bundle *v1alpha1.Bundle) time.Time {
+	if r := bundle.Status.Rollout; r != nil && r.Reason != "" && r.Since != nil {
+		return r.Since.Time
+	} else if w := bundle.Status.Wait; w != nil && (r == nil || r.Reason == "") {
+		return w.Since.Time
+	}
+	return time.Time{}
 }
 
 // formatLine returns a rollout in one line.
