@@ -52,14 +52,20 @@ func (f *FailureScope) isResumed(row Row) bool {
 	return row.Spec.MovedAt < f.resumedAt && row.failureTime() <= f.resumedAt
 }
 
-// IsExcused reports whether a resume took the row, which holds what is wanted, out of the default maxUnavailable: it was
-// unhealthy then, and has reported no other state since. A stated bound counts it.
+// IsExcused reports whether a resume took the row, which holds what is ordered, out of the default maxUnavailable: it was
+// unhealthy then, and has reported no other state since. A row that joined or got a larger share later was not. A stated bound
+// counts all of them.
 func (f *FailureScope) IsExcused(t *Terms, row Row) bool {
-	since := row.Spec.FailedAt
-	if row.Status != nil {
-		since = max(since, row.Status.Since)
+	since := max(row.Spec.FailedAt, row.Spec.MovedAt+1) // in the second of the resume, it changed because of it
+	switch st := row.Status; {
+	case st == nil:
+		since = max(since, row.Spec.JoinedOrGrownAt())
+	case st.State == atoll.RowReady:
+		since = max(since, st.Since, row.Spec.JoinedOrGrownAt())
+	default:
+		since = max(since, st.Since)
 	}
-	return t.IsDefault() && f.resumedAt != 0 && row.Spec.MovedAt < f.resumedAt && since <= f.resumedAt
+	return t.IsDefault() && f.resumedAt != 0 && since <= f.resumedAt
 }
 
 // MendRow returns the row without its mark of a failure, where a resume excused the failure and the row is healthy again.

@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -51,6 +54,44 @@ func TestFailureScope(t *testing.T) {
 		}
 		if row.Status.State = atoll.RowReady; c.markedAt == 0 && f.IsHeldBy(row) {
 			t.Errorf("%s: a healthy row holds the rollout", name)
+		}
+	}
+}
+
+// A resume excuses the rows that were unhealthy then, by the default bound alone.
+func TestExcusedRows(t *testing.T) {
+	const resumed = 950
+	unhealthy := func(since int64) *atoll.RowStatus {
+		return &atoll.RowStatus{Generation: 2, State: atoll.RowDegraded, Since: since}
+	}
+	ready := &atoll.RowStatus{Generation: 1, State: atoll.RowReady, Since: 800} // of an earlier share
+	for name, c := range map[string]struct {
+		spec   atoll.RowSpec
+		status *atoll.RowStatus
+		want   bool
+	}{
+		"unhealthy since before":                {atoll.RowSpec{MovedAt: 900}, unhealthy(940), true},
+		"unhealthy since that second":           {atoll.RowSpec{MovedAt: 900}, unhealthy(950), true},
+		"unhealthy since later":                 {atoll.RowSpec{MovedAt: 900}, unhealthy(951), false},
+		"changed in that second":                {atoll.RowSpec{MovedAt: 950}, unhealthy(940), false},
+		"marked later":                          {atoll.RowSpec{MovedAt: 900, FailedAt: 951}, unhealthy(940), false},
+		"unhealthy before, with a larger share": {atoll.RowSpec{MovedAt: 900, GrownAt: 990}, unhealthy(940), true},
+		"never reported":                        {atoll.RowSpec{Since: 900}, nil, true},
+		"joined later":                          {atoll.RowSpec{Since: 951}, nil, false},
+		"behind with its share":                 {atoll.RowSpec{MovedAt: 900, GrownAt: 940}, ready, true},
+		"got its share later":                   {atoll.RowSpec{MovedAt: 900, GrownAt: 951}, ready, false},
+	} {
+		c.spec.Generation = 2
+		f, row := NewFailureScope(time.Unix(resumed, 0), time.Unix(1000, 0)), Row{Spec: c.spec, Status: c.status}
+		if got := f.IsExcused(CompileTerms(nil), row); got != c.want {
+			t.Errorf("%s: excused %t, want %t", name, got, c.want)
+		}
+		one := intstr.FromInt32(1)
+		if f.IsExcused(CompileTerms(&v1alpha1.Rollout{MaxUnavailable: &one}), row) {
+			t.Errorf("%s: a stated bound excuses", name)
+		}
+		if never := NewFailureScope(time.Time{}, time.Unix(1000, 0)); never.IsExcused(CompileTerms(nil), row) {
+			t.Errorf("%s: without a resume it is excused", name)
 		}
 	}
 }
