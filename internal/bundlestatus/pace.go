@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/pace"
 )
 
@@ -89,8 +90,7 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 	if equality.Semantic.DeepEqual(old, next) {
 		return nil
 	}
-	isStated := s.bundle.Spec.Rollout != nil
-	news := coarseBundleState(old, isStated) != coarseBundleState(next, isStated)
+	news := isBundleNews(old, next, s.bundle.Spec.Rollout != nil)
 	if !news {
 		if left := m.due.nextWriteDelay(r.upkeep, afterNews, now); left > 0 {
 			m.wakeAfter(left)
@@ -108,6 +108,16 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 	}
 	r.countWrite(objectBundle, news)
 	return nil
+}
+
+// isBundleNews reports whether a status is written at once. Clusters may fail and recover by turns: that fewer fail
+// is written with the counts.
+func isBundleNews(old, next v1alpha1.BundleStatus, isRolloutStated bool) bool {
+	was := old.Rollout
+	if is := next.Rollout; was != nil && is != nil && was.CurrentStage == is.CurrentStage && was.Reason == string(atoll.ReasonTooManyUnhealthy) && is.Reason == string(atoll.ReasonMaxUnavailableReached) {
+		old.Rollout = is
+	}
+	return coarseBundleState(old, isRolloutStated) != coarseBundleState(next, isRolloutStated)
 }
 
 // coarseBundleState is the rough state of a Bundle: a change of it is written at once. Everything

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/pace"
 	"atoll.dev/atoll/internal/state"
 )
@@ -63,6 +64,52 @@ func TestWritesOfADefaultRollout(t *testing.T) {
 			if n > most {
 				t.Errorf("%d writes of the status of the %s in %s, want at most %d", n, object, took, most)
 			}
+		}
+	})
+}
+
+// Clusters that fail and recover by turns cost no write each: that a person must act is written at once, and that it is over
+// with the counts.
+func TestWritesOfFlappingClusters(t *testing.T) {
+	m := newMemory()
+	names := []string{"c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"}
+	for _, c := range names {
+		m.addCluster(c)
+	}
+	run(t, m, func(step func(time.Duration)) {
+		m.apply(names...)
+		for _, c := range names {
+			m.reportAvailable(c, 2)
+		}
+		step(time.Minute)
+		rev := m.cutRevision("b", webContent("h2"))
+		report := func(c string, st atoll.RowState) {
+			m.setRow("b", c, func(r *state.Row) {
+				r.Spec.Revision = rev
+				r.Status = &atoll.RowStatus{UID: r.Spec.UID, Generation: r.Spec.Generation, State: st, Applied: true, Total: 1, Since: time.Now().Unix()}
+			})
+		}
+		report("c0", atoll.RowDegraded)
+		report("c1", atoll.RowDegraded)
+		step(time.Minute)
+		if r := m.getBundle().Status.Rollout; r == nil || r.Reason != string(atoll.ReasonTooManyUnhealthy) {
+			t.Errorf("the status of the rollout is %+v", r)
+		}
+		m.countWrites("bundle")
+		const flaps = 120
+		began := time.Now()
+		for i := range flaps {
+			report("c1", []atoll.RowState{atoll.RowProgressing, atoll.RowDegraded}[i%2])
+			step(time.Second)
+		}
+		took := time.Since(began)
+		if n, most := m.countWrites("bundle"), 2+int(2*took/afterNews); n > most {
+			t.Errorf("%d writes of the status of the Bundle in %s, want at most %d", n, took, most)
+		}
+		report("c1", atoll.RowDegraded)
+		step(time.Second)
+		if r := m.getBundle().Status.Rollout; r == nil || r.Reason != string(atoll.ReasonTooManyUnhealthy) {
+			t.Errorf("in the end the status of the rollout is %+v", r)
 		}
 	})
 }
