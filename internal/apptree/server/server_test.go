@@ -274,8 +274,9 @@ func TestPlansAreInTheTree(t *testing.T) {
 	spec := row.Spec
 	spec.Generation, spec.Reason = 2, atoll.RowReason{Reason: atoll.ReasonRemovalHeld, Plan: "a1", Text: "PlacementEdited"}.String()
 	s.putRow("oslo", &spec)
-	for annotation, want := range map[string]int{"": 1, atoll.AnnotationConfirm: 0, atoll.AnnotationKeep: 0} {
-		s.tables.Bundles.Put(&v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web", Annotations: map[string]string{annotation: "a1"}}})
+	for i, annotation := range []string{"other", atoll.AnnotationConfirm, "other", atoll.AnnotationKeep} {
+		version, want := fmt.Sprint(100+i), (i+1)%2
+		s.tables.Bundles.Put(&v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web", ResourceVersion: version, Annotations: map[string]string{annotation: "a1"}}})
 		w := httptest.NewRecorder()
 		s.ServeTree(w, treeRequest(t.Context(), "aiko", "namespace=shop&name=web&limit=1"))
 		var tree apptree.Tree
