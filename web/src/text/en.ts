@@ -288,6 +288,7 @@ export const en = {
   "actor.the hub's administrator": "the hub's administrator",
   "actor.the application's owner": "the application's owner",
   "actor.a person that may confirm removals": "a person that may confirm removals",
+  "actor.a person that may approve the rollout": "a person that may approve the rollout",
 };
 
 export type TextKey = keyof typeof en;

@@ -24,5 +24,5 @@ export const zh: Partial<Record<TextKey, string>> = {
   "drain.title": "排空", "drain.what": "把这里运行的内容移到其他集群，先有替代。超出预算的删除等待确认。", "drain.open": "排空集群…", "drain.back": "已排空或已停止调度", "drain.back.what": "集群不接受新的工作。恢复后重新接受工作；已离开的内容留在原处。", "drain.back.open": "恢复集群…",
   "pause.title": "冻结", "pause.open": "暂停发布…", "pause.what": "所有集群保持当前修订，直到有人继续。之后的模板更改也会等待。", "pause.message": "给他人的留言", "pause.do": "暂停发布",
   "history.title": "人员的更改", "history.ask": "显示更改", "history.none": "中心没有保留这些对象的更改。", "history.hint": "该命令显示撤销的计划，并在写入前询问。", "history.Created": "创建", "history.Edited": "编辑", "history.Deleted": "删除",
-  "actor.none": "无", "actor.the agent": "代理", "actor.the member's administrator": "成员集群管理员", "actor.the hub's administrator": "中心管理员", "actor.the application's owner": "应用负责人", "actor.a person that may confirm removals": "有权确认删除的人",
+  "actor.none": "无", "actor.the agent": "代理", "actor.the member's administrator": "成员集群管理员", "actor.the hub's administrator": "中心管理员", "actor.the application's owner": "应用负责人", "actor.a person that may confirm removals": "有权确认删除的人", "actor.a person that may approve the rollout": "有权批准发布的人",
 };

@@ -53,7 +53,7 @@ function Editor({ of }: { of: Template }) {
     <>
       <button type="button" class="ghost" disabled={busy} onClick={ask}>{t(busy ? "loading" : answer ? "change.reload" : "change.open")}</button>
       {refusal && <p class="problem"><Text>{describeError(refusal)}</Text></p>}
-      {answer && <DraftEditor key={answer.object.metadata.uid + "/" + answer.object.metadata.resourceVersion} loaded={answer} onApplied={ask} />}
+      {answer && <DraftEditor key={answer.object.metadata.uid} loaded={answer} onApplied={ask} />}
     </>
   );
 }
@@ -67,6 +67,7 @@ function DraftEditor({ loaded, onApplied }: { loaded: Loaded; onApplied: () => v
   const { object, path } = loaded;
   const start = useMemo(() => formatObject(editableObject(object)), [object]);
   const [text, setText] = useState(start);
+  useEffect(() => setText(start), [object]); // it was read again
   const draft = useMemo(() => readDraft(text, object), [text, object]);
   const change = useMemo(() => draft.patch && changeOf(path, object, draft.patch), [draft]);
   const right: Right = { verb: "patch", group: loaded.group, resource: loaded.resource, namespace: object.metadata.namespace, name: object.metadata.name };
