@@ -89,10 +89,11 @@ function HeldPlanView({ plan, bundle }: { plan: HeldPlan; bundle: Bundle }) {
   );
 }
 
+/** Approves one revision: a newer one closes what the person has opened. */
 function Approve({ bundle, stage, revision, person }: { bundle: Bundle; stage: string; revision: string; person: Person }) {
   const by = (bundle.spec.approvals ?? []).filter((a) => a.stage === stage && a.revision === revision).map((a) => a.by ?? "");
   return (
-    <Act label={t("act.approve", { stage })} needs={[bundleRight(bundle, "patch"), bundleRight(bundle, "approve")]} command={bundleCommand(["rollout", "approve"], bundle.metadata, "--stage", stage, "--revision", revision)}>
+    <Act key={stage + "/" + revision} label={t("act.approve", { stage })} needs={[bundleRight(bundle, "patch"), bundleRight(bundle, "approve")]} command={bundleCommand(["rollout", "approve"], bundle.metadata, "--stage", stage, "--revision", revision)}>
       <p>{t("act.approve.what", { stage, revision })}</p>
       {by.length > 0 && <p class="muted small">{t("act.approve.by")} <Text>{joinNames(by)}</Text></p>}
       {by.includes(person.user) && <p class="muted small">{t("act.approve.again")}</p>}
