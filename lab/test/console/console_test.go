@@ -171,13 +171,15 @@ involvedObject: {apiVersion: atoll.dev/v1alpha1, kind: Cluster, name: member1}
 	p.awaitText("the hostile application", markup, `\u202egnp`)
 	p.run(chromedp.Click(chromedp.CSS(".tr .name")))
 	p.awaitText("its tree", "Role", markup+`\u202egnp`, "member1", "Healthy")
-	p.run(chromedp.Click(`//section[@id="change"]//button[text()="Edit"]`), chromedp.WaitVisible(chromedp.CSS("#change .yaml")))
+	p.clickButton("change", "Edit")
+	p.run(chromedp.WaitVisible(chromedp.CSS("#change .yaml")))
 	if text := p.evaluateScript(`document.querySelector("#change .yaml").value`); !strings.Contains(text, markup+`\u202e`) || strings.Contains(text, "\u202e") {
 		t.Errorf("the text to edit is\n%s", text)
 	}
 	p.openView("clusters", "member1")
-	p.run(chromedp.Click(`//section[@id="drain"]//button[text()="Drain the cluster…"]`))
-	p.run(chromedp.Click(`//section[@id="drain"]//button[text()="Plan"]`), chromedp.WaitVisible(chromedp.CSS("#drain .plan")))
+	p.clickButton("drain", "Drain the cluster…")
+	p.clickButton("drain", "Plan")
+	p.run(chromedp.WaitVisible(chromedp.CSS("#drain .plan")))
 	p.awaitText("the hostile event", "<b>bold</b>", "<script>window.harmed=1</script>", `\u202egnp`, `\u0007`)
 	p.openView("clusters", markup)
 	p.awaitText("a cluster that does not exist", "does not exist")
