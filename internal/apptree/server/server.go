@@ -181,6 +181,7 @@ func (s *Server) buildTree(ctx context.Context, q question, uid string) (apptree
 		return apptree.Tree{}, apierrors.NewResourceExpired("the Bundle was deleted and created again")
 	}
 	in := apptree.Input{Namespace: q.namespace, Name: q.name, Limit: q.limit, Cluster: q.cluster, IsVisible: s.cacheRights(ctx, q.user)}
+	in.Answered = []string{b.Meta.Annotations[atoll.AnnotationConfirm], b.Meta.Annotations[atoll.AnnotationKeep]}
 	if latest, ok := q.tables.Revisions.LatestOfBundle(b.Ref.UID); ok {
 		in.Revision = latest.Spec.Number
 		content, err := q.tables.Revisions.GetContent(ctx, latest.Name)

@@ -266,3 +266,22 @@ func TestStreamsOfAUserAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// A plan that a row waits for is in the tree until the Bundle answers it.
+func TestPlansAreInTheTree(t *testing.T) {
+	s := newTestServer(t)
+	row := s.tables.Rows.ListOfBundle(webRef.UID)[0]
+	spec := row.Spec
+	spec.Generation, spec.Reason = 2, atoll.RowReason{Reason: atoll.ReasonRemovalHeld, Plan: "a1", Text: "PlacementEdited"}.String()
+	s.putRow("oslo", &spec)
+	for i, annotation := range []string{"other", atoll.AnnotationConfirm, "other", atoll.AnnotationKeep} {
+		version, want := fmt.Sprint(100+i), (i+1)%2
+		s.tables.Bundles.Put(&v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web", ResourceVersion: version, Annotations: map[string]string{annotation: "a1"}}})
+		w := httptest.NewRecorder()
+		s.ServeTree(w, treeRequest(t.Context(), "aiko", "namespace=shop&name=web&limit=1"))
+		var tree apptree.Tree
+		if err := json.Unmarshal(w.Body.Bytes(), &tree); err != nil || len(tree.Plans) != want {
+			t.Errorf("%q: %d plans in %s", annotation, len(tree.Plans), w.Body)
+		}
+	}
+}

@@ -59,6 +59,20 @@ export async function getJSON<T>(path: string, signal?: AbortSignal): Promise<T>
   return (await (await send("/api" + path, { signal })).json()) as T;
 }
 
+/** A request with a body, as the API takes it. */
+export interface Write {
+  method: "PATCH" | "POST" | "PUT";
+  path: string;
+  /** The body as JSON. */
+  body: string;
+}
+
+/** Sends a write to the hub's API, and returns the answer. A patch is a merge patch. */
+export async function sendWrite<T>(w: Write, signal?: AbortSignal): Promise<T> {
+  const type = w.method === "PATCH" ? "application/merge-patch+json" : "application/json";
+  return (await (await send("/api" + w.path, { method: w.method, body: w.body, signal, headers: { "Content-Type": type } })).json()) as T;
+}
+
 /** Gets the table of reasons, which is the same for everybody. */
 export async function getReasons<T>(): Promise<T> {
   return (await (await send("/reasons.json")).json()) as T;

@@ -1,6 +1,6 @@
 // The live tree of one application, by the hub's own endpoint.
 
-import { type RequestError, errorOf, readLines } from "./client";
+import { type RequestError, errorOf, getJSON, readLines } from "./client";
 import { followStream } from "./follow";
 import type { Status } from "./kubernetes";
 
@@ -39,6 +39,15 @@ export interface TreeCluster {
   unlisted?: number;
 }
 
+/** What waits for the confirmation of exactly its hash. */
+export interface HeldPlan {
+  hash: string;
+  recalled?: boolean;
+  clusters: number;
+  parts: { reason: string; text?: string; clusters: string[]; moreClusters?: number }[];
+  moreParts?: number;
+}
+
 export interface Tree {
   namespace?: string;
   name: string;
@@ -48,6 +57,7 @@ export interface Tree {
   counts: Partial<Record<RowState, number>>;
   clusters: TreeCluster[];
   moreClusters?: number;
+  plans?: HeldPlan[];
 }
 
 interface TreeLine {
@@ -101,4 +111,11 @@ export function followTree(namespace: string, name: string, onChange: (state: Tr
     onRefused: (refusal) => onChange({ tree, refusal }),
   });
   return () => stop.abort();
+}
+
+/** Returns the plans of a Bundle that wait for a confirmation. */
+export async function getHeldPlans(namespace: string, name: string, signal: AbortSignal): Promise<HeldPlan[]> {
+  const parameters = new URLSearchParams({ name, limit: "1" });
+  if (namespace !== "") parameters.set("namespace", namespace);
+  return (await getJSON<Tree>("/atoll/v1alpha1/tree?" + parameters.toString(), signal)).plans ?? [];
 }

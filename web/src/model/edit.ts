@@ -1,0 +1,126 @@
+// The text of an object that a person edits, and the merge patch of what the person changed.
+
+import { Document, Scalar, parseAllDocuments, parseDocument, visit } from "yaml";
+
+export type Fields = Record<string, unknown>;
+
+/** A draft: the patch of what changed, undefined where nothing did; or what is wrong with the text. */
+export interface Draft {
+  patch?: Fields;
+  problem?: "syntax" | "many" | "identity" | "large";
+  detail?: string;
+}
+
+const maxText = 1 << 20;
+
+/** Metadata that the API server and controllers set, which no person edits. */
+const serverFields = ["managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "ownerReferences", "finalizers"];
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration";
+
+export function isFields(v: unknown): v is Fields {
+  return typeof v === "object" && v !== null && !Array.isArray(v);
+}
+
+/** Returns what a person edits of an object. */
+export function editableObject(o: Fields): Fields {
+  const { status: _, ...out } = o;
+  const metadata = Object.fromEntries(Object.entries(isFields(o["metadata"]) ? o["metadata"] : {}).filter(([key]) => !serverFields.includes(key)));
+  if (isFields(metadata["annotations"])) {
+    const kept = Object.entries(metadata["annotations"]).filter(([key]) => key !== lastApplied);
+    if (kept.length > 0) metadata["annotations"] = Object.fromEntries(kept);
+    else delete metadata["annotations"];
+  }
+  return { ...out, metadata };
+}
+
+/** Characters that hide or reorder what is read; lines and tabs stay. */
+const unsafe = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/u;
+const unsafeInText = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu;
+
+function escapeInQuotes(c: string): string {
+  if (c === "\n" || c === "\t") return c;
+  const code = c.codePointAt(0)!;
+  return code > 0xffff ? "\\U" + code.toString(16).padStart(8, "0") : "\\u" + code.toString(16).padStart(4, "0");
+}
+
+/** Returns the YAML of a document. A text with unsafe characters is quoted, and they are written as escapes. */
+function formatDocument(doc: Document): string {
+  visit(doc, {
+    Scalar(_, node) {
+      if (typeof node.value === "string" && unsafe.test(node.value.replace(/[\n\t]/g, ""))) node.type = Scalar.QUOTE_DOUBLE;
+    },
+  });
+  return doc.toString({ lineWidth: 0 }).replace(unsafeInText, escapeInQuotes);
+}
+
+export function formatObject(o: Fields): string {
+  return formatDocument(new Document(o, { aliasDuplicateObjects: false }));
+}
+
+/** Returns the text with another value of a field; the same text when it is no YAML. */
+export function setField(text: string, path: readonly (string | number)[], value: unknown): string {
+  const doc = parseDocument(text);
+  if (doc.errors.length > 0) return text;
+  if (value === undefined) doc.deleteIn(path);
+  else doc.setIn(path, value);
+  return formatDocument(doc);
+}
+
+/** Returns the value of a field of a text; undefined where there is none. */
+export function getField(text: string, path: readonly (string | number)[]): unknown {
+  let at: unknown = readValue(text).value;
+  for (const key of path) {
+    if (typeof at !== "object" || at === null || !Object.hasOwn(at, key)) return undefined;
+    at = (at as Record<string | number, unknown>)[key];
+  }
+  return at;
+}
+
+/** Reads the only document of a text. */
+function readValue(text: string): { value?: unknown; problem?: Draft["problem"]; detail?: string } {
+  if (text.length > maxText) return { problem: "large" };
+  const docs = parseAllDocuments(text);
+  const doc = docs[0];
+  if (docs.length !== 1 || !doc || !("errors" in doc)) return { problem: "many" };
+  if (doc.errors.length > 0) return { problem: "syntax", detail: doc.errors[0]!.message };
+  try {
+    return { value: doc.toJS({ maxAliasCount: 100 }) };
+  } catch (e) {
+    return { problem: "syntax", detail: String(e) };
+  }
+}
+
+/** Reads a draft of an object. Its identity stays. */
+export function readDraft(text: string, before: Fields): Draft {
+  const { value, problem, detail } = readValue(text);
+  if (problem) return { problem, detail };
+  if (!isFields(value) || !isFields(value["metadata"])) return { problem: "identity" };
+  const old = editableObject(before);
+  const [was, is] = [old["metadata"] as Fields, value["metadata"]];
+  if (value["apiVersion"] !== old["apiVersion"] || value["kind"] !== old["kind"] || was["name"] !== is["name"] || was["namespace"] !== is["namespace"]) return { problem: "identity" };
+  const added = Object.keys(is).find((key) => serverFields.includes(key)) ?? ("status" in value ? "status" : undefined);
+  if (added) return { problem: "identity", detail: added };
+  return { patch: mergePatch(old, value) };
+}
+
+/** Returns the merge patch (RFC 7386) from one object to another; undefined where they are equal. */
+export function mergePatch(before: Fields, after: Fields): Fields | undefined {
+  const out: [string, unknown][] = [];
+  for (const key of Object.keys(before)) if (!Object.hasOwn(after, key)) out.push([key, null]);
+  for (const [key, value] of Object.entries(after)) {
+    const old = Object.hasOwn(before, key) ? before[key] : undefined;
+    if (isFields(old) && isFields(value)) {
+      const inner = mergePatch(old, value);
+      if (inner) out.push([key, inner]);
+    } else if (!isEqual(old, value)) {
+      out.push([key, value]);
+    }
+  }
+  return out.length > 0 ? Object.fromEntries(out) : undefined;
+}
+
+function isEqual(a: unknown, b: unknown): boolean {
+  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((v, i) => isEqual(v, b[i]));
+  if (isFields(a) && isFields(b)) return mergePatch(a, b) === undefined;
+  return a === b;
+}

@@ -1,0 +1,105 @@
+// The sentences of a plan, in the order in which a person needs them.
+
+import type { BundlePlan, FieldChange, ItemChange, Plan, RowGroup } from "../api/plan";
+import { type TextKey, t } from "../text/text";
+
+export type Sign = "+" | "-" | "~" | "!";
+
+export interface PlanLine {
+  sign: Sign;
+  text: string;
+  details: string[];
+}
+
+export interface PlanPart {
+  title: string;
+  lines: PlanLine[];
+}
+
+const maxNames = 12;
+const maxDetails = 200;
+const maxValue = 120;
+
+/** Returns the first names, and counts the others. */
+export function joinNames(names: readonly string[]): string {
+  const more = names.length - maxNames;
+  return names.slice(0, maxNames).join(", ") + (more > 0 ? " " + t("more", { n: more }) : "");
+}
+
+/** Returns the short name of an item's key, GROUP/KIND/NAMESPACE/NAME. */
+export function nameOfKey(key: string): string {
+  const parts = key.split("/");
+  return parts.length < 4 ? key : `${parts[1]} ${parts.slice(3).join("/")}`;
+}
+
+function formatValue(f: FieldChange, value: unknown): string {
+  if (f.hidden) return "•••";
+  if (value === undefined || value === null) return "∅";
+  const text = JSON.stringify(value);
+  return text.length > maxValue ? text.slice(0, maxValue) + "…" : text;
+}
+
+function itemDetails(i: ItemChange): string[] {
+  const sign = { Added: "+", Removed: "-", Changed: "~" }[i.change];
+  const name = nameOfKey(i.key);
+  const out = (i.fields ?? []).map((f) => `${sign} ${name}: ${f.path}: ${formatValue(f, f.before)} → ${formatValue(f, f.after)}${f.memberOwned ? " " + t("plan.memberOwned") : ""}`);
+  for (const path of i.released ?? []) out.push(`~ ${name}: ${t("plan.released", { path })}`);
+  for (const path of i.corrected ?? []) out.push(`~ ${name}: ${t("plan.corrected", { path })}`);
+  if (i.recreate) out.push(`! ${name}: ${t("plan.recreate")}`);
+  if (i.error) out.push(`! ${name}: ${i.error}`);
+  return out.length > 0 ? out : [`${sign} ${name}`];
+}
+
+function rowLine(r: RowGroup): PlanLine {
+  const key: TextKey = r.change === "Removed" && r.orphaned ? "plan.Orphaned" : `plan.${r.change}`;
+  const details: string[] = [];
+  for (const [item, n] of Object.entries(r.replicas ?? {})) details.push(`~ ${nameOfKey(item)}: ${t("plan.replicas", { before: n.before ?? 0, after: n.after ?? 0 })}`);
+  for (const i of r.items ?? []) details.push(...itemDetails(i));
+  for (const s of r.stays ?? []) details.push(`· ${t("plan.stays", { object: nameOfKey(s) })}`);
+  if (r.waits) details.push(`! ${t("plan.waits", { what: r.waits })}`);
+  if (details.length > maxDetails) details.splice(maxDetails, details.length, t("more", { n: details.length - maxDetails }));
+  return { sign: r.change === "Added" ? "+" : r.change === "Removed" ? "-" : "~", text: t(key, { clusters: joinNames(r.clusters), n: r.clusters.length }) + (r.why ? ` — ${r.why}` : ""), details };
+}
+
+function bundlePart(b: BundlePlan): PlanPart {
+  const lines: PlanLine[] = [];
+  const warn = (text: string, details: string[] = []) => lines.push({ sign: "!", text, details });
+  if (b.held?.length) warn(t("plan.held", { n: b.held.length }), b.held.slice(0, maxDetails));
+  lines.push(...(b.rows ?? []).map(rowLine));
+  if (b.noFit) warn(t("plan.noFit"));
+  if (b.unmet) warn(b.unmet);
+  if (b.waits) warn(t("plan.waits", { what: b.waits }));
+  for (const s of b.short ?? []) warn(t("plan.short", { item: nameOfKey(s.item), unplaced: s.unplaced, replicas: s.replicas }));
+  for (const f of b.full ?? []) warn(`${f.cluster}: ${f.why}`);
+  for (const s of b.staysDrained ?? []) warn(t("plan.staysDrained", { cluster: s.cluster, why: s.why }));
+  for (const o of b.oldCopies ?? []) warn(t("plan.oldCopies", { clusters: joinNames(o.clusters), what: o.for }));
+  for (const p of b.problems ?? []) warn(`${p.object}: ${p.why}`);
+  if (b.unknown?.length) warn(t("plan.unknown", { clusters: joinNames(b.unknown) }));
+  if (b.frozen?.length) warn(t("plan.frozen", { objects: joinNames(b.frozen.map(nameOfKey)) }));
+  if (b.later?.length) warn(t("plan.later", { clusters: joinNames(b.later) }));
+  if (b.unweighed) warn(t("plan.unweighed"));
+  if (b.evenDivision) warn(t("plan.evenDivision"));
+  if (b.rollout) {
+    const stages = b.rollout.stages.map((s) => t("plan.stage", { name: s.name, first: s.first, later: s.later }) + (s.gates?.length ? ` · ${s.gates.join(", ")}` : ""));
+    lines.push({ sign: "~", text: t("plan.stages") + (b.rollout.waits ? ` — ${b.rollout.waits}` : ""), details: stages });
+  }
+  return { title: `${b.namespace ? b.namespace + "/" : ""}${b.name} (${b.source})`, lines };
+}
+
+/** Returns the parts of a plan: first what concerns the whole, then each application. */
+export function planParts(p: Plan): PlanPart[] {
+  const lines: PlanLine[] = [];
+  const warn = (text: string) => lines.push({ sign: "!", text, details: [] });
+  if (p.holding) warn(t("plan.holding", { why: p.holding }));
+  for (const r of [...(p.refused ?? []), ...(p.unchecked ?? [])]) warn(`${r.object}: ${r.why}`);
+  for (const u of p.unplaced ?? []) warn(`${nameOfKey(u.key)}: ${u.why}`);
+  if (p.hidden) warn(t("plan.hidden", { n: p.hidden }));
+  if (p.more) warn(t("plan.more", { n: p.more }));
+  if (p.droppedChanges) warn(t("plan.dropped", { n: p.droppedChanges }));
+  for (const pl of p.placements ?? []) {
+    const details = [...(pl.added ?? []).map((c) => "+ " + c), ...(pl.removed ?? []).map((c) => "- " + c)];
+    lines.push({ sign: pl.noFit || pl.unmet ? "!" : "~", text: t("plan.placement", { name: pl.name, n: pl.chosen }) + (pl.unmet ? ` — ${pl.unmet}` : pl.noFit ? ` — ${t("plan.noFit")}` : ""), details: details.slice(0, maxDetails) });
+  }
+  const out = p.bundles.map(bundlePart);
+  return lines.length > 0 ? [{ title: "", lines }, ...out] : out;
+}
