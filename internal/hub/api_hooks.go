@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -46,6 +47,9 @@ func newAPIHooks(log *slog.Logger, limits memberproxy.RequestLimits) *apiHooks {
 	l.preview = &previewserver.Server{Sources: l.previewSources}
 	l.plugin = admission.New(admission.Options{
 		Own: apiserver.IsHubUser, Foretell: l.preview.PreviewWrite,
+		Foreign: func(ctx context.Context, namespace string) []atoll.MemberForeignObjects {
+			return l.fleetView.ForeignObjects(ctx, namespace)
+		},
 		Hub: func() (admission.Hub, bool) {
 			p, ok := l.components.Get()
 			if !ok {
