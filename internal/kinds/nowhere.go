@@ -28,7 +28,7 @@ var nowhereKinds = map[schema.GroupKind]nowhereTraits{
 	{Kind: "ReplicationController"}: {conditionType: "Available", zeroCounts: []string{"replicas"}},
 	{Kind: "Pod"}:                   {conditionType: "PodScheduled", phase: "Pending"},
 	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: {conditionType: "ScalingActive", zeroCounts: autoscalerCounts},
-	{Group: "policy", Kind: "PodDisruptionBudget"}: {conditionType: "DisruptionAllowed", zeroCounts: budgetCounts, standard: true},
+	{Group: "policy", Kind: "PodDisruptionBudget"}:          {conditionType: "DisruptionAllowed", zeroCounts: budgetCounts, standard: true},
 }
 
 // NowhereStatus returns the status of an object that no cluster is to hold: the present generation, zero counts, and the kind's own
