@@ -310,6 +310,9 @@ func (r ownershipRecords) AppliedUID(key atoll.ItemKey) (string, bool) {
 	return r.engine.AppliedUID(key)
 }
 func (r ownershipRecords) NamespacesWithRecords() []string { return r.engine.NamespacesWithRecords() }
+func (r ownershipRecords) ClaimTemplateNames(key atoll.ItemKey) []string {
+	return r.engine.ClaimTemplateNames(key)
+}
 func (r ownershipRecords) ForeignObjects(ctx context.Context, namespace string) atoll.ForeignObjects {
 	return r.engine.ForeignObjects(ctx, namespace)
 }

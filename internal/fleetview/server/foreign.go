@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -58,8 +57,6 @@ func (f *Fleet) foreignObjectsOf(ctx context.Context, m *member, namespace strin
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return atoll.ForeignObjects{}, fmt.Errorf("cluster %s did not answer within %s", m.Name, foreignTimeout)
-	case apierrors.IsNotFound(err):
-		return atoll.ForeignObjects{}, fmt.Errorf("the agent of cluster %s has a version that does not report it", m.Name)
 	case err != nil:
 		return atoll.ForeignObjects{}, err
 	}

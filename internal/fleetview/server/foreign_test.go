@@ -86,7 +86,7 @@ func TestForeignObjectsOfMembers(t *testing.T) {
 		if took := time.Since(start); took != foreignTimeout {
 			t.Errorf("it took %s", took)
 		}
-		want := []string{"", "cluster b did not answer within 1s", "the agent of cluster c has a version that does not report it", "object 0 has no valid resource or name", "answers with a *v1.Pod", "", "cluster g"}
+		want := []string{"", "cluster b did not answer within 1s", "cluster c: its agent is of a version that does not show that; update it", "object 0 has no valid resource or name", "answers with a *v1.Pod", "", "cluster g"}
 		if len(got) != len(want) {
 			t.Fatalf("there are %d answers", len(got))
 		}

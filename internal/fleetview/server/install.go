@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -14,6 +15,7 @@ import (
 	statefulsetstore "k8s.io/kubernetes/pkg/registry/apps/statefulset/storage"
 	jobstore "k8s.io/kubernetes/pkg/registry/batch/job/storage"
 	eventstore "k8s.io/kubernetes/pkg/registry/core/event/storage"
+	claimstore "k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim/storage"
 	podrest "k8s.io/kubernetes/pkg/registry/core/pod/rest"
 	podstore "k8s.io/kubernetes/pkg/registry/core/pod/storage"
 	slicestore "k8s.io/kubernetes/pkg/registry/discovery/endpointslice/storage"
@@ -48,7 +50,7 @@ func (f *Fleet) InstallStorage(group, version string, resources map[string]rest.
 
 // shown resources by group and version.
 var shown = map[string][]string{
-	"/v1":                 {"pods", "events"},
+	"/v1":                 {"pods", "events", "persistentvolumeclaims"},
 	"apps/v1":             {"replicasets", "controllerrevisions"},
 	"batch/v1":            {"jobs"},
 	"discovery.k8s.io/v1": {"endpointslices"},
@@ -64,6 +66,8 @@ var historied = map[string]map[schema.GroupKind]string{
 func storeOf(s rest.Storage) (*genericregistry.Store, error) {
 	switch s := s.(type) {
 	case *podstore.REST:
+		return s.Store, nil
+	case *claimstore.REST:
 		return s.Store, nil
 	case *eventstore.REST:
 		return s.Store, nil
@@ -90,9 +94,12 @@ const (
 	noScale  = "where its controller says how many there are: scale what it was made of, on the hub, such as a Deployment"
 )
 
-// installSubresources puts the subresources in the place of upstream's.
+// installSubresources puts the subresources of the resource in the place of upstream's.
 func (o *objectStorage) installSubresources(resources map[string]rest.Storage) {
 	for path, s := range resources {
+		if !strings.HasPrefix(path, o.kind.resource+"/") {
+			continue
+		}
 		switch s := s.(type) {
 		case *podrest.LogREST:
 			resources[path] = &podLogStorage{s, o}
@@ -111,7 +118,7 @@ func (o *objectStorage) installSubresources(resources map[string]rest.Storage) {
 			resources[path] = &subresourceStorage{Patcher: s, objects: o, name: "ephemeralcontainers", lacks: "takes no debug containers"}
 		case *podstore.ResizeREST:
 			resources[path] = &subresourceStorage{Patcher: s, objects: o, name: "resize"}
-		case *podstore.StatusREST, *replicasetstore.StatusREST, *jobstore.StatusREST:
+		case *podstore.StatusREST, *claimstore.StatusREST, *replicasetstore.StatusREST, *jobstore.StatusREST:
 			resources[path] = &subresourceStorage{Patcher: s.(rest.Patcher), objects: o, name: "status", refused: noStatus}
 		case *replicasetstore.ScaleREST:
 			resources[path] = &scaling{subresourceStorage{Patcher: s, objects: o, name: scale, refused: noScale}, s}

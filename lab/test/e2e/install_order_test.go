@@ -134,7 +134,8 @@ func TestAnInstallationWorksInAnyOrder(t *testing.T) {
 			t.Helper()
 			out := kubectlAt(t, hub, webhook.fill(installationParts[part], ns), "apply -f -")
 			applied[part] = !strings.Contains(out, "exit status")
-			if early := part == "resource" && !(applied["namespace"] && applied["definition"]); applied[part] == early {
+			switch early := !applied["namespace"] || !applied["definition"]; {
+			case part == "resource" && early && applied[part], part != "resource" && !applied[part]:
 				t.Errorf("%v: %s: %s", order, part, out)
 			}
 		}
