@@ -24,12 +24,8 @@ type FindForeign func(ctx context.Context, namespace string) []atoll.MemberForei
 
 // warnOfForeign warns the user that deletes a namespace of the clusters that keep it, and of those whose answer is missing.
 func (p *AdmissionPlugin) warnOfForeign(ctx context.Context, a admission.Attributes) {
-	kind := a.GetKind()
-	if a.GetOperation() != admission.Delete || a.GetSubresource() != "" || kind.Group != "" || kind.Kind != "Namespace" || p.Foreign == nil || p.Own(a.GetUserInfo()) {
+	if p.Foreign == nil || p.Own(a.GetUserInfo()) || !beginsNamespaceDeletion(a) {
 		return
-	}
-	if old, err := meta.Accessor(a.GetOldObject()); err != nil || old.GetDeletionTimestamp() != nil {
-		return // the Event ForeignObjects reports it from then on
 	}
 	var texts []string
 	for _, m := range p.Foreign(ctx, a.GetName()) {
@@ -43,6 +39,17 @@ func (p *AdmissionPlugin) warnOfForeign(ctx context.Context, a admission.Attribu
 	if more := len(texts) - maxForeignWarnings; more > 0 {
 		warning.AddWarning(ctx, "", fmt.Sprintf("%d more clusters may keep the namespace %s", more, a.GetName()))
 	}
+}
+
+// beginsNamespaceDeletion reports whether a request begins the deletion of a namespace. From then on, the Event ForeignObjects reports
+// what keeps the namespace.
+func beginsNamespaceDeletion(a admission.Attributes) bool {
+	kind := a.GetKind()
+	if a.GetOperation() != admission.Delete || a.GetSubresource() != "" || kind.Group != "" || kind.Kind != "Namespace" {
+		return false
+	}
+	old, err := meta.Accessor(a.GetOldObject())
+	return err == nil && old.GetDeletionTimestamp() == nil
 }
 
 // describeForeign returns the warning about one cluster, empty where the namespace goes. Names are of kinds that the user may list in

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What an agent writes about foreign objects is what the hub reads.
+// The hub reads the foreign objects that an agent writes.
 func TestForeignObjectsAsAStatus(t *testing.T) {
 	for name, want := range map[string]ForeignObjects{
 		"nothing": {},

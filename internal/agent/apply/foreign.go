@@ -37,7 +37,7 @@ func (e *MemberApplier) ForeignObjects(ctx context.Context, namespace string) at
 	apis := e.o.Client.APIs()
 	if apis == nil {
 		search.unread = []string{"the member's kinds"}
-		return search.result()
+		return search.listFirst()
 	}
 	search.unread = apis.SilentGroups()
 	search.findClaims(ctx)
@@ -57,7 +57,7 @@ func (e *MemberApplier) ForeignObjects(ctx context.Context, namespace string) at
 		})
 	}
 	running.Wait()
-	return search.result()
+	return search.listFirst()
 }
 
 // isNamespaceOfAtoll reports whether a tombstone can delete the namespace.
@@ -123,8 +123,8 @@ func (s *foreignSearch) addForeignOfKind(ctx context.Context, res member.Resourc
 	}
 }
 
-// result returns the answer: the first objects by resource and name.
-func (s *foreignSearch) result() (out atoll.ForeignObjects) {
+// listFirst returns the answer: the first objects by resource and name.
+func (s *foreignSearch) listFirst() (out atoll.ForeignObjects) {
 	slices.SortFunc(s.found, func(a, b atoll.ForeignObject) int {
 		return cmp.Or(strings.Compare(a.Resource.String(), b.Resource.String()), strings.Compare(a.Name, b.Name))
 	})

@@ -50,7 +50,7 @@ func (o *ownershipResolver) setOfClaim(namespace, claim string) *objectRef {
 	}
 }
 
-// claimTemplatesOf returns the names of the claim templates of a recorded StatefulSet. The API server lets no one change them.
+// claimTemplatesOf returns the names of the claim templates of a recorded StatefulSet. They never change.
 func (o *ownershipResolver) claimTemplatesOf(key atoll.ItemKey) []string {
 	names, known := o.claimTemplates[key]
 	if !known {

@@ -43,7 +43,11 @@ func (f *Fleet) InstallStorage(group, version string, resources map[string]rest.
 			o.categories = c.Categories()
 		}
 		resources[resource] = o
-		o.installSubresources(resources)
+		for path, s := range resources {
+			if strings.HasPrefix(path, resource+"/") {
+				o.installSubresource(resources, path, s)
+			}
+		}
 	}
 	return nil
 }
@@ -94,35 +98,30 @@ const (
 	noScale  = "where its controller says how many there are: scale what it was made of, on the hub, such as a Deployment"
 )
 
-// installSubresources puts the subresources of the resource in the place of upstream's.
-func (o *objectStorage) installSubresources(resources map[string]rest.Storage) {
-	for path, s := range resources {
-		if !strings.HasPrefix(path, o.kind.resource+"/") {
-			continue
-		}
-		switch s := s.(type) {
-		case *podrest.LogREST:
-			resources[path] = &podLogStorage{s, o}
-		case *podrest.ExecREST:
-			resources[path] = o.newPodConnectStorage(s, "exec", "takes no commands", s.Authorizer)
-		case *podrest.AttachREST:
-			resources[path] = o.newPodConnectStorage(s, "attach", "cannot be attached to", s.Authorizer)
-		case *podrest.PortForwardREST:
-			resources[path] = o.newPodConnectStorage(s, "portforward", "has no ports", s.Authorizer)
-		case *podrest.ProxyREST:
-			resources[path] = o.newPodConnectStorage(s, "proxy", "cannot be reached", nil)
-		case *podstore.EvictionREST:
-			// Upstream serves one storage of evictions alone.
-			resources[path] = &evictions{s, o}
-		case *podstore.EphemeralContainersREST:
-			resources[path] = &subresourceStorage{Patcher: s, objects: o, name: "ephemeralcontainers", lacks: "takes no debug containers"}
-		case *podstore.ResizeREST:
-			resources[path] = &subresourceStorage{Patcher: s, objects: o, name: "resize"}
-		case *podstore.StatusREST, *claimstore.StatusREST, *replicasetstore.StatusREST, *jobstore.StatusREST:
-			resources[path] = &subresourceStorage{Patcher: s.(rest.Patcher), objects: o, name: "status", refused: noStatus}
-		case *replicasetstore.ScaleREST:
-			resources[path] = &scaling{subresourceStorage{Patcher: s, objects: o, name: scale, refused: noScale}, s}
-		}
+// installSubresource puts a subresource in the place of upstream's.
+func (o *objectStorage) installSubresource(resources map[string]rest.Storage, path string, upstream rest.Storage) {
+	switch s := upstream.(type) {
+	case *podrest.LogREST:
+		resources[path] = &podLogStorage{s, o}
+	case *podrest.ExecREST:
+		resources[path] = o.newPodConnectStorage(s, "exec", "takes no commands", s.Authorizer)
+	case *podrest.AttachREST:
+		resources[path] = o.newPodConnectStorage(s, "attach", "cannot be attached to", s.Authorizer)
+	case *podrest.PortForwardREST:
+		resources[path] = o.newPodConnectStorage(s, "portforward", "has no ports", s.Authorizer)
+	case *podrest.ProxyREST:
+		resources[path] = o.newPodConnectStorage(s, "proxy", "cannot be reached", nil)
+	case *podstore.EvictionREST:
+		// Upstream serves one storage of evictions alone.
+		resources[path] = &evictions{s, o}
+	case *podstore.EphemeralContainersREST:
+		resources[path] = &subresourceStorage{Patcher: s, objects: o, name: "ephemeralcontainers", lacks: "takes no debug containers"}
+	case *podstore.ResizeREST:
+		resources[path] = &subresourceStorage{Patcher: s, objects: o, name: "resize"}
+	case *podstore.StatusREST, *claimstore.StatusREST, *replicasetstore.StatusREST, *jobstore.StatusREST:
+		resources[path] = &subresourceStorage{Patcher: s.(rest.Patcher), objects: o, name: "status", refused: noStatus}
+	case *replicasetstore.ScaleREST:
+		resources[path] = &scaling{subresourceStorage{Patcher: s, objects: o, name: scale, refused: noScale}, s}
 	}
 }
 

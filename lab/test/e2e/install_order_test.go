@@ -84,20 +84,20 @@ func (w *gadgetWebhook) countCalls(path string) int {
 	return w.asked[path]
 }
 
-// fill fills in a part for a namespace.
-func (w *gadgetWebhook) fill(part, ns string) string {
+// fillPart fills in a part for a namespace.
+func (w *gadgetWebhook) fillPart(part, ns string) string {
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.Certificate().Raw}))
 	return strings.NewReplacer("$NS", ns, "$URL", w.URL, "$CA", ca).Replace(part)
 }
 
-// permutations returns all orders of names.
-func permutations(names ...string) (out [][]string) {
+// listPermutations returns all orders of names.
+func listPermutations(names ...string) (out [][]string) {
 	if len(names) == 0 {
 		return [][]string{nil}
 	}
 	for i, first := range names {
 		rest := append(append([]string{}, names[:i]...), names[i+1:]...)
-		for _, order := range permutations(rest...) {
+		for _, order := range listPermutations(rest...) {
 			out = append(out, append([]string{first}, order...))
 		}
 	}
@@ -127,12 +127,12 @@ func TestAnInstallationWorksInAnyOrder(t *testing.T) {
 			return nil
 		})
 	}
-	orders := permutations("namespace", "definition", "webhook", "resource")
+	orders := listPermutations("namespace", "definition", "webhook", "resource")
 	for i, order := range orders {
 		ns, applied := fmt.Sprintf("order-%02d", i), map[string]bool{}
 		apply := func(part string) {
 			t.Helper()
-			out := kubectlAt(t, hub, webhook.fill(installationParts[part], ns), "apply -f -")
+			out := kubectlAt(t, hub, webhook.fillPart(installationParts[part], ns), "apply -f -")
 			applied[part] = !strings.Contains(out, "exit status")
 			switch early := !applied["namespace"] || !applied["definition"]; {
 			case part == "resource" && early && applied[part], part != "resource" && !applied[part]:
@@ -144,7 +144,7 @@ func TestAnInstallationWorksInAnyOrder(t *testing.T) {
 		}
 		if !applied["resource"] {
 			testwait.UntilNil(t, "kubectl finds the kind", func(context.Context) error {
-				if out := kubectlAt(t, hub, webhook.fill(installationParts["resource"], ns), "apply -f -"); strings.Contains(out, "exit status") {
+				if out := kubectlAt(t, hub, webhook.fillPart(installationParts["resource"], ns), "apply -f -"); strings.Contains(out, "exit status") {
 					return errors.New(out)
 				}
 				return nil
@@ -158,7 +158,7 @@ func TestAnInstallationWorksInAnyOrder(t *testing.T) {
 	helm := newHelm(t, hub)
 	for ns, before := range map[string][]string{"helm-new": nil, "helm-namespace": {"namespace"}, "helm-definition": {"definition"}, "helm-both": {"namespace", "definition"}} {
 		for _, part := range before {
-			if out := kubectlAt(t, hub, webhook.fill(installationParts[part], ns), "apply -f -"); strings.Contains(out, "exit status") {
+			if out := kubectlAt(t, hub, webhook.fillPart(installationParts[part], ns), "apply -f -"); strings.Contains(out, "exit status") {
 				t.Fatal(out)
 			}
 		}
@@ -191,7 +191,7 @@ func (w *gadgetWebhook) writeChart(t *testing.T, ns string) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(w.fill(text, ns)), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(w.fillPart(text, ns)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
