@@ -150,7 +150,7 @@ func TestNowhereStatusesAreAccepted(t *testing.T) {
 			}
 		})
 	}
-	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Pod", "PodDisruptionBudget", "HorizontalPodAutoscaler"} {
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet", "Pod", "PodDisruptionBudget", "HorizontalPodAutoscaler"} {
 		if !accepted[kind] {
 			t.Errorf("%s has no case", kind)
 		}
