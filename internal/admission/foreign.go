@@ -27,12 +27,16 @@ func (p *AdmissionPlugin) warnOfForeign(ctx context.Context, a admission.Attribu
 	if p.Foreign == nil || p.Own(a.GetUserInfo()) || !beginsNamespaceDeletion(a) {
 		return
 	}
-	var texts []string
+	var texts, unknown []string
 	for _, m := range p.Foreign(ctx, a.GetName()) {
-		if text := p.describeForeign(ctx, a, m); text != "" {
+		switch text := p.describeForeign(ctx, a, m); {
+		case len(m.Objects) > 0:
 			texts = append(texts, text)
+		case text != "":
+			unknown = append(unknown, text)
 		}
 	}
+	texts = append(texts, unknown...)
 	for _, text := range texts[:min(len(texts), maxForeignWarnings)] {
 		warning.AddWarning(ctx, "", text)
 	}

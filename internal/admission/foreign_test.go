@@ -53,6 +53,8 @@ func TestDeletionsOfNamespacesWarnOfForeignObjects(t *testing.T) {
 		"only such kinds":           {found: []atoll.MemberForeignObjects{in("oslo", 0, "", objects("things.example.com", "a")...)}, want: []string{oslo + "1 object, of which 1 are of kinds that you may not list"}},
 		"more than are named":       {found: []atoll.MemberForeignObjects{in("oslo", 40, "", objects("configmaps", "a", "b", "c", "d", "e", "f", "g")...)}, want: []string{oslo + "47 objects (configmaps/a, configmaps/b, configmaps/c, configmaps/d, configmaps/e and 2 more)"}},
 		"a cluster is away":         {found: []atoll.MemberForeignObjects{{Cluster: "oslo", Err: errors.New("it is away")}}, want: []string{"it is not known whether cluster oslo keeps the namespace shop: it is away"}},
+		"known and unknown": {found: []atoll.MemberForeignObjects{{Cluster: "bern", Err: errors.New("it is away")}, in("oslo", 0, "", objects("configmaps", "mine")...)},
+			want: []string{oslo + "1 object (configmaps/mine)", "it is not known whether cluster bern keeps the namespace shop: it is away"}},
 		"not all is known":          {found: []atoll.MemberForeignObjects{in("oslo", 0, "secrets are not listed")}, want: []string{"it is not known whether cluster oslo keeps the namespace shop: secrets are not listed"}},
 		"a name that hides text":    {found: []atoll.MemberForeignObjects{in("oslo", 0, "", objects("configmaps", "a\x1b[2K")...)}, want: []string{oslo + `1 object (configmaps/a\x1b[2K)`}},
 		"many clusters":             {found: many, want: append(manyWanted, "2 more clusters may keep the namespace shop")},
