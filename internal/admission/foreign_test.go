@@ -55,14 +55,14 @@ func TestDeletionsOfNamespacesWarnOfForeignObjects(t *testing.T) {
 		"a cluster is away":         {found: []atoll.MemberForeignObjects{{Cluster: "oslo", Err: errors.New("it is away")}}, want: []string{"it is not known whether cluster oslo keeps the namespace shop: it is away"}},
 		"known and unknown": {found: []atoll.MemberForeignObjects{{Cluster: "bern", Err: errors.New("it is away")}, in("oslo", 0, "", objects("configmaps", "mine")...)},
 			want: []string{oslo + "1 object (configmaps/mine)", "it is not known whether cluster bern keeps the namespace shop: it is away"}},
-		"not all is known":          {found: []atoll.MemberForeignObjects{in("oslo", 0, "secrets are not listed")}, want: []string{"it is not known whether cluster oslo keeps the namespace shop: secrets are not listed"}},
-		"a name that hides text":    {found: []atoll.MemberForeignObjects{in("oslo", 0, "", objects("configmaps", "a\x1b[2K")...)}, want: []string{oslo + `1 object (configmaps/a\x1b[2K)`}},
-		"many clusters":             {found: many, want: append(manyWanted, "2 more clusters may keep the namespace shop")},
-		"it goes already":           {going: true, found: many},
-		"another kind":              {kind: "Node", found: many},
-		"a subresource":             {sub: "finalize", found: many},
-		"an update":                 {op: admission.Update, found: many},
-		"the hub itself":            {who: "hub", found: many},
+		"not all is known":       {found: []atoll.MemberForeignObjects{in("oslo", 0, "secrets are not listed")}, want: []string{"it is not known whether cluster oslo keeps the namespace shop: secrets are not listed"}},
+		"a name that hides text": {found: []atoll.MemberForeignObjects{in("oslo", 0, "", objects("configmaps", "a\x1b[2K")...)}, want: []string{oslo + `1 object (configmaps/a\x1b[2K)`}},
+		"many clusters":          {found: many, want: append(manyWanted, "2 more clusters may keep the namespace shop")},
+		"it goes already":        {going: true, found: many},
+		"another kind":           {kind: "Node", found: many},
+		"a subresource":          {sub: "finalize", found: many},
+		"an update":              {op: admission.Update, found: many},
+		"the hub itself":         {who: "hub", found: many},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := ""
