@@ -49,7 +49,7 @@ var testParts = []testPart{
 		"TestADisconnectedClusterIsNamedAsMissing", "TestNewWorkAvoidsDisconnectedCluster", "TestOldCopiesEndFirst",
 		"TestALostClusterIsReplaced",
 	}},
-	{name: "own", noLab: true, tests: []string{"TestAChangeIsOneTrace", "TestPlacementByDefault"}},
+	{name: "own", noLab: true, tests: []string{"TestAChangeIsOneTrace", "TestPlacementByDefault", "TestAnInstallationWorksInAnyOrder"}},
 	{name: "hubs", noLab: true, tests: []string{
 		"TestAStaleLeaderAndItsGatewayWriteNothing", "TestHubsAreLost", "TestOneKindThatCannotBeListed", "TestOperatorsFlags",
 		"TestCredentialsTakeCareOfThemselves", "TestHubsShareTheMembersThatTheyPushTo",
