@@ -62,6 +62,9 @@ func isReady(st atoll.ItemStatus) bool {
 	return !st.Error && (st.Health == atoll.Healthy || st.Health == atoll.Suspended)
 }
 
+// IsReady reports whether the object has the content and is as it is wanted, by what its entry in a report says.
+func (i Item) IsReady() bool { return i.Applied && isReady(toItemStatus(i)) }
+
 // needsReportEntry reports whether a report says something of an item that its counts do not say.
 func needsReportEntry(st atoll.ItemStatus) bool {
 	return !isReady(st) || st.Reason != "" || len(st.ReflectedStatus) > 0 || st.Drift != nil || len(st.Feedback) > 0 || st.Completed
