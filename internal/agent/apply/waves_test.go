@@ -69,7 +69,6 @@ const (
 	confWaits = "conf: wave 0 waits until wave -1 is applied and healthy, now for Deployment shop/web"
 	keyWaits  = "key: wave 2 waits until wave -1 is applied and healthy, now for Deployment shop/web"
 	applyWeb  = "APPLY web " + atoll.FieldManager
-	applyConf = "APPLY conf " + atoll.FieldManager
 	applyKey  = "APPLY key " + atoll.FieldManager
 )
 
@@ -123,7 +122,7 @@ func TestWavesFollowHealth(t *testing.T) {
 		e.expectWaits(t, atoll.RowReady)
 
 		upsert(atoll.Manifest{Bundle: "b1", Generation: 4, Remove: true})
-		api.expectWrites(t, "DELETE key", "DELETE conf", "DELETE web")
+		api.expectWrites(t, "DELETE key", "APPLY shop "+atoll.FieldManager, "DELETE conf", "DELETE web") // the namespace is labelled again
 		if s, _ := e.StatusOf("b1", nil, testNow); s.State != atoll.RowRemoved || len(e.gates) > 0 {
 			t.Errorf("the status is %+v", s)
 		}
@@ -136,8 +135,8 @@ func TestWavesAreHeldAfterARestart(t *testing.T) {
 		api := newMemoryMember(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}")
 		e := newStubEngine(t, api, []ownership.Record{shopNamespace, wantedRecord(inWave(-1, webItem("1")))}, threeWaves(1, "1", "x"))
 		defer startRun(t, e)()
-		for _, key := range e.book.RecordedKeys() {
-			e.nextPass(key)
+		for _, it := range threeWaves(1, "1", "x").Items {
+			e.nextPass(it.Key)
 		}
 		e.wakeRun()
 		synctest.Wait()
