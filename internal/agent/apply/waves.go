@@ -26,12 +26,20 @@ func (e *MemberApplier) setGate(bundle string) {
 func (e *MemberApplier) openWaves(bundles ...string) {
 	for _, bundle := range bundles {
 		opened := e.gates[bundle].Advance(func(it *atoll.RenderedItem) bool {
-			return e.itemStatus(bundle, it, nil).IsReady()
+			item := e.itemStatus(bundle, it, nil)
+			return item.IsReady() || isUnboundClaim(&item)
 		})
 		for _, key := range opened {
 			e.markDue(key)
 		}
 	}
+}
+
+// isUnboundClaim reports whether an item is a volume claim that is not bound yet. No wave waits for it: it may wait for the
+// first Pod that uses it, which may be of a later wave.
+func isUnboundClaim(item *report.Item) bool {
+	isClaim := item.Key.Group == "" && item.Key.Kind == "PersistentVolumeClaim"
+	return isClaim && item.Applied && item.Observed && item.Reason == "" && item.RenderError == "" && item.Health == atoll.Progressing && item.Why == atoll.ReasonPending
 }
 
 // isHeldByWave reports whether a plan brings content that waits for its wave. The caller holds mu.

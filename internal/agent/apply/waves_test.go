@@ -8,6 +8,7 @@ import (
 
 	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/agent/ownership"
+	"atoll.dev/atoll/internal/agent/report"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -203,4 +204,37 @@ func TestWhatARemovalWaitsFor(t *testing.T) {
 			t.Errorf("%+v is %q", wait, got)
 		}
 	}
+}
+
+// A wave does not wait until a volume claim is bound, but it waits for one that is refused, lost, or not applied yet.
+func TestNoWaveWaitsForAnUnboundClaim(t *testing.T) {
+	claim := atoll.ItemKey{Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "data"}
+	pending := report.Item{Key: claim, Applied: true, Observed: true, Health: atoll.Progressing, Why: atoll.ReasonPending}
+	for name, c := range map[string]struct {
+		edit func(*report.Item)
+		want bool
+	}{
+		"unbound":         {func(*report.Item) {}, true},
+		"not applied":     {func(it *report.Item) { it.Applied = false }, false},
+		"not seen":        {func(it *report.Item) { it.Observed = false }, false},
+		"refused":         {func(it *report.Item) { it.Reason = atoll.ReasonForbidden }, false},
+		"not rendered":    {func(it *report.Item) { it.RenderError = "no" }, false},
+		"lost":            {func(it *report.Item) { it.Health = atoll.Degraded }, false},
+		"by a rule":       {func(it *report.Item) { it.Why = atoll.ReasonHealthRuleUnmet }, false},
+		"of another kind": {func(it *report.Item) { it.Key.Kind = "Pod" }, false},
+	} {
+		it := pending
+		c.edit(&it)
+		if got := isUnboundClaim(&it); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		api := newMemoryMember(t)
+		item := atoll.RenderedItem{Key: claim, APIVersion: "v1", UID: "t", Hash: "hc", Object: []byte(`{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"data","namespace":"shop"}}`)}
+		e := newStubEngine(t, api, []ownership.Record{shopNamespace}, newManifest("b1", 1, item, inWave(1, confItem("x"))))
+		e.nextPass(claim)
+		defer startRun(t, e)()
+		api.expectWrites(t, "APPLY data "+atoll.FieldManager, applyConf)
+	})
 }
