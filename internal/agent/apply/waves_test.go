@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -148,7 +149,7 @@ func TestWavesAreHeldAfterARestart(t *testing.T) {
 	})
 }
 
-// What cannot be rendered, or is refused, holds the later waves.
+// An object that cannot be rendered, or is refused, holds the later waves.
 func TestAFailureHoldsLaterWaves(t *testing.T) {
 	failed := atoll.RenderedItem{Key: confKey, APIVersion: "v1", UID: "t", Hash: "e", Error: "a rule does not apply"}
 	for name, m := range map[string]atoll.Manifest{
@@ -237,4 +238,26 @@ func TestNoWaveWaitsForAnUnboundClaim(t *testing.T) {
 		defer startRun(t, e)()
 		api.expectWrites(t, "APPLY data "+atoll.FieldManager, applyConf)
 	})
+}
+
+// An autoscaler whose removal waits for a later wave scales on: its target's replicas stay with the member.
+func TestAnAutoscalerThatWaitsScalesOn(t *testing.T) {
+	leaving := func(it atoll.RenderedItem, wave int32) ownership.Record {
+		r := wantedRecord(it)
+		r.Claims["b1"] = ownership.Claim{State: ownership.Leaving, Template: "t", Wave: wave}
+		return r
+	}
+	records := []ownership.Record{shopNamespace, wantedRecord(webItem("2")), leaving(hpaItem("web"), 0), leaving(keyItem(), 1)}
+	e := newStubEngine(t, newMemoryMember(t), records, newManifest("b1", 1, webItem("2"), confItem("x")))
+	for _, r := range records[2:] {
+		e.book.RestoreRecord(r)
+	}
+	if verb := e.book.Next(hpaItem("web").Key).Verb; verb != ownership.Nothing {
+		t.Fatalf("the autoscaler does not wait: %s", verb)
+	}
+	web := wantedRecord(webItem("2"))
+	web.Left = []string{replicas}
+	if got := e.keepReplicasStillScaled(&web, nil); !slices.Equal(got, web.Left) {
+		t.Errorf("left are %q", got)
+	}
 }

@@ -14,8 +14,8 @@ type leavingTurn struct {
 	wave int32
 }
 
-// compare returns a negative number for a turn before the other.
-func (t leavingTurn) compare(o leavingTurn) int {
+// compareTurns returns a negative number for a turn before the other.
+func (t leavingTurn) compareTurns(o leavingTurn) int {
 	switch {
 	case t.last == o.last:
 		return cmp.Compare(o.wave, t.wave)
@@ -71,7 +71,7 @@ func (l *leavingClaims) addClaim(key atoll.ItemKey, turn leavingTurn) {
 		return
 	}
 	t.awaited++
-	if !l.hasFront || turn.compare(l.front) < 0 {
+	if !l.hasFront || turn.compareTurns(l.front) < 0 {
 		l.front, l.hasFront = turn, true
 	}
 }
@@ -96,7 +96,7 @@ func (b *OwnershipRecords) removeLeaving(l *leavingClaims, key atoll.ItemKey) {
 	}
 	l.moveFront()
 	for next, claims := range l.turns {
-		if next.compare(turn) > 0 && !l.isBlocked(next) {
+		if next.compareTurns(turn) > 0 && !l.isBlocked(next) {
 			maps.Copy(b.unblocked, claims.keys)
 		}
 	}
@@ -106,7 +106,7 @@ func (b *OwnershipRecords) removeLeaving(l *leavingClaims, key atoll.ItemKey) {
 func (l *leavingClaims) moveFront() {
 	l.hasFront = false
 	for turn, t := range l.turns {
-		if t.awaited > 0 && (!l.hasFront || turn.compare(l.front) < 0) {
+		if t.awaited > 0 && (!l.hasFront || turn.compareTurns(l.front) < 0) {
 			l.front, l.hasFront = turn, true
 		}
 	}
@@ -114,7 +114,7 @@ func (l *leavingClaims) moveFront() {
 
 // isBlocked reports whether a turn waits for another one.
 func (l *leavingClaims) isBlocked(turn leavingTurn) bool {
-	return l.hasFront && l.front.compare(turn) < 0
+	return l.hasFront && l.front.compareTurns(turn) < 0
 }
 
 // leavesAfterOthers reports whether an object itself stays until others are gone, which may be those of later turns: a
@@ -126,7 +126,7 @@ func leavesAfterOthers(key atoll.ItemKey) bool {
 
 // LeavingWait is what the deletion of an object waits for.
 type LeavingWait struct {
-	// Objects is the number of objects that are waited for now; 0: it waits for none.
+	// Objects is the number of objects that are waited for at first; 0: it waits for none.
 	Objects int
 	// Wave of these objects.
 	Wave int32
