@@ -126,9 +126,9 @@ func leavesAfterOthers(key atoll.ItemKey) bool {
 
 // LeavingWait is what the deletion of an object waits for.
 type LeavingWait struct {
-	// Objects is the number of objects that are waited for at first; 0: it waits for none.
+	// Objects is the number of objects in the turn that it waits for; 0: it waits for none.
 	Objects int
-	// Wave of these objects.
+	// Wave of that turn.
 	Wave int32
 	// IsLast: the object leaves after those of all waves.
 	IsLast bool
