@@ -51,7 +51,8 @@ func TestWavesInsideACluster(t *testing.T) {
 			return nil
 		}
 	}
-	kubectlFails(t, strings.ReplaceAll(strings.Replace(wavedObjects, `"-1"`, "first", 1), "$NS", ns), "apply -f -",
+	malformed := "{apiVersion: v1, kind: ConfigMap, metadata: {name: base, namespace: " + ns + ", annotations: {atoll.dev/wave: first}}}"
+	kubectlFails(t, malformed, "apply -f -",
 		`annotation atoll.dev/wave: a wave is a whole number from -1000000 to 1000000, and not "first"`)
 	mustKubectl(t, strings.ReplaceAll(wavedObjects, "$NS", ns), "apply -f -")
 	testwait.UntilNil(t, "the first wave is there", exists("base", true))
