@@ -78,7 +78,15 @@ func TestWavesInsideACluster(t *testing.T) {
 	testwait.UntilNil(t, "all is ready", explanationMatches("cm/top -n "+ns, "is in 1 cluster and ready there"))
 
 	kubectlAt(t, member, "", "patch cm top -n "+ns+` --type=merge -p={"metadata":{"finalizers":["example.org/held"]}}`)
-	mustKubectl(t, "", "delete cm base middle top --wait=false -n "+ns)
+	mustKubectl(t, "", "delete cm top --wait=false -n "+ns)
+	testwait.UntilNil(t, "the last wave is being removed", func(ctx context.Context) error {
+		o, err := get(ctx, "member1", "v1", "ConfigMap", ns, "top")
+		if err != nil || o == nil || o.GetDeletionTimestamp() == nil {
+			return fmt.Errorf("it is %v (%v)", o, err)
+		}
+		return nil
+	})
+	mustKubectl(t, "", "delete cm base middle --wait=false -n "+ns)
 	testwait.UntilNil(t, "earlier waves wait for the last one", rowsShow("it is removed after 1 object of wave 3 of the Bundle"))
 	if err := allChecks(exists("base", true), exists("middle", true))(t.Context()); err != nil {
 		t.Errorf("earlier waves are removed first: %v", err)
