@@ -123,12 +123,29 @@ func annotatedTreatment(annotations map[string]string) (t atoll.Treatment, err e
 	if t.ConflictResolution, err = annotatedMode(annotations, atoll.AnnotationConflict, v1alpha1.ConflictAbort, v1alpha1.ConflictAdoptIfSame, v1alpha1.ConflictOverwrite); err != nil {
 		return t, err
 	}
+	if t.Wave, err = annotatedWave(annotations); err != nil {
+		return t, err
+	}
 	if value, stated := annotations[atoll.AnnotationIgnoreFields]; stated {
 		if t.IgnoreFields, err = parseIgnoredFields(value); err != nil {
 			return t, fmt.Errorf("annotation %s: %w", atoll.AnnotationIgnoreFields, err)
 		}
 	}
 	return t, nil
+}
+
+// annotatedWave returns the wave that annotations state: Atoll's own, or else that of Argo CD. 0 without either.
+func annotatedWave(annotations map[string]string) (wave int32, err error) {
+	for _, name := range []string{atoll.AnnotationArgoCDWave, atoll.AnnotationWave} {
+		value, stated := annotations[name]
+		if !stated {
+			continue
+		}
+		if wave, err = atoll.ParseWave(value); err != nil {
+			return 0, fmt.Errorf("annotation %s: %w", name, err)
+		}
+	}
+	return wave, nil
 }
 
 // annotatedMode returns the value of an annotation that is one of the modes; empty without the annotation.
@@ -232,7 +249,7 @@ func CheckServiceAccountAnnotation(isNamespace bool, annotations map[string]stri
 // TreatmentAnnotations returns those of the annotations that state how members treat an object.
 func TreatmentAnnotations(annotations map[string]string) map[string]string {
 	var out map[string]string
-	for _, name := range []string{atoll.AnnotationUpdate, atoll.AnnotationIgnoreFields, atoll.AnnotationDrift, atoll.AnnotationConflict, atoll.AnnotationRemoval} {
+	for _, name := range []string{atoll.AnnotationUpdate, atoll.AnnotationIgnoreFields, atoll.AnnotationDrift, atoll.AnnotationConflict, atoll.AnnotationRemoval, atoll.AnnotationWave, atoll.AnnotationArgoCDWave} {
 		if value, stated := annotations[name]; stated {
 			if out == nil {
 				out = map[string]string{}

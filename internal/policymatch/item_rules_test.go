@@ -95,6 +95,9 @@ func TestTreatmentOfAnObject(t *testing.T) {
 		"nothing is written, by an annotation": {
 			annotations: map[string]string{"atoll.dev/update": "ReadOnly", "atoll.dev/drift": "Report"}, want: &atoll.Treatment{Update: "ReadOnly", Drift: "Report"},
 		},
+		"a wave":                   {annotations: map[string]string{"atoll.dev/wave": "-5"}, want: &atoll.Treatment{Wave: -5}},
+		"a wave of Argo CD":        {annotations: map[string]string{"argocd.argoproj.io/sync-wave": "1000000"}, want: &atoll.Treatment{Wave: atoll.MaxWave}},
+		"Atoll's wave comes first": {annotations: map[string]string{"atoll.dev/wave": "0", "argocd.argoproj.io/sync-wave": "3"}},
 		"an annotation without fields": {
 			rules:       []v1alpha1.ItemRule{{IgnoreFields: []string{"/data/a"}}},
 			annotations: map[string]string{"atoll.dev/ignore-fields": ""},
@@ -114,6 +117,7 @@ func TestTreatmentOfAnObject(t *testing.T) {
 func TestTreatmentAnnotations(t *testing.T) {
 	treatment := map[string]string{
 		"atoll.dev/update": "CreateOnly", "atoll.dev/ignore-fields": "/data/a", "atoll.dev/drift": "Report", "atoll.dev/conflict-resolution": "Overwrite", "atoll.dev/removal": "",
+		"atoll.dev/wave": "1", "argocd.argoproj.io/sync-wave": "2",
 	}
 	all := maps.Clone(treatment)
 	all["atoll.dev/clusters"], all["team"] = "*", "red"
@@ -128,6 +132,7 @@ func TestTreatmentAnnotations(t *testing.T) {
 func TestTreatmentAnnotationsWithoutAMeaning(t *testing.T) {
 	for annotation, value := range map[string]string{
 		"atoll.dev/update": "Replace", "atoll.dev/removal": "", "atoll.dev/drift": "Ignore", "atoll.dev/conflict-resolution": "overwrite", "atoll.dev/ignore-fields": "spec.replicas",
+		"atoll.dev/wave": "first", "argocd.argoproj.io/sync-wave": "1.5",
 	} {
 		annotations := map[string]string{annotation: value}
 		if err := CheckAtollKeys(nil, annotations); err == nil || !strings.Contains(err.Error(), annotation) {
