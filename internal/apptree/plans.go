@@ -17,7 +17,7 @@ const (
 // Plan is what waits for the confirmation of exactly its hash.
 type Plan struct {
 	Hash string `json:"hash"`
-	// Recalled: members remember the removals from before the hub was restored, so they can also be kept.
+	// Recalled: members have stored the removals from before the hub was restored, so they can also be kept.
 	Recalled bool `json:"recalled,omitempty"`
 	// Clusters counts those that the plan is about.
 	Clusters int `json:"clusters"`
@@ -30,7 +30,7 @@ type Plan struct {
 // PlanPart is the same content of a plan in some clusters.
 type PlanPart struct {
 	Reason atoll.Reason `json:"reason"`
-	// Text says what is removed, or why. It is empty for a user that may not read all templates.
+	// Text is what is removed, or why. It is empty for a user that may not read all templates.
 	Text string `json:"text,omitempty"`
 	// Clusters by name.
 	Clusters []string `json:"clusters"`

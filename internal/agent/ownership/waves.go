@@ -7,7 +7,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// WaveGate says which items of one manifest may be applied: those of the open waves. A nil WaveGate holds no item.
+// WaveGate holds back items of one manifest until their wave opens. A nil WaveGate holds no item.
 type WaveGate struct {
 	// items of the manifest, by wave.
 	items     []*atoll.RenderedItem

@@ -6,7 +6,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// An item is ready when its object has the content, and its entry in a report says that it is as it is wanted.
+// An item is ready when its object has the content, and its entry in a report has no problem.
 func TestReadyItems(t *testing.T) {
 	healthy := Item{Applied: true, Observed: true, Health: atoll.Healthy}
 	for name, c := range map[string]struct {

@@ -17,9 +17,9 @@ import (
 // foreignTimeout bounds the questions about foreign objects: the deletion of a namespace waits for them.
 const foreignTimeout = time.Second
 
-// ForeignObjects asks the members with rows in a namespace for the objects that would keep the namespace there after its deletion.
+// ForeignObjects reads from the members with rows in a namespace the objects that would keep the namespace there after its deletion.
 // It returns an answer or an error for each member, by name, after a second at the latest. At most
-// askedMost members that can be reached are asked; further ones have an error.
+// askedMost members that can be reached are read; further ones have an error.
 func (f *Fleet) ForeignObjects(ctx context.Context, namespace string) []atoll.MemberForeignObjects {
 	members, err := f.membersFor(namespace, fleetview.FleetSelection{})
 	if err != nil || len(members) == 0 {
@@ -51,7 +51,7 @@ func (f *Fleet) ForeignObjects(ctx context.Context, namespace string) []atoll.Me
 	return out
 }
 
-// foreignObjectsOf asks one member.
+// foreignObjectsOf reads from one member.
 func (f *Fleet) foreignObjectsOf(ctx context.Context, m *member, namespace string) (atoll.ForeignObjects, error) {
 	obj, err := f.read(ctx, m, atoll.ForeignObjectsPath(namespace), nil)
 	switch {
