@@ -1,0 +1,49 @@
+package changes
+
+import (
+	"errors"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// IsRefusal reports whether an error of the API is about the object of the request, and not about the API or the user's
+// credentials: the same request fails again.
+func IsRefusal(err error) bool {
+	var status apierrors.APIStatus
+	switch {
+	case !errors.As(err, &status):
+		return false
+	case apierrors.IsUnauthorized(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
+		return false
+	}
+	return status.Status().Code >= 400
+}
+
+// DescribeError returns the text of an error of the API at an object. Values of a Secret are left out.
+func DescribeError(o v1alpha1.SourceObject, err error) string {
+	var status apierrors.APIStatus
+	if !KeyOf(o).ItemKey().IsSecret() || !errors.As(err, &status) || apierrors.IsForbidden(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return err.Error()
+	}
+	var places []string
+	if d := status.Status().Details; d != nil {
+		for _, c := range d.Causes {
+			if c.Field != "" && c.Field != "patch" {
+				places = append(places, c.Field+": "+string(c.Type))
+			}
+		}
+	}
+	// Errors of types have one line for each field, with the value after its end.
+	for line := range strings.Lines(err.Error()) {
+		if field, _, found := strings.Cut(line, ", got "); found {
+			places = append(places, strings.TrimSpace(field))
+		}
+	}
+	if len(places) == 0 {
+		return "the API refuses this Secret; its text may have values, and is left out"
+	}
+	return strings.Join(places, "; ") + " (values of the Secret are left out)"
+}
