@@ -17,6 +17,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/clienttest"
 	"atoll.dev/atoll/internal/command/plan"
+	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/sources/changes"
 	"atoll.dev/atoll/internal/sources/render"
 )
@@ -134,6 +135,7 @@ func TestDiffRemovesNothingOfRefusedContent(t *testing.T) {
 	}{
 		"a conflict":             {nil, "! ConfigMap shop/a (deploy/a.yaml:1): refused: a person has it\n"},
 		"a type":                 {nil, "! Secret shop/cred (deploy/s.yaml:1): refused: failed to create typed patch object: .stringData.pin: expected string (values of the Secret are left out)\n"},
+		"a hostile kind":         {map[string]string{"deploy/w.yaml": "apiVersion: example.com/v1\nkind: \"Wid\\egets\"\nmetadata: {name: w}\n"}, "! Wid\\x1bgets w (deploy/w.yaml:1): refused: the hub does not serve this kind"},
 		"a kind without its CRD": {map[string]string{"deploy/w.yaml": "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n"}, "! Widget w (deploy/w.yaml:1): refused: the hub does not serve this kind"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,6 +155,11 @@ func TestDiffRemovesNothingOfRefusedContent(t *testing.T) {
 			out, asked, err := runDiff(t, h, "--local", dir)
 			if !errors.Is(err, plan.ErrChanges) || !strings.Contains(out, tc.want) || !strings.Contains(out, "= ConfigMap shop/old: stays: nothing is removed while an object of the content is refused") {
 				t.Fatalf("%v\n%s", err, out)
+			}
+			for _, r := range asked.Refused {
+				if phrase.EscapeLine(r.Object+r.Why) != r.Object+r.Why {
+					t.Errorf("the plan has text that is not escaped: %q: %q", r.Object, r.Why)
+				}
 			}
 			if raw, _ := json.Marshal(asked.Refused); strings.Contains(out+string(raw), "4711") {
 				t.Errorf("a value of a Secret is shown:\n%s\n%s", out, raw)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
 )
@@ -28,22 +29,27 @@ func DescribeError(o v1alpha1.SourceObject, err error) string {
 	if !KeyOf(o).ItemKey().IsSecret() || !errors.As(err, &status) || apierrors.IsForbidden(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return err.Error()
 	}
-	var places []string
-	if d := status.Status().Details; d != nil {
-		for _, c := range d.Causes {
-			if c.Field != "" && c.Field != "patch" {
-				places = append(places, c.Field+": "+string(c.Type))
-			}
-		}
-	}
-	// Errors of types have one line for each field, with the value after its end.
-	for line := range strings.Lines(err.Error()) {
-		if field, _, found := strings.Cut(line, ", got "); found {
-			places = append(places, strings.TrimSpace(field))
-		}
-	}
+	places := listPlaces(status.Status(), err.Error())
 	if len(places) == 0 {
 		return "the API refuses this Secret; its text may have values, and is left out"
 	}
 	return strings.Join(places, "; ") + " (values of the Secret are left out)"
+}
+
+// listPlaces lists the fields that a refusal names, without their values.
+func listPlaces(status metav1.Status, text string) (out []string) {
+	if status.Details != nil {
+		for _, c := range status.Details.Causes {
+			if c.Field != "" && c.Field != "patch" {
+				out = append(out, c.Field+": "+string(c.Type))
+			}
+		}
+	}
+	// Errors of types have one line for each field, with the value at its end.
+	for line := range strings.Lines(text) {
+		if field, _, found := strings.Cut(line, ", got "); found {
+			out = append(out, strings.TrimSpace(field))
+		}
+	}
+	return out
 }
