@@ -206,7 +206,7 @@ var (
 	errUnread   = errors.New("the token of a webhook cannot be read")
 )
 
-// absentRepository stands in for a name without a webhook. No hub has its Secret.
+// absentRepository stands in for a name without a webhook. It accepts no request, even if its Secret exists.
 var absentRepository = &v1alpha1.Repository{
 	ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "atoll-absent"},
 	Spec:       v1alpha1.RepositorySpec{Webhook: &v1alpha1.RepositoryWebhook{SecretRef: v1alpha1.RepositorySecretRef{Name: "atoll-absent-webhook"}}},
@@ -230,7 +230,7 @@ func (r *Receiver) authenticateRequest(req *http.Request) (key types.NamespacedN
 		return key, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	proved, err := verifyRequest(req, token)
-	if err == nil && (!proved || len(token) == 0) {
+	if err == nil && (!proved || len(token) == 0 || repo == absentRepository) {
 		err = errRefused
 	}
 	return key, err

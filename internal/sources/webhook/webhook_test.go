@@ -171,6 +171,12 @@ func TestRefusals(t *testing.T) {
 				panic(err)
 			}
 		}},
+		"the Secret of no Repository": {"/webhooks/shop/silent", func(h *testHub) {
+			absent := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: absentRepository.Namespace, Name: absentRepository.Spec.Webhook.SecretRef.Name}, Data: map[string][]byte{"token": []byte(token)}}
+			if err := h.client.Create(context.Background(), absent); err != nil {
+				panic(err)
+			}
+		}},
 		"a Repository that is deleted": {path, func(h *testHub) { h.repositories[key].DeletionTimestamp = &metav1.Time{} }},
 	} {
 		h := newTestHub(t)
