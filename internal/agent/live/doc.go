@@ -3,7 +3,7 @@
 //
 // Contract: an object is visible when Atoll applied it, or when its controller, or the
 // controller's controller and so on, is one that Atoll applied. A volume claim has the StatefulSet that
-// uses it by its name as controller. The agent's records know these by
+// uses it by its name as controller. The agent's records have these by
 // UID. A UID counts with its kind, namespace and name, because any writer can put a UID into owner
 // references and Events. Nothing else in the member is visible, not even its existence, with two
 // exceptions: the sum of all nodes' usage, and the names of the objects that would keep a namespace
