@@ -110,6 +110,7 @@ func (p *AdmissionPlugin) Validate(ctx context.Context, a admission.Attributes, 
 	p.warnOfUnplaced(ctx, a)
 	p.warnOfTwoControllers(ctx, a)
 	p.warnOfReferrers(ctx, a)
+	p.warnOfUnreadWave(ctx, a)
 	return nil
 }
 
