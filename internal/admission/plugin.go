@@ -113,6 +113,7 @@ func (p *AdmissionPlugin) Validate(ctx context.Context, a admission.Attributes, 
 	p.warnOfTwoControllers(ctx, a)
 	p.warnOfReferrers(ctx, a)
 	p.warnOfForeign(ctx, a)
+	p.warnOfUnreadWave(ctx, a)
 	return nil
 }
 

@@ -135,17 +135,32 @@ func annotatedTreatment(annotations map[string]string) (t atoll.Treatment, err e
 }
 
 // annotatedWave returns the wave that annotations state: Atoll's own, or else that of Argo CD. 0 without either.
-func annotatedWave(annotations map[string]string) (wave int32, err error) {
-	for _, name := range []string{atoll.AnnotationArgoCDWave, atoll.AnnotationWave} {
-		value, stated := annotations[name]
-		if !stated {
-			continue
+// A malformed value of Argo CD's annotation is wave 0, as Argo CD itself reads it.
+func annotatedWave(annotations map[string]string) (int32, error) {
+	if value, stated := annotations[atoll.AnnotationWave]; stated {
+		wave, err := atoll.ParseWave(value)
+		if err != nil {
+			return 0, fmt.Errorf("annotation %s: %w", atoll.AnnotationWave, err)
 		}
-		if wave, err = atoll.ParseWave(value); err != nil {
-			return 0, fmt.Errorf("annotation %s: %w", name, err)
-		}
+		return wave, nil
+	}
+	wave, err := atoll.ParseWave(annotations[atoll.AnnotationArgoCDWave])
+	if err != nil {
+		return 0, nil
 	}
 	return wave, nil
+}
+
+// CheckArgoCDWave returns why the wave that Argo CD's annotation states counts as 0. Nil: the wave is read, or another one counts.
+func CheckArgoCDWave(annotations map[string]string) error {
+	value, stated := annotations[atoll.AnnotationArgoCDWave]
+	if _, own := annotations[atoll.AnnotationWave]; own || !stated {
+		return nil
+	}
+	if _, err := atoll.ParseWave(value); err != nil {
+		return fmt.Errorf("annotation %s: %w: the object is of wave 0", atoll.AnnotationArgoCDWave, err)
+	}
+	return nil
 }
 
 // annotatedMode returns the value of an annotation that is one of the modes; empty without the annotation.
