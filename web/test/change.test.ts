@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { parse } from "yaml";
 import { acceptedWrite, approveWrite, changeOf, confirmWrite, correctDriftWrite, decisionWrite, pauseWrite, resumeWrite } from "../src/api/actions";
 import type { Right } from "../src/api/kubernetes";
-import type { Plan } from "../src/api/plan";
+import type { ItemChange, Plan, RowGroup } from "../src/api/plan";
 import { RightChecker } from "../src/api/rights";
 import type { Bundle, Cluster } from "../src/api/types.gen";
 import { appRow } from "../src/model/application";
@@ -240,6 +240,32 @@ test("a plan is told in full", () => {
   assert.ok(!JSON.stringify(planParts(plan)).includes("s3cret"));
   assert.deepEqual(planParts({ changes: false, bundles: [] }), []);
   assert.equal(joinNames(["a", "b"]), "a, b");
+});
+
+test("a plan tells of an item all that the command tells", () => {
+  const key = "apps/Deployment/shop/web";
+  const cases: [Partial<ItemChange>, string[]][] = [
+    [{ observe: "Approve" }, ["! Deployment web: would not be written before a person approves the differences that are reported"]],
+    [{ observe: "Drift" }, ["! Deployment web: would not be written, and differences would be reported"]],
+    [{ observe: "Health" }, ["! Deployment web: would not be written, and its health would be reported"]],
+    [{ written: true }, ["! Deployment web: would be written from now on"]],
+    [{ conflictAfter: "Overwrite" }, ["~ Deployment web: objects that are not Atoll's: as the policy says → Overwrite"]],
+    [{ serviceAccountBefore: "a/b" }, ["~ Deployment web: needs rights of ServiceAccount: a/b → the agent's alone"]],
+    [{ change: "Added", serviceAccountAfter: "a/b" }, ["~ Deployment web: needs rights of ServiceAccount: a/b"]],
+    [{ reassessed: true }, ["~ Deployment web: assessed by other rules of feedback, health or completion"]],
+    [{ error: "bad" }, ["! Deployment web: could not be rendered, and stays as it is there: bad"]],
+    [{ change: "Added", error: "bad" }, ["! Deployment web: could not be rendered, and would not be sent: bad"]],
+    [{ released: ["/a"], corrected: ["/b"] }, ["~ Deployment web: /a is left to the cluster", "~ Deployment web: /b no longer belongs to the cluster"]],
+    [{ change: "Removed" }, ["- Deployment web"]],
+  ];
+  const partOf = (row: object, more: object = {}) => planParts({ changes: true, bundles: [{ name: "web", source: "x", rows: [{ clusters: ["oslo"], change: "Changed", ...row } as RowGroup], ...more }] })[0]!;
+  for (const [item, want] of cases) assert.deepEqual(partOf({ items: [{ key, change: "Changed", ...item }] }).lines[0]!.details, want);
+  assert.deepEqual(partOf({ replicas: { [key]: { before: 3 } } }).lines[0]!.details, ["~ Deployment web: would be divided no more"]);
+  assert.deepEqual(partOf({ change: "Removed", replicas: { [key]: { before: 3 } } }).lines[0]!.details, ["~ Deployment web: replicas 3 → 0"]);
+  const full = { reason: "NoCapacity", why: "full" };
+  const part = partOf({}, { waits: "the policy is paused", full: [{ cluster: "a", ...full }, { cluster: "b", stays: true, ...full }], rollout: { stages: [{ name: "eu", first: 1, later: 2, disconnected: 3 }] } });
+  assert.deepEqual(part.lines.slice(1).map((l) => l.text), ["nothing would be sent: the policy is paused", "a would be left out: full", "b would stay as it is: full", "in stages"]);
+  assert.deepEqual(part.lines[4]!.details, ["eu: 1 at first, 2 later, 3 after they return"]);
 });
 
 test("what a person reads before a change is in both languages", () => {
