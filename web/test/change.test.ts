@@ -11,7 +11,7 @@ import type { Bundle, Cluster } from "../src/api/types.gen";
 import { appRow } from "../src/model/application";
 import { clusterRow } from "../src/model/cluster";
 import { drainPatch, isDrained } from "../src/model/drain";
-import { type Fields, editableObject, formatObject, getField, mergePatch, readDraft, setField } from "../src/model/edit";
+import { type Fields, editableObject, formatObject, getField, isDeep, mergePatch, readDraft, setField } from "../src/model/edit";
 import { joinNames, planParts } from "../src/model/plan";
 import { bundleCommand, commandOf } from "../src/model/shell";
 import { listWaits, stagesToApprove } from "../src/model/waits";
@@ -76,6 +76,18 @@ test("a draft that is not of this object has a problem", () => {
     const draft = readDraft(edited, deployment);
     assert.deepEqual([draft.problem, draft.patch], [problem, undefined], edited.slice(0, 80));
   }
+});
+
+test("what nests too deep for the library is refused before it is read", () => {
+  for (const open of ["a: " + "[".repeat(300_000), "a: " + "{a: ".repeat(100_000), "- ".repeat(50_000), "? ".repeat(50_000), "a: " + "[\n".repeat(1000), " ".repeat(401) + "a: b"]) {
+    assert.equal(readDraft(open, deployment).problem, "deep", open.slice(0, 10));
+  }
+  const nest = (levels: number): Fields => Array.from({ length: levels }).reduce<Fields>((inner) => ({ a: inner }), {});
+  assert.deepEqual([isDeep(nest(199)), isDeep(nest(200)), isDeep(nest(9000)), isDeep("a")], [false, true, true, false]);
+  const deepest = { ...deployment, spec: nest(195) };
+  assert.deepEqual(readDraft(formatObject(editableObject(deepest)), deepest), { patch: undefined });
+  const script = { ...deployment, data: { run: "[{".repeat(90) + "\n" + "-".repeat(900) + "\n" + "[]{}".repeat(500) } };
+  assert.deepEqual(readDraft(formatObject(editableObject(script)), script), { patch: undefined });
 });
 
 /** Applies a merge patch as RFC 7386 does. */

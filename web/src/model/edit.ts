@@ -7,11 +7,14 @@ export type Fields = Record<string, unknown>;
 /** A draft: the patch of what changed, undefined where nothing did; or what is wrong with the text. */
 export interface Draft {
   patch?: Fields;
-  problem?: "syntax" | "many" | "identity" | "large";
+  problem?: "syntax" | "many" | "identity" | "large" | "deep";
   detail?: string;
 }
 
 const maxText = 1 << 20;
+
+/** So many levels may nest. The library recurses, and a browser whose stack it exhausts ends the page. */
+const maxDepth = 200;
 
 /** Metadata that the API server and controllers set, which no person edits. */
 const serverFields = ["managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "ownerReferences", "finalizers"];
@@ -76,9 +79,32 @@ export function getField(text: string, path: readonly (string | number)[]): unkn
   return at;
 }
 
+/** Reports whether a value nests deeper than can be edited. */
+export function isDeep(value: unknown, levels = maxDepth): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return levels === 0 || Object.values(value).some((v) => isDeep(v, levels - 1));
+}
+
+/** Reports whether a text may nest too deep for the library: by its brackets, or by the columns before its lines. */
+function isDeepText(text: string): boolean {
+  let [open, columns, isStart] = [0, 0, true];
+  for (let i = 0; i < text.length; i++) {
+    const c = text[i]!;
+    const isIndent = c === " " || c === "\t" || ("-?:".includes(c) && /\s/.test(text[i + 1] ?? ""));
+    if (c === "\n") [columns, isStart] = [0, true];
+    else if (isStart && isIndent) columns++;
+    else isStart = false;
+    if (c === "[" || c === "{") open++;
+    else if (c === "]" || c === "}") open = Math.max(0, open - 1);
+    if (open > maxDepth || columns > 2 * maxDepth) return true;
+  }
+  return false;
+}
+
 /** Reads the only document of a text. */
 function readValue(text: string): { value?: unknown; problem?: Draft["problem"]; detail?: string } {
   if (text.length > maxText) return { problem: "large" };
+  if (isDeepText(text)) return { problem: "deep" };
   const docs = parseAllDocuments(text);
   const doc = docs[0];
   if (docs.length !== 1 || !doc || !("errors" in doc)) return { problem: "many" };

@@ -275,6 +275,7 @@ export const en = {
   "change.problem.syntax": "The text is no YAML.",
   "change.problem.many": "The text has to be one object.",
   "change.problem.identity": "The kind, name, namespace and the fields of the server stay as they are.",
+  "change.problem.deep": "It nests too deep: use kubectl or atoll.",
   "change.problem.large": "The text is too long: use kubectl or atoll.",
 
   "drain.title": "Drain",

@@ -1,10 +1,10 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { changeOf } from "../api/actions";
-import { getJSON } from "../api/client";
+import { RequestError, getJSON } from "../api/client";
 import type { KubeObject, Right } from "../api/kubernetes";
 import { type Location, locateObject } from "../api/objects";
 import type { Template } from "../api/tree";
-import { type Draft, type Fields, editableObject, formatObject, getField, isFields, readDraft, setField } from "../model/edit";
+import { type Draft, type Fields, editableObject, formatObject, getField, isDeep, isFields, readDraft, setField } from "../model/edit";
 import { safeBlock } from "../text/safe";
 import { t } from "../text/text";
 import { describeError, describeRight, useMissingRight } from "../ui/act";
@@ -22,7 +22,9 @@ interface Loaded extends Location {
 
 async function loadObject(o: Template, signal: AbortSignal): Promise<Loaded> {
   const at = await locateObject(o, signal);
-  return { ...at, object: await getJSON<KubeObject & Fields>(at.path, signal) };
+  const object = await getJSON<KubeObject & Fields>(at.path, signal);
+  if (isDeep(object)) throw new RequestError(413, "TooDeep", t("change.problem.deep"));
+  return { ...at, object };
 }
 
 /** Edits a policy or a template: the draft is validated and planned before it can be applied. */
