@@ -11,12 +11,15 @@ import type { Bundle, Cluster } from "../src/api/types.gen";
 import { appRow } from "../src/model/application";
 import { clusterRow } from "../src/model/cluster";
 import { drainPatch, isDrained } from "../src/model/drain";
-import { type Fields, editableObject, formatObject, getField, isDeep, mergePatch, readDraft, setField } from "../src/model/edit";
+import { type Fields, editableObject, formatObject, getField, isDeep, mergePatch, draftOf, readText, setField } from "../src/model/edit";
 import { joinNames, planParts } from "../src/model/plan";
 import { bundleCommand, commandOf } from "../src/model/shell";
 import { listWaits, stagesToApprove } from "../src/model/waits";
 import { en } from "../src/text/en";
 import { zh } from "../src/text/zh";
+
+const readDraft = (text: string, before: Fields) => draftOf(readText(text), before);
+const fieldOf = (text: string, path: (string | number)[]) => getField(readText(text).value, path);
 
 const bundle = {
   metadata: { name: "web", namespace: "shop", uid: "u1", resourceVersion: "7" },
@@ -125,11 +128,13 @@ test("forms write into the text", () => {
   const text = formatObject(editableObject(deployment));
   const scaled = setField(text, ["spec", "replicas"], 5);
   assert.deepEqual(readDraft(scaled, deployment).patch, { spec: { replicas: 5 } });
-  assert.equal(getField(scaled, ["spec", "replicas"]), 5);
+  assert.equal(fieldOf(scaled, ["spec", "replicas"]), 5);
   assert.deepEqual(readDraft(setField(scaled, ["spec", "replicas"], undefined), deployment).patch, { spec: { replicas: null } });
-  assert.equal(getField(text, ["spec", "template", "spec", "containers", 0, "image"]), "web:1");
-  assert.equal(getField(text, ["spec", "constructor"]), undefined);
+  assert.equal(fieldOf(text, ["spec", "template", "spec", "containers", 0, "image"]), "web:1");
+  assert.equal(fieldOf(text, ["spec", "constructor"]), undefined);
   assert.equal(setField("a: [", ["a"], 1), "a: [");
+  const shared = "base: &b {replicas: 1}\nspec: *b\n";
+  assert.equal(setField(shared, ["spec", "replicas"], 5), shared);
   assert.ok(!setField(text, ["spec", "replicas"], 3).includes("\u202e"));
 });
 

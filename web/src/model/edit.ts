@@ -60,18 +60,22 @@ export function formatObject(o: Fields): string {
   return formatDocument(new Document(o, { aliasDuplicateObjects: false }));
 }
 
-/** Returns the text with another value of a field; the same text when it is no YAML. */
+/** Returns the text with another value of a field; the same text where it has no such place. */
 export function setField(text: string, path: readonly (string | number)[], value: unknown): string {
   const doc = parseDocument(text);
   if (doc.errors.length > 0) return text;
-  if (value === undefined) doc.deleteIn(path);
-  else doc.setIn(path, value);
+  try {
+    if (value === undefined) doc.deleteIn(path);
+    else doc.setIn(path, value);
+  } catch {
+    return text; // the way to the field is an alias
+  }
   return formatDocument(doc);
 }
 
-/** Returns the value of a field of a text; undefined where there is none. */
-export function getField(text: string, path: readonly (string | number)[]): unknown {
-  let at: unknown = readValue(text).value;
+/** Returns the value of a field; undefined where there is none. */
+export function getField(value: unknown, path: readonly (string | number)[]): unknown {
+  let at = value;
   for (const key of path) {
     if (typeof at !== "object" || at === null || !Object.hasOwn(at, key)) return undefined;
     at = (at as Record<string | number, unknown>)[key];
@@ -101,8 +105,15 @@ function isDeepText(text: string): boolean {
   return false;
 }
 
-/** Reads the only document of a text. */
-function readValue(text: string): { value?: unknown; problem?: Draft["problem"]; detail?: string } {
+/** The value of a text, or what is wrong with it. */
+export interface Reading {
+  value?: unknown;
+  problem?: Draft["problem"];
+  detail?: string;
+}
+
+/** Reads the only document of a text. A large one takes seconds: read each text once. */
+export function readText(text: string): Reading {
   if (text.length > maxText) return { problem: "large" };
   if (isDeepText(text)) return { problem: "deep" };
   const docs = parseAllDocuments(text);
@@ -116,9 +127,8 @@ function readValue(text: string): { value?: unknown; problem?: Draft["problem"];
   }
 }
 
-/** Reads a draft of an object. Its identity stays. */
-export function readDraft(text: string, before: Fields): Draft {
-  const { value, problem, detail } = readValue(text);
+/** Returns the draft of an object that a text is. Its identity stays. */
+export function draftOf({ value, problem, detail }: Reading, before: Fields): Draft {
   if (problem) return { problem, detail };
   if (!isFields(value) || !isFields(value["metadata"])) return { problem: "identity" };
   const old = editableObject(before);

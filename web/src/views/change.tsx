@@ -4,7 +4,7 @@ import { RequestError, getJSON } from "../api/client";
 import type { KubeObject, Right } from "../api/kubernetes";
 import { type Location, locateObject } from "../api/objects";
 import type { Template } from "../api/tree";
-import { type Draft, type Fields, editableObject, formatObject, getField, isDeep, isFields, readDraft, setField } from "../model/edit";
+import { type Draft, type Fields, editableObject, formatObject, getField, isDeep, isFields, draftOf, readText, setField } from "../model/edit";
 import { safeBlock } from "../text/safe";
 import { t } from "../text/text";
 import { describeError, describeRight, useMissingRight } from "../ui/act";
@@ -70,14 +70,15 @@ function DraftEditor({ loaded, onApplied }: { loaded: Loaded; onApplied: () => v
   const start = useMemo(() => formatObject(editableObject(object)), [object]);
   const [text, setText] = useState(start);
   useEffect(() => setText(start), [object]); // it was read again
-  const draft = useMemo(() => readDraft(text, object), [text, object]);
+  const reading = useMemo(() => readText(text), [text]);
+  const draft = useMemo(() => draftOf(reading, object), [reading, object]);
   const change = useMemo(() => draft.patch && changeOf(path, object, draft.patch), [draft]);
   const right: Right = { verb: "patch", group: loaded.group, resource: loaded.resource, namespace: object.metadata.namespace, name: object.metadata.name };
   const missing = useMissingRight([right]);
   return (
     <>
       {missing && <p class="waits">{describeRight(missing)}</p>}
-      <Forms text={text} onChange={setText} kind={String(object["kind"])} />
+      <Forms text={text} value={reading.value} onChange={setText} kind={String(object["kind"])} />
       <YAMLText value={text} onChange={setText} />
       {text !== start && <button type="button" class="ghost small" onClick={() => setText(start)}>{t("change.reset")}</button>}
       <PlannedChange change={missing ? undefined : change} problem={problemOf(draft)} onApplied={onApplied} />
@@ -107,12 +108,12 @@ function YAMLText({ value, onChange }: { value: string; onChange: (text: string)
 const namesPath = ["spec", "placement", "clusterAffinity", "clusterNames"];
 
 /** Short forms for the common changes. They write into the text. */
-function Forms({ text, onChange, kind }: { text: string; onChange: (text: string) => void; kind: string }) {
-  const replicas = getField(text, ["spec", "replicas"]);
-  const containers = getField(text, ["spec", "template", "spec", "containers"]);
+function Forms({ text, value, onChange, kind }: { text: string; value: unknown; onChange: (text: string) => void; kind: string }) {
+  const replicas = getField(value, ["spec", "replicas"]);
+  const containers = getField(value, ["spec", "template", "spec", "containers"]);
   const images = (Array.isArray(containers) ? containers.slice(0, maxContainers) : []).map((c) => (isFields(c) ? c : {}));
-  const isPolicy = /PropagationPolicy$/.test(kind) && isFields(getField(text, ["spec", "placement"])) && getField(text, ["spec", "placement", "clusterAffinities"]) === undefined;
-  const names = getField(text, namesPath);
+  const isPolicy = /PropagationPolicy$/.test(kind) && isFields(getField(value, ["spec", "placement"])) && getField(value, ["spec", "placement", "clusterAffinities"]) === undefined;
+  const names = getField(value, namesPath);
   return (
     <div class="forms">
       {typeof replicas === "number" && (
