@@ -4,9 +4,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parse } from "yaml";
 import { acceptedWrite, approveWrite, changeOf, confirmWrite, correctDriftWrite, decisionWrite, pauseWrite, resumeWrite } from "../src/api/actions";
+import { RequestError } from "../src/api/client";
+import { countHidden } from "../src/api/drift";
 import type { Right } from "../src/api/kubernetes";
 import type { ItemChange, Plan, RowGroup } from "../src/api/plan";
 import { RightChecker } from "../src/api/rights";
+import { findTemplate, keyOfTemplate } from "../src/api/tree";
 import type { Bundle, Cluster } from "../src/api/types.gen";
 import { appRow } from "../src/model/application";
 import { clusterRow } from "../src/model/cluster";
@@ -16,6 +19,7 @@ import { joinNames, planParts } from "../src/model/plan";
 import { bundleCommand, commandOf } from "../src/model/shell";
 import { listWaits, stagesToApprove } from "../src/model/waits";
 import { en } from "../src/text/en";
+import { describeError } from "../src/text/problem";
 import { zh } from "../src/text/zh";
 
 const readDraft = (text: string, before: Fields) => draftOf(readText(text), before);
@@ -283,6 +287,26 @@ test("a plan tells of an item all that the command tells", () => {
   const part = partOf({}, { waits: "the policy is paused", full: [{ cluster: "a", ...full }, { cluster: "b", stays: true, ...full }], rollout: { stages: [{ name: "eu", first: 1, later: 2, disconnected: 3 }] } });
   assert.deepEqual(part.lines.slice(1).map((l) => l.text), ["nothing would be sent: the policy is paused", "a would be left out: full", "b would stay as it is: full", "in stages"]);
   assert.deepEqual(part.lines[4]!.details, ["eu: 1 at first, 2 later, 3 after they return"]);
+});
+
+test("a write without an answer is not said to be tried again", () => {
+  assert.equal(describeError(new RequestError(0, "Unreachable", "")), en["act.unreachable"]);
+  assert.equal(describeError(new RequestError(409, "Conflict", "x")), en["act.conflict"]);
+  assert.equal(describeError(new RequestError(403, "Forbidden", "no\u202e")), "no\\u202e");
+});
+
+test("differences that are not shown are counted", () => {
+  const field = (path: string) => ({ path });
+  const drift = { kind: "ConfigMap", name: "a", cluster: "oslo", bundle: "shop/web" };
+  assert.equal(countHidden({ ...drift, differentFields: 20, fields: [..."abcdefghijkl"].map(field) }, 8), 12);
+  assert.equal(countHidden({ ...drift, differentFields: 2, fields: [..."ab"].map(field) }, 8), 0);
+  assert.equal(countHidden({ ...drift, differentFields: 3 }, 8), 3);
+});
+
+test("an edited object stays chosen as others come and go", () => {
+  const [a, b, grouped] = [{ kind: "ConfigMap", namespace: "shop", name: "a" }, { kind: "ConfigMap", namespace: "shop", name: "b" }, { group: "x.dev", kind: "ConfigMap", namespace: "shop", name: "b" }];
+  assert.equal(findTemplate([a, grouped, b], keyOfTemplate(b)), b);
+  assert.deepEqual([findTemplate([a, b], undefined), findTemplate([a], keyOfTemplate(b)), findTemplate([], "x")], [a, a, undefined]);
 });
 
 test("what a person reads before a change is in both languages", () => {

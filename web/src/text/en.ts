@@ -174,6 +174,7 @@ export const en = {
   "act.busy": "Sending…",
   "act.done": "Done.",
   "act.conflict": "The object has changed since it was read. Look at it again, and repeat.",
+  "act.unreachable": "The hub did not answer: it may have done it, or not. Look at the object before you repeat.",
   "act.confirm.show": "Show what waits",
   "act.confirm.none": "No plan waits now.",
   "act.confirm.plan": "A removal in {n} clusters, as plan",

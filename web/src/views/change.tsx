@@ -3,11 +3,12 @@ import { changeOf } from "../api/actions";
 import { RequestError, getJSON } from "../api/client";
 import type { KubeObject, Right } from "../api/kubernetes";
 import { type Location, locateObject } from "../api/objects";
-import type { Template } from "../api/tree";
+import { type Template, findTemplate, keyOfTemplate } from "../api/tree";
 import { type Draft, type Fields, editableObject, formatObject, getField, isDeep, isFields, draftOf, readText, setField } from "../model/edit";
+import { describeError } from "../text/problem";
 import { safeBlock } from "../text/safe";
 import { t } from "../text/text";
-import { describeError, describeRight, useMissingRight } from "../ui/act";
+import { describeRight, useMissingRight } from "../ui/act";
 import { Text } from "../ui/parts";
 import { useRequest } from "../ui/request";
 import { PlannedChange } from "./planned";
@@ -30,17 +31,21 @@ async function loadObject(o: Template, signal: AbortSignal): Promise<Loaded> {
 /** Edits a policy or a template: the draft is validated and planned before it can be applied. */
 export function ChangeSection({ policy, templates }: { policy?: Template; templates: Template[] }) {
   const objects = [...(policy ? [policy] : []), ...templates.filter((o) => !(unedited.has(o.kind) && !o.group))];
-  const [at, choose] = useState(0);
-  const object = objects[Math.min(at, objects.length - 1)];
+  const [chosen, choose] = useState<string | undefined>();
+  const object = findTemplate(objects, chosen);
+  const key = object && keyOfTemplate(object);
+  useEffect(() => {
+    if (chosen === undefined && key !== undefined) choose(key);
+  }, [chosen, key]);
   if (!object) return null;
   return (
     <section class="card" id="change">
       <h2>{t("change.title")}</h2>
       <p class="muted small">{t("change.hint")}</p>
-      <select class="pick" aria-label={t("change.object")} value={at} onChange={(e) => choose(Number(e.currentTarget.value))}>
-        {objects.map((o, i) => <option key={i} value={i}>{nameOf(o)}</option>)}
+      <select class="pick" aria-label={t("change.object")} value={key} onChange={(e) => choose(e.currentTarget.value)}>
+        {objects.map((o) => <option key={keyOfTemplate(o)} value={keyOfTemplate(o)}>{nameOf(o)}</option>)}
       </select>
-      <Editor key={nameOf(object)} of={object} />
+      <Editor key={key} of={object} />
     </section>
   );
 }
