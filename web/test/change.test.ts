@@ -289,6 +289,14 @@ test("a plan tells of an item all that the command tells", () => {
   assert.deepEqual(part.lines[4]!.details, ["eu: 1 at first, 2 later, 3 after they return"]);
 });
 
+test("a plan of a large fleet is bounded, and its removals come first", () => {
+  const rows = Array.from({ length: 10_000 }, (_, i): RowGroup => ({ clusters: ["c" + i], change: i === 9999 ? "Removed" : "Changed" }));
+  const lines = planParts({ changes: true, bundles: [{ name: "web", source: "x", rows, noFit: true }] })[0]!.lines;
+  assert.deepEqual([lines.length, lines[0]!.text, lines[200]!.text, lines[201]!.text], [202, "is removed from 1 clusters: c9999", "9800 more are not listed here; atoll plan lists all", "no cluster would fit; what runs is kept"]);
+  const parts = planParts({ changes: true, bundles: Array.from({ length: 150 }, (_, i) => ({ name: "b" + i, source: "x" })) });
+  assert.deepEqual([parts.length, parts[0]!.lines[0]!.text], [101, "50 more are not listed here; atoll plan lists all"]);
+});
+
 test("a write without an answer is not said to be tried again", () => {
   assert.equal(describeError(new RequestError(0, "Unreachable", "")), en["act.unreachable"]);
   assert.equal(describeError(new RequestError(409, "Conflict", "x")), en["act.conflict"]);

@@ -18,6 +18,9 @@ export interface PlanPart {
 
 const maxNames = 12;
 const maxDetails = 200;
+/** So many applications are told, and so many groups of clusters of each; the others are counted. */
+const maxParts = 100;
+const maxRows = 200;
 const maxValue = 120;
 
 /** Returns the first names, and counts the others. */
@@ -90,11 +93,19 @@ function rowLine(r: RowGroup): PlanLine {
   return { sign: r.change === "Added" ? "+" : r.change === "Removed" ? "-" : "~", text: t(key, { clusters: joinNames(r.clusters), n: r.clusters.length }) + (r.why ? ` — ${r.why}` : ""), details };
 }
 
+/** Returns the lines of the first groups of clusters. Where not all are told, removals are the first. */
+function rowLines(rows: RowGroup[]): PlanLine[] {
+  const more = rows.length - maxRows;
+  if (more <= 0) return rows.map(rowLine);
+  const order = [...rows.filter((r) => r.change === "Removed"), ...rows.filter((r) => r.change !== "Removed")];
+  return [...order.slice(0, maxRows).map(rowLine), { sign: "!", text: t("plan.cut", { n: more }), details: [] }];
+}
+
 function bundlePart(b: BundlePlan): PlanPart {
   const lines: PlanLine[] = [];
   const warn = (text: string, details: string[] = []) => lines.push({ sign: "!", text, details });
   if (b.held?.length) warn(t("plan.held", { n: b.held.length }), b.held.slice(0, maxDetails));
-  lines.push(...(b.rows ?? []).map(rowLine));
+  lines.push(...rowLines(b.rows ?? []));
   if (b.noFit) warn(t("plan.noFit"));
   if (b.unmet) warn(b.unmet);
   if (b.waits) warn(t("plan.nothingSent", { why: b.waits }));
@@ -129,6 +140,7 @@ export function planParts(p: Plan): PlanPart[] {
     const details = [...(pl.added ?? []).map((c) => "+ " + c), ...(pl.removed ?? []).map((c) => "- " + c)];
     lines.push({ sign: pl.noFit || pl.unmet ? "!" : "~", text: t("plan.placement", { name: pl.name, n: pl.chosen }) + (pl.unmet ? ` — ${pl.unmet}` : pl.noFit ? ` — ${t("plan.noFit")}` : ""), details: details.slice(0, maxDetails) });
   }
-  const out = p.bundles.map(bundlePart);
+  if (p.bundles.length > maxParts) warn(t("plan.cut", { n: p.bundles.length - maxParts }));
+  const out = p.bundles.slice(0, maxParts).map(bundlePart);
   return lines.length > 0 ? [{ title: "", lines }, ...out] : out;
 }

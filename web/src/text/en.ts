@@ -256,6 +256,7 @@ export const en = {
   "plan.stages": "in stages",
   "plan.stage": "{name}: {first} at first, {later} later",
   "plan.holding": "the hub carries nothing out now: {why}",
+  "plan.cut": "{n} more are not listed here; atoll plan lists all",
   "plan.hidden": "{n} applications that you may not see would change",
   "plan.more": "{n} applications were not looked at",
   "plan.dropped": "{n} kept changes could no longer be taken back",
