@@ -85,6 +85,23 @@ test("a draft that is not of this object has a problem", () => {
   }
 });
 
+test("a value that JSON does not carry is refused, not removed or changed", () => {
+  const text = formatObject(editableObject(deployment));
+  for (const value of [".inf", "-.inf", ".nan", "9007199254740993", "[1, 9007199254740993]", "{a: [.inf]}"]) {
+    assert.deepEqual(readDraft(text.replace("replicas: 2", "replicas: " + value), deployment), { problem: "value" }, value);
+  }
+  for (const value of ["!!binary aGk=", "!!set {a}", "!!timestamp 2001-01-01"]) assert.equal(readDraft("%YAML 1.1\n---\n" + text.replace("replicas: 2", "replicas: " + value), deployment).problem, "value", value);
+  const large = { ...deployment, spec: { list: [2 ** 60, 1], other: 1 } };
+  assert.deepEqual(readDraft(formatObject(editableObject(large)).replace("other: 1", "other: 2"), large), { patch: { spec: { other: 2 } } });
+  assert.equal(readDraft(formatObject(editableObject(large)).replace("- 1\n", "- 3\n"), large).problem, "value");
+});
+
+test("annotations that go do not take along what is not shown", () => {
+  const text = formatObject(editableObject(deployment));
+  assert.ok(/\n  annotations:\n    note: .*\n/.test(text), text);
+  assert.deepEqual(readDraft(text.replace(/\n  annotations:\n    note: .*\n/, "\n"), deployment), { patch: { metadata: { annotations: { note: null } } } });
+});
+
 test("what nests too deep for the library is refused before it is read", () => {
   for (const open of ["a: " + "[".repeat(300_000), "a: " + "{a: ".repeat(100_000), "- ".repeat(50_000), "? ".repeat(50_000), "a: " + "[\n".repeat(1000), " ".repeat(401) + "a: b"]) {
     assert.equal(readDraft(open, deployment).problem, "deep", open.slice(0, 10));

@@ -7,7 +7,7 @@ export type Fields = Record<string, unknown>;
 /** A draft: the patch of what changed, undefined where nothing did; or what is wrong with the text. */
 export interface Draft {
   patch?: Fields;
-  problem?: "syntax" | "many" | "identity" | "large" | "deep";
+  problem?: "syntax" | "many" | "identity" | "large" | "deep" | "value";
   detail?: string;
 }
 
@@ -136,7 +136,17 @@ export function draftOf({ value, problem, detail }: Reading, before: Fields): Dr
   if (value["apiVersion"] !== old["apiVersion"] || value["kind"] !== old["kind"] || was["name"] !== is["name"] || was["namespace"] !== is["namespace"]) return { problem: "identity" };
   const added = Object.keys(is).find((key) => serverFields.includes(key)) ?? ("status" in value ? "status" : undefined);
   if (added) return { problem: "identity", detail: added };
-  return { patch: mergePatch(old, value) };
+  // A whole map that goes would take along what the text does not show of it.
+  const metadata = isFields(was["annotations"]) ? { ...is, annotations: is["annotations"] ?? {} } : is;
+  const patch = mergePatch(old, { ...value, metadata });
+  return isExact(patch) ? { patch } : { problem: "value" };
+}
+
+/** Reports whether JSON carries a value as it is. It makes null, which removes a field, of .inf, and loses digits of large numbers. */
+function isExact(v: unknown): boolean {
+  if (typeof v === "number") return Number.isFinite(v) && (!Number.isInteger(v) || Number.isSafeInteger(v));
+  if (typeof v !== "object" || v === null) return true;
+  return (Array.isArray(v) || isPlain(v)) && Object.values(v).every(isExact);
 }
 
 /** Returns the merge patch (RFC 7386) from one object to another; undefined where they are equal. */
@@ -145,7 +155,7 @@ export function mergePatch(before: Fields, after: Fields): Fields | undefined {
   for (const key of Object.keys(before)) if (!Object.hasOwn(after, key)) out.push([key, null]);
   for (const [key, value] of Object.entries(after)) {
     const old = Object.hasOwn(before, key) ? before[key] : undefined;
-    if (isFields(old) && isFields(value)) {
+    if (isFields(old) && isPlain(value)) {
       const inner = mergePatch(old, value);
       if (inner) out.push([key, inner]);
     } else if (!isEqual(old, value)) {
@@ -155,8 +165,13 @@ export function mergePatch(before: Fields, after: Fields): Fields | undefined {
   return out.length > 0 ? Object.fromEntries(out) : undefined;
 }
 
+/** Dates and sets, which tags of YAML make, are no fields. */
+function isPlain(v: unknown): v is Fields {
+  return isFields(v) && Object.getPrototypeOf(v) === Object.prototype;
+}
+
 function isEqual(a: unknown, b: unknown): boolean {
   if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((v, i) => isEqual(v, b[i]));
-  if (isFields(a) && isFields(b)) return mergePatch(a, b) === undefined;
+  if (isPlain(a) && isPlain(b)) return mergePatch(a, b) === undefined;
   return a === b;
 }

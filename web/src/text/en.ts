@@ -278,6 +278,7 @@ export const en = {
   "change.problem.many": "The text has to be one object.",
   "change.problem.identity": "The kind, name, namespace and the fields of the server stay as they are.",
   "change.problem.deep": "It nests too deep: use kubectl or atoll.",
+  "change.problem.value": "The edit has a value that is lost on the way, such as .inf, a date, or a number beyond 2^53: use kubectl.",
   "change.problem.large": "The text is too long: use kubectl or atoll.",
 
   "drain.title": "Drain",
