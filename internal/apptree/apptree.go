@@ -112,6 +112,8 @@ type Input struct {
 	Revision        int64
 	// Items of the newest Revision.
 	Items []atoll.ItemKey
+	// Removed are the items that it takes out.
+	Removed []atoll.ItemKey
 	// IsVisible reports whether the user may read a template.
 	IsVisible func(atoll.ItemKey) bool
 	Rows      []Row
@@ -134,7 +136,7 @@ func BuildTree(in Input) Tree {
 		b.indexes[key] = len(out.Templates)
 		out.Templates = append(out.Templates, Template{Group: key.Group, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name})
 	}
-	b.seesAll = out.HiddenTemplates == 0
+	b.seesAll = out.HiddenTemplates == 0 && !slices.ContainsFunc(in.Removed, func(key atoll.ItemKey) bool { return !in.IsVisible(key) })
 	out.Plans = b.listPlans(in.Rows, in.Answered)
 	var wanted []stateOfRow
 	for i := range in.Rows {

@@ -46,6 +46,10 @@ func TestPlansThatWait(t *testing.T) {
 		"an answered plan":     {func(in *Input) { in.Answered = []string{"a1", ""} }, `b2 of 1 recalled [RemovedBeforeRestore "x" york +0] +0`},
 		"hidden templates": {func(in *Input) { in.IsVisible = func(k atoll.ItemKey) bool { return !k.IsSecret() } },
 			`a1 of 3 [RemovalHeld "" bonn,oslo,rome +0] +0; b2 of 1 recalled [RemovedBeforeRestore "" york +0] +0`},
+		"a hidden template goes": {func(in *Input) {
+			in.Items, in.Removed = []atoll.ItemKey{web}, []atoll.ItemKey{secret}
+			in.IsVisible = func(k atoll.ItemKey) bool { return !k.IsSecret() }
+		}, `a1 of 3 [RemovalHeld "" bonn,oslo,rome +0] +0; b2 of 1 recalled [RemovedBeforeRestore "" york +0] +0`},
 		"nothing waits": {func(in *Input) { in.Rows = in.Rows[4:] }, ""},
 	} {
 		in := inputOf(rows...)

@@ -82,6 +82,10 @@ func (c *console) relayToAPI(w http.ResponseWriter, r *http.Request) {
 		refuseWithoutSession(w)
 		return
 	}
+	if !isRead && r.Header.Get(sessionHeader) != s.until.UTC().Format(time.RFC3339) {
+		writeRefusal(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "this browser has signed in again since the page was loaded: load it again")
+		return
+	}
 	inner := newInnerRequest(r)
 	if !isRelayed(inner) {
 		writeRefusal(w, http.StatusForbidden, metav1.StatusReasonForbidden, "the console does not use this path; use the API of the hub")

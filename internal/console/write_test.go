@@ -1,12 +1,14 @@
 package console
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 const (
@@ -57,6 +59,8 @@ func TestWritesThatDoNotReachTheAPI(t *testing.T) {
 		"no header of the page":     {path: bundlePath, change: func(r *http.Request) { r.Header.Del(pageHeader) }, want: 403},
 		"another site":              {path: bundlePath, change: func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") }, want: 403},
 		"no session":                {path: bundlePath, change: func(r *http.Request) { r.Header.Del("Cookie") }, want: 401},
+		"a page of another sign-in": {path: bundlePath, change: func(r *http.Request) { r.Header.Set(sessionHeader, "2026-01-01T00:00:00Z") }, want: 401},
+		"a page without a sign-in":  {path: bundlePath, change: func(r *http.Request) { r.Header.Del(sessionHeader) }, want: 401},
 		"a form":                    {path: bundlePath, change: func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, want: 415},
 		"an apply":                  {path: bundlePath, change: func(r *http.Request) { r.Header.Set("Content-Type", "application/apply-patch+yaml") }, want: 415},
 		"no content type":           {path: bundlePath, change: func(r *http.Request) { r.Header.Del("Content-Type") }, want: 415},
@@ -122,3 +126,27 @@ func TestABodyEndsAtItsBound(t *testing.T) {
 type endlessReader struct{}
 
 func (endlessReader) Read(b []byte) (int, error) { return len(b), nil }
+
+// A page acts as the person that it names: not as one that signed in later, in another tab.
+func TestAPageActsAsItsPerson(t *testing.T) {
+	h := newTestHub(t, 1)
+	first := h.serve(pageRequest("POST", sessionPath, `{"token":"`+goodToken+`"}`))
+	var shown person
+	if err := json.Unmarshal([]byte(readBody(t, first)), &shown); err != nil {
+		t.Fatal(err)
+	}
+	write := func() int {
+		r := pageRequest("PATCH", apiPath+bundlePath, "{}")
+		r.Header.Set("Content-Type", patchType)
+		r.Header.Set(sessionHeader, shown.Until.Format(time.RFC3339Nano)) // as JSON has it
+		r.AddCookie(h.signIn())
+		return h.serve(r).StatusCode
+	}
+	if got := write(); got != http.StatusOK {
+		t.Errorf("a write of the page's own session: %d", got)
+	}
+	h.clock = h.clock.Add(time.Minute)
+	if got := write(); got != http.StatusUnauthorized {
+		t.Errorf("a write after another sign-in: %d", got)
+	}
+}

@@ -4,19 +4,26 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parse } from "yaml";
 import { acceptedWrite, approveWrite, changeOf, confirmWrite, correctDriftWrite, decisionWrite, pauseWrite, resumeWrite } from "../src/api/actions";
+import { RequestError } from "../src/api/client";
+import { countHidden } from "../src/api/drift";
 import type { Right } from "../src/api/kubernetes";
-import type { Plan } from "../src/api/plan";
+import type { ItemChange, Plan, RowGroup } from "../src/api/plan";
 import { RightChecker } from "../src/api/rights";
+import { findTemplate, keyOfTemplate } from "../src/api/tree";
 import type { Bundle, Cluster } from "../src/api/types.gen";
 import { appRow } from "../src/model/application";
 import { clusterRow } from "../src/model/cluster";
 import { drainPatch, isDrained } from "../src/model/drain";
-import { type Fields, editableObject, formatObject, getField, mergePatch, readDraft, setField } from "../src/model/edit";
+import { type Fields, editableObject, formatObject, getField, isDeep, mergePatch, draftOf, readText, setField } from "../src/model/edit";
 import { joinNames, planParts } from "../src/model/plan";
 import { bundleCommand, commandOf } from "../src/model/shell";
 import { listWaits, stagesToApprove } from "../src/model/waits";
 import { en } from "../src/text/en";
+import { describeError } from "../src/text/problem";
 import { zh } from "../src/text/zh";
+
+const readDraft = (text: string, before: Fields) => draftOf(readText(text), before);
+const fieldOf = (text: string, path: (string | number)[]) => getField(readText(text).value, path);
 
 const bundle = {
   metadata: { name: "web", namespace: "shop", uid: "u1", resourceVersion: "7" },
@@ -78,6 +85,35 @@ test("a draft that is not of this object has a problem", () => {
   }
 });
 
+test("a value that JSON does not carry is refused, not removed or changed", () => {
+  const text = formatObject(editableObject(deployment));
+  for (const value of [".inf", "-.inf", ".nan", "9007199254740993", "[1, 9007199254740993]", "{a: [.inf]}"]) {
+    assert.deepEqual(readDraft(text.replace("replicas: 2", "replicas: " + value), deployment), { problem: "value" }, value);
+  }
+  for (const value of ["!!binary aGk=", "!!set {a}", "!!timestamp 2001-01-01"]) assert.equal(readDraft("%YAML 1.1\n---\n" + text.replace("replicas: 2", "replicas: " + value), deployment).problem, "value", value);
+  const large = { ...deployment, spec: { list: [2 ** 60, 1], other: 1 } };
+  assert.deepEqual(readDraft(formatObject(editableObject(large)).replace("other: 1", "other: 2"), large), { patch: { spec: { other: 2 } } });
+  assert.equal(readDraft(formatObject(editableObject(large)).replace("- 1\n", "- 3\n"), large).problem, "value");
+});
+
+test("annotations that go do not take along what is not shown", () => {
+  const text = formatObject(editableObject(deployment));
+  assert.ok(/\n  annotations:\n    note: .*\n/.test(text), text);
+  assert.deepEqual(readDraft(text.replace(/\n  annotations:\n    note: .*\n/, "\n"), deployment), { patch: { metadata: { annotations: { note: null } } } });
+});
+
+test("what nests too deep for the library is refused before it is read", () => {
+  for (const open of ["a: " + "[".repeat(300_000), "a: " + "{a: ".repeat(100_000), "- ".repeat(50_000), "? ".repeat(50_000), "a: " + "[\n".repeat(1000), " ".repeat(401) + "a: b"]) {
+    assert.equal(readDraft(open, deployment).problem, "deep", open.slice(0, 10));
+  }
+  const nest = (levels: number): Fields => Array.from({ length: levels }).reduce<Fields>((inner) => ({ a: inner }), {});
+  assert.deepEqual([isDeep(nest(199)), isDeep(nest(200)), isDeep(nest(9000)), isDeep("a")], [false, true, true, false]);
+  const deepest = { ...deployment, spec: nest(195) };
+  assert.deepEqual(readDraft(formatObject(editableObject(deepest)), deepest), { patch: undefined });
+  const script = { ...deployment, data: { run: "[{".repeat(90) + "\n" + "-".repeat(900) + "\n" + "[]{}".repeat(500) } };
+  assert.deepEqual(readDraft(formatObject(editableObject(script)), script), { patch: undefined });
+});
+
 /** Applies a merge patch as RFC 7386 does. */
 function applyPatch(before: unknown, patch: Fields): Fields {
   const out: Fields = typeof before === "object" && before !== null && !Array.isArray(before) ? { ...(before as Fields) } : {};
@@ -113,11 +149,13 @@ test("forms write into the text", () => {
   const text = formatObject(editableObject(deployment));
   const scaled = setField(text, ["spec", "replicas"], 5);
   assert.deepEqual(readDraft(scaled, deployment).patch, { spec: { replicas: 5 } });
-  assert.equal(getField(scaled, ["spec", "replicas"]), 5);
+  assert.equal(fieldOf(scaled, ["spec", "replicas"]), 5);
   assert.deepEqual(readDraft(setField(scaled, ["spec", "replicas"], undefined), deployment).patch, { spec: { replicas: null } });
-  assert.equal(getField(text, ["spec", "template", "spec", "containers", 0, "image"]), "web:1");
-  assert.equal(getField(text, ["spec", "constructor"]), undefined);
+  assert.equal(fieldOf(text, ["spec", "template", "spec", "containers", 0, "image"]), "web:1");
+  assert.equal(fieldOf(text, ["spec", "constructor"]), undefined);
   assert.equal(setField("a: [", ["a"], 1), "a: [");
+  const shared = "base: &b {replicas: 1}\nspec: *b\n";
+  assert.equal(setField(shared, ["spec", "replicas"], 5), shared);
   assert.ok(!setField(text, ["spec", "replicas"], 3).includes("\u202e"));
 });
 
@@ -240,6 +278,60 @@ test("a plan is told in full", () => {
   assert.ok(!JSON.stringify(planParts(plan)).includes("s3cret"));
   assert.deepEqual(planParts({ changes: false, bundles: [] }), []);
   assert.equal(joinNames(["a", "b"]), "a, b");
+});
+
+test("a plan tells of an item all that the command tells", () => {
+  const key = "apps/Deployment/shop/web";
+  const cases: [Partial<ItemChange>, string[]][] = [
+    [{ observe: "Approve" }, ["! Deployment web: would not be written before a person approves the differences that are reported"]],
+    [{ observe: "Drift" }, ["! Deployment web: would not be written, and differences would be reported"]],
+    [{ observe: "Health" }, ["! Deployment web: would not be written, and its health would be reported"]],
+    [{ written: true }, ["! Deployment web: would be written from now on"]],
+    [{ conflictAfter: "Overwrite" }, ["~ Deployment web: objects that are not Atoll's: as the policy says → Overwrite"]],
+    [{ serviceAccountBefore: "a/b" }, ["~ Deployment web: needs rights of ServiceAccount: a/b → the agent's alone"]],
+    [{ change: "Added", serviceAccountAfter: "a/b" }, ["~ Deployment web: needs rights of ServiceAccount: a/b"]],
+    [{ reassessed: true }, ["~ Deployment web: assessed by other rules of feedback, health or completion"]],
+    [{ error: "bad" }, ["! Deployment web: could not be rendered, and stays as it is there: bad"]],
+    [{ change: "Added", error: "bad" }, ["! Deployment web: could not be rendered, and would not be sent: bad"]],
+    [{ released: ["/a"], corrected: ["/b"] }, ["~ Deployment web: /a is left to the cluster", "~ Deployment web: /b no longer belongs to the cluster"]],
+    [{ change: "Removed" }, ["- Deployment web"]],
+  ];
+  const partOf = (row: object, more: object = {}) => planParts({ changes: true, bundles: [{ name: "web", source: "x", rows: [{ clusters: ["oslo"], change: "Changed", ...row } as RowGroup], ...more }] })[0]!;
+  for (const [item, want] of cases) assert.deepEqual(partOf({ items: [{ key, change: "Changed", ...item }] }).lines[0]!.details, want);
+  assert.deepEqual(partOf({ replicas: { [key]: { before: 3 } } }).lines[0]!.details, ["~ Deployment web: would be divided no more"]);
+  assert.deepEqual(partOf({ change: "Removed", replicas: { [key]: { before: 3 } } }).lines[0]!.details, ["~ Deployment web: replicas 3 → 0"]);
+  const full = { reason: "NoCapacity", why: "full" };
+  const part = partOf({}, { waits: "the policy is paused", full: [{ cluster: "a", ...full }, { cluster: "b", stays: true, ...full }], rollout: { stages: [{ name: "eu", first: 1, later: 2, disconnected: 3 }] } });
+  assert.deepEqual(part.lines.slice(1).map((l) => l.text), ["nothing would be sent: the policy is paused", "a would be left out: full", "b would stay as it is: full", "in stages"]);
+  assert.deepEqual(part.lines[4]!.details, ["eu: 1 at first, 2 later, 3 after they return"]);
+});
+
+test("a plan of a large fleet is bounded, and its removals come first", () => {
+  const rows = Array.from({ length: 10_000 }, (_, i): RowGroup => ({ clusters: ["c" + i], change: i === 9999 ? "Removed" : "Changed" }));
+  const lines = planParts({ changes: true, bundles: [{ name: "web", source: "x", rows, noFit: true }] })[0]!.lines;
+  assert.deepEqual([lines.length, lines[0]!.text, lines[200]!.text, lines[201]!.text], [202, "is removed from 1 clusters: c9999", "9800 more are not listed here; atoll plan lists all", "no cluster would fit; what runs is kept"]);
+  const parts = planParts({ changes: true, bundles: Array.from({ length: 150 }, (_, i) => ({ name: "b" + i, source: "x" })) });
+  assert.deepEqual([parts.length, parts[0]!.lines[0]!.text], [101, "50 more are not listed here; atoll plan lists all"]);
+});
+
+test("a write without an answer is not said to be tried again", () => {
+  assert.equal(describeError(new RequestError(0, "Unreachable", "")), en["act.unreachable"]);
+  assert.equal(describeError(new RequestError(409, "Conflict", "x")), en["act.conflict"]);
+  assert.equal(describeError(new RequestError(403, "Forbidden", "no\u202e")), "no\\u202e");
+});
+
+test("differences that are not shown are counted", () => {
+  const field = (path: string) => ({ path });
+  const drift = { kind: "ConfigMap", name: "a", cluster: "oslo", bundle: "shop/web" };
+  assert.equal(countHidden({ ...drift, differentFields: 20, fields: [..."abcdefghijkl"].map(field) }, 8), 12);
+  assert.equal(countHidden({ ...drift, differentFields: 2, fields: [..."ab"].map(field) }, 8), 0);
+  assert.equal(countHidden({ ...drift, differentFields: 3 }, 8), 3);
+});
+
+test("an edited object stays chosen as others come and go", () => {
+  const [a, b, grouped] = [{ kind: "ConfigMap", namespace: "shop", name: "a" }, { kind: "ConfigMap", namespace: "shop", name: "b" }, { group: "x.dev", kind: "ConfigMap", namespace: "shop", name: "b" }];
+  assert.equal(findTemplate([a, grouped, b], keyOfTemplate(b)), b);
+  assert.deepEqual([findTemplate([a, b], undefined), findTemplate([a], keyOfTemplate(b)), findTemplate([], "x")], [a, a, undefined]);
 });
 
 test("what a person reads before a change is in both languages", () => {

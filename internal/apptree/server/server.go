@@ -191,6 +191,9 @@ func (s *Server) buildTree(ctx context.Context, q question, uid string) (apptree
 		for i := range content.Items {
 			in.Items = append(in.Items, content.Items[i].Key)
 		}
+		for i := range content.Tombstones {
+			in.Removed = append(in.Removed, content.Tombstones[i].Key)
+		}
 	}
 	for _, row := range q.tables.Rows.ListOfBundle(b.Ref.UID) {
 		in.Rows = append(in.Rows, readRow(q.tables, row))

@@ -285,3 +285,24 @@ func TestPlansAreInTheTree(t *testing.T) {
 		}
 	}
 }
+
+// The name of a Secret that a plan removes is not told to a user that may not get it.
+func TestPlansDoNotNameHiddenTemplates(t *testing.T) {
+	s := newTestServer(t)
+	gone := atoll.ItemKey{Kind: "Secret", Namespace: "shop", Name: "keys"}
+	content := &atoll.Content{
+		Items:      []atoll.Item{{Key: atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}}},
+		Tombstones: []atoll.Tombstone{{Key: gone, UID: "uid-keys"}},
+	}
+	if _, err := s.tables.Revisions.CreateRevision(t.Context(), webRef, content); err != nil {
+		t.Fatal(err)
+	}
+	spec := s.tables.Rows.ListOfBundle(webRef.UID)[0].Spec
+	spec.Generation, spec.Reason = 2, atoll.RowReason{Reason: atoll.ReasonRemovalHeld, Plan: "a1", Text: gone.String()}.String()
+	s.putRow("oslo", &spec)
+	w := httptest.NewRecorder()
+	s.ServeTree(w, treeRequest(t.Context(), "aiko", "namespace=shop&name=web&limit=1"))
+	if body := w.Body.String(); !strings.Contains(body, `"hash":"a1"`) || strings.Contains(body, "keys") || strings.Contains(body, `"hiddenTemplates"`) {
+		t.Error(body)
+	}
+}

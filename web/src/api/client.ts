@@ -18,6 +18,8 @@ export interface Person {
 
 const root = "/console";
 let onSignedOut: () => void = () => {};
+/** The end of the session that the page shows. A write names it, and is refused after another sign-in in this browser. */
+let session = "";
 
 /** Sets what happens when the hub reports that the session is over. */
 export function setSignedOutHandler(handler: () => void): void {
@@ -28,6 +30,7 @@ async function send(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   headers.set("X-Atoll-Console", "1");
   headers.set("Accept", "application/json");
+  if (init.method) headers.set("X-Atoll-Session", session);
   let response: Response;
   try {
     response = await fetch(root + path, { ...init, headers, credentials: "same-origin", redirect: "error" });
@@ -114,13 +117,18 @@ export async function readLines(path: string, signal: AbortSignal, handler: Stre
   }
 }
 
+function keepSession(p: Person): Person {
+  session = p.until;
+  return p;
+}
+
 export async function getPerson(): Promise<Person> {
-  return (await (await send("/session")).json()) as Person;
+  return keepSession((await (await send("/session")).json()) as Person);
 }
 
 export async function signIn(token: string): Promise<Person> {
   const init = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token }) };
-  return (await (await send("/session", init)).json()) as Person;
+  return keepSession((await (await send("/session", init)).json()) as Person);
 }
 
 export async function signOut(): Promise<void> {

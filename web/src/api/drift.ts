@@ -24,6 +24,12 @@ export interface Drifts {
   more?: number;
 }
 
+/** Counts the differences that are not among the first listed fields. */
+export function countHidden(d: DriftedObject, shown: number): number {
+  const listed = d.fields?.length ?? 0;
+  return Math.max(d.differentFields ?? 0, listed) - Math.min(shown, listed);
+}
+
 /** Returns the drift in a namespace; without one, all that the person may see. */
 export function getDrifts(namespace: string, signal: AbortSignal): Promise<Drifts> {
   return getJSON<Drifts>("/atoll/v1alpha1/drift" + (namespace ? "?" + new URLSearchParams({ namespace }).toString() : ""), signal);

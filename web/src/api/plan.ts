@@ -18,6 +18,17 @@ export interface ItemChange {
   fields?: FieldChange[];
   released?: string[];
   corrected?: string[];
+  /** What the cluster would report of the object instead of writing it. */
+  observe?: string;
+  /** It would write an object that it only observes now. */
+  written?: boolean;
+  /** The item's own resolutions of conflicts, where they differ; empty: that of the policy. */
+  conflictBefore?: string;
+  conflictAfter?: string;
+  /** The ServiceAccounts of the member whose rights count, where they differ; empty: the agent's rights alone. */
+  serviceAccountBefore?: string;
+  serviceAccountAfter?: string;
+  reassessed?: boolean;
   recreate?: boolean;
   error?: string;
 }
@@ -56,7 +67,7 @@ export interface BundlePlan {
   unchanged?: number;
   noFit?: boolean;
   unmet?: string;
-  full?: StayingCluster[];
+  full?: (StayingCluster & { stays?: boolean })[];
   short?: { item: string; replicas: number; unplaced: number }[];
   staysDrained?: StayingCluster[];
   oldCopies?: { clusters: string[]; for: string }[];

@@ -13,6 +13,16 @@ export interface Template {
   name: string;
 }
 
+/** Returns the key of a template, as kept changes name it: GROUP/KIND/NAMESPACE/NAME. */
+export function keyOfTemplate(o: Template): string {
+  return `${o.group ?? ""}/${o.kind}/${o.namespace ?? ""}/${o.name}`;
+}
+
+/** Returns the template of a key, or the first. Others come and go, so the place in the list says nothing. */
+export function findTemplate(list: readonly Template[], key: string | undefined): Template | undefined {
+  return list.find((o) => keyOfTemplate(o) === key) ?? list[0];
+}
+
 export interface TreeItem {
   template: number;
   health?: string;

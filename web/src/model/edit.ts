@@ -7,11 +7,14 @@ export type Fields = Record<string, unknown>;
 /** A draft: the patch of what changed, undefined where nothing did; or what is wrong with the text. */
 export interface Draft {
   patch?: Fields;
-  problem?: "syntax" | "many" | "identity" | "large";
+  problem?: "syntax" | "many" | "identity" | "large" | "deep" | "value";
   detail?: string;
 }
 
 const maxText = 1 << 20;
+
+/** So many levels may nest. The library recurses, and a browser whose stack it exhausts ends the page. */
+const maxDepth = 200;
 
 /** Metadata that the API server and controllers set, which no person edits. */
 const serverFields = ["managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "ownerReferences", "finalizers"];
@@ -57,18 +60,22 @@ export function formatObject(o: Fields): string {
   return formatDocument(new Document(o, { aliasDuplicateObjects: false }));
 }
 
-/** Returns the text with another value of a field; the same text when it is no YAML. */
+/** Returns the text with another value of a field; the same text where it has no such place. */
 export function setField(text: string, path: readonly (string | number)[], value: unknown): string {
   const doc = parseDocument(text);
   if (doc.errors.length > 0) return text;
-  if (value === undefined) doc.deleteIn(path);
-  else doc.setIn(path, value);
+  try {
+    if (value === undefined) doc.deleteIn(path);
+    else doc.setIn(path, value);
+  } catch {
+    return text; // the way to the field is an alias
+  }
   return formatDocument(doc);
 }
 
-/** Returns the value of a field of a text; undefined where there is none. */
-export function getField(text: string, path: readonly (string | number)[]): unknown {
-  let at: unknown = readValue(text).value;
+/** Returns the value of a field; undefined where there is none. */
+export function getField(value: unknown, path: readonly (string | number)[]): unknown {
+  let at = value;
   for (const key of path) {
     if (typeof at !== "object" || at === null || !Object.hasOwn(at, key)) return undefined;
     at = (at as Record<string | number, unknown>)[key];
@@ -76,9 +83,39 @@ export function getField(text: string, path: readonly (string | number)[]): unkn
   return at;
 }
 
-/** Reads the only document of a text. */
-function readValue(text: string): { value?: unknown; problem?: Draft["problem"]; detail?: string } {
+/** Reports whether a value nests deeper than can be edited. */
+export function isDeep(value: unknown, levels = maxDepth): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return levels === 0 || Object.values(value).some((v) => isDeep(v, levels - 1));
+}
+
+/** Reports whether a text may nest too deep for the library: by its brackets, or by the columns before its lines. */
+function isDeepText(text: string): boolean {
+  let [open, columns, isStart] = [0, 0, true];
+  for (let i = 0; i < text.length; i++) {
+    const c = text[i]!;
+    const isIndent = c === " " || c === "\t" || ("-?:".includes(c) && /\s/.test(text[i + 1] ?? ""));
+    if (c === "\n") [columns, isStart] = [0, true];
+    else if (isStart && isIndent) columns++;
+    else isStart = false;
+    if (c === "[" || c === "{") open++;
+    else if (c === "]" || c === "}") open = Math.max(0, open - 1);
+    if (open > maxDepth || columns > 2 * maxDepth) return true;
+  }
+  return false;
+}
+
+/** The value of a text, or what is wrong with it. */
+export interface Reading {
+  value?: unknown;
+  problem?: Draft["problem"];
+  detail?: string;
+}
+
+/** Reads the only document of a text. A large one takes seconds: read each text once. */
+export function readText(text: string): Reading {
   if (text.length > maxText) return { problem: "large" };
+  if (isDeepText(text)) return { problem: "deep" };
   const docs = parseAllDocuments(text);
   const doc = docs[0];
   if (docs.length !== 1 || !doc || !("errors" in doc)) return { problem: "many" };
@@ -90,9 +127,8 @@ function readValue(text: string): { value?: unknown; problem?: Draft["problem"];
   }
 }
 
-/** Reads a draft of an object. Its identity stays. */
-export function readDraft(text: string, before: Fields): Draft {
-  const { value, problem, detail } = readValue(text);
+/** Returns the draft of an object that a text is. Its identity stays. */
+export function draftOf({ value, problem, detail }: Reading, before: Fields): Draft {
   if (problem) return { problem, detail };
   if (!isFields(value) || !isFields(value["metadata"])) return { problem: "identity" };
   const old = editableObject(before);
@@ -100,7 +136,17 @@ export function readDraft(text: string, before: Fields): Draft {
   if (value["apiVersion"] !== old["apiVersion"] || value["kind"] !== old["kind"] || was["name"] !== is["name"] || was["namespace"] !== is["namespace"]) return { problem: "identity" };
   const added = Object.keys(is).find((key) => serverFields.includes(key)) ?? ("status" in value ? "status" : undefined);
   if (added) return { problem: "identity", detail: added };
-  return { patch: mergePatch(old, value) };
+  // A whole map that goes would take along what the text does not show of it.
+  const metadata = isFields(was["annotations"]) ? { ...is, annotations: is["annotations"] ?? {} } : is;
+  const patch = mergePatch(old, { ...value, metadata });
+  return isExact(patch) ? { patch } : { problem: "value" };
+}
+
+/** Reports whether JSON carries a value as it is. It makes null, which removes a field, of .inf, and loses digits of large numbers. */
+function isExact(v: unknown): boolean {
+  if (typeof v === "number") return Number.isFinite(v) && (!Number.isInteger(v) || Number.isSafeInteger(v));
+  if (typeof v !== "object" || v === null) return true;
+  return (Array.isArray(v) || isPlain(v)) && Object.values(v).every(isExact);
 }
 
 /** Returns the merge patch (RFC 7386) from one object to another; undefined where they are equal. */
@@ -109,7 +155,7 @@ export function mergePatch(before: Fields, after: Fields): Fields | undefined {
   for (const key of Object.keys(before)) if (!Object.hasOwn(after, key)) out.push([key, null]);
   for (const [key, value] of Object.entries(after)) {
     const old = Object.hasOwn(before, key) ? before[key] : undefined;
-    if (isFields(old) && isFields(value)) {
+    if (isFields(old) && isPlain(value)) {
       const inner = mergePatch(old, value);
       if (inner) out.push([key, inner]);
     } else if (!isEqual(old, value)) {
@@ -119,8 +165,13 @@ export function mergePatch(before: Fields, after: Fields): Fields | undefined {
   return out.length > 0 ? Object.fromEntries(out) : undefined;
 }
 
+/** Dates and sets, which tags of YAML make, are no fields. */
+function isPlain(v: unknown): v is Fields {
+  return isFields(v) && Object.getPrototypeOf(v) === Object.prototype;
+}
+
 function isEqual(a: unknown, b: unknown): boolean {
   if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((v, i) => isEqual(v, b[i]));
-  if (isFields(a) && isFields(b)) return mergePatch(a, b) === undefined;
+  if (isPlain(a) && isPlain(b)) return mergePatch(a, b) === undefined;
   return a === b;
 }

@@ -2,9 +2,9 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useState } from "preact/hooks";
-import { RequestError } from "../api/client";
 import type { Right } from "../api/kubernetes";
 import { rights } from "../api/rights";
+import { describeError } from "../text/problem";
 import { safeText } from "../text/safe";
 import { t } from "../text/text";
 import { Command, Text } from "./parts";
@@ -50,13 +50,6 @@ export function Act({ label, needs, command, children }: { label: string; needs:
       {command && <Command text={command} />}
     </div>
   );
-}
-
-/** Returns the sentence of a failed request. */
-export function describeError(e: unknown): string {
-  if (!(e instanceof RequestError)) return safeText(String(e));
-  if (e.code === 409) return t("act.conflict");
-  return e.message ? safeText(e.message) : t("live.off");
 }
 
 /** The button that does it. What it did, or why it failed, is announced. */

@@ -1,13 +1,14 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { changeOf } from "../api/actions";
-import { getJSON } from "../api/client";
+import { RequestError, getJSON } from "../api/client";
 import type { KubeObject, Right } from "../api/kubernetes";
 import { type Location, locateObject } from "../api/objects";
-import type { Template } from "../api/tree";
-import { type Draft, type Fields, editableObject, formatObject, getField, isFields, readDraft, setField } from "../model/edit";
+import { type Template, findTemplate, keyOfTemplate } from "../api/tree";
+import { type Draft, type Fields, editableObject, formatObject, getField, isDeep, isFields, draftOf, readText, setField } from "../model/edit";
+import { describeError } from "../text/problem";
 import { safeBlock } from "../text/safe";
 import { t } from "../text/text";
-import { describeError, describeRight, useMissingRight } from "../ui/act";
+import { describeRight, useMissingRight } from "../ui/act";
 import { Text } from "../ui/parts";
 import { useRequest } from "../ui/request";
 import { PlannedChange } from "./planned";
@@ -22,23 +23,29 @@ interface Loaded extends Location {
 
 async function loadObject(o: Template, signal: AbortSignal): Promise<Loaded> {
   const at = await locateObject(o, signal);
-  return { ...at, object: await getJSON<KubeObject & Fields>(at.path, signal) };
+  const object = await getJSON<KubeObject & Fields>(at.path, signal);
+  if (isDeep(object)) throw new RequestError(413, "TooDeep", t("change.problem.deep"));
+  return { ...at, object };
 }
 
 /** Edits a policy or a template: the draft is validated and planned before it can be applied. */
 export function ChangeSection({ policy, templates }: { policy?: Template; templates: Template[] }) {
   const objects = [...(policy ? [policy] : []), ...templates.filter((o) => !(unedited.has(o.kind) && !o.group))];
-  const [at, choose] = useState(0);
-  const object = objects[Math.min(at, objects.length - 1)];
+  const [chosen, choose] = useState<string | undefined>();
+  const object = findTemplate(objects, chosen);
+  const key = object && keyOfTemplate(object);
+  useEffect(() => {
+    if (chosen === undefined && key !== undefined) choose(key);
+  }, [chosen, key]);
   if (!object) return null;
   return (
     <section class="card" id="change">
       <h2>{t("change.title")}</h2>
       <p class="muted small">{t("change.hint")}</p>
-      <select class="pick" aria-label={t("change.object")} value={at} onChange={(e) => choose(Number(e.currentTarget.value))}>
-        {objects.map((o, i) => <option key={i} value={i}>{nameOf(o)}</option>)}
+      <select class="pick" aria-label={t("change.object")} value={key} onChange={(e) => choose(e.currentTarget.value)}>
+        {objects.map((o) => <option key={keyOfTemplate(o)} value={keyOfTemplate(o)}>{nameOf(o)}</option>)}
       </select>
-      <Editor key={nameOf(object)} of={object} />
+      <Editor key={key} of={object} />
     </section>
   );
 }
@@ -68,14 +75,15 @@ function DraftEditor({ loaded, onApplied }: { loaded: Loaded; onApplied: () => v
   const start = useMemo(() => formatObject(editableObject(object)), [object]);
   const [text, setText] = useState(start);
   useEffect(() => setText(start), [object]); // it was read again
-  const draft = useMemo(() => readDraft(text, object), [text, object]);
+  const reading = useMemo(() => readText(text), [text]);
+  const draft = useMemo(() => draftOf(reading, object), [reading, object]);
   const change = useMemo(() => draft.patch && changeOf(path, object, draft.patch), [draft]);
   const right: Right = { verb: "patch", group: loaded.group, resource: loaded.resource, namespace: object.metadata.namespace, name: object.metadata.name };
   const missing = useMissingRight([right]);
   return (
     <>
       {missing && <p class="waits">{describeRight(missing)}</p>}
-      <Forms text={text} onChange={setText} kind={String(object["kind"])} />
+      <Forms text={text} value={reading.value} onChange={setText} kind={String(object["kind"])} />
       <YAMLText value={text} onChange={setText} />
       {text !== start && <button type="button" class="ghost small" onClick={() => setText(start)}>{t("change.reset")}</button>}
       <PlannedChange change={missing ? undefined : change} problem={problemOf(draft)} onApplied={onApplied} />
@@ -105,12 +113,12 @@ function YAMLText({ value, onChange }: { value: string; onChange: (text: string)
 const namesPath = ["spec", "placement", "clusterAffinity", "clusterNames"];
 
 /** Short forms for the common changes. They write into the text. */
-function Forms({ text, onChange, kind }: { text: string; onChange: (text: string) => void; kind: string }) {
-  const replicas = getField(text, ["spec", "replicas"]);
-  const containers = getField(text, ["spec", "template", "spec", "containers"]);
+function Forms({ text, value, onChange, kind }: { text: string; value: unknown; onChange: (text: string) => void; kind: string }) {
+  const replicas = getField(value, ["spec", "replicas"]);
+  const containers = getField(value, ["spec", "template", "spec", "containers"]);
   const images = (Array.isArray(containers) ? containers.slice(0, maxContainers) : []).map((c) => (isFields(c) ? c : {}));
-  const isPolicy = /PropagationPolicy$/.test(kind) && isFields(getField(text, ["spec", "placement"])) && getField(text, ["spec", "placement", "clusterAffinities"]) === undefined;
-  const names = getField(text, namesPath);
+  const isPolicy = /PropagationPolicy$/.test(kind) && isFields(getField(value, ["spec", "placement"])) && getField(value, ["spec", "placement", "clusterAffinities"]) === undefined;
+  const names = getField(value, namesPath);
   return (
     <div class="forms">
       {typeof replicas === "number" && (

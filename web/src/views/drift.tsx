@@ -1,10 +1,11 @@
 import { correctDriftWrite } from "../api/actions";
 import { type Person, sendWrite } from "../api/client";
-import { type DriftedObject, getDrifts } from "../api/drift";
+import { type DriftedObject, countHidden, getDrifts } from "../api/drift";
 import type { Bundle } from "../api/types.gen";
 import { commandOf } from "../model/shell";
+import { describeError } from "../text/problem";
 import { t } from "../text/text";
-import { Act, Do, describeError } from "../ui/act";
+import { Act, Do } from "../ui/act";
 import { useRoute } from "../ui/hooks";
 import { Text } from "../ui/parts";
 import { useRequest } from "../ui/request";
@@ -38,7 +39,7 @@ export function DriftSection({ person, bundles, confined }: { person: Person; bu
               <span class="grow small muted">{d.missing ? t("drift.missing") : t("drift.fields", { n: d.differentFields ?? 0 })}</span>
               {bundle && (
                 <Act label={t("drift.correct")} needs={[bundleRight(bundle, "patch")]} command={driftCommand(d)}>
-                  <ul class="plan-details">{(d.fields ?? []).slice(0, maxFields).map((f) => <li key={f.path}><code><Text>{`${f.path}: ${f.live || "∅"} → ${f.wanted || "∅"}`}</Text></code></li>)}</ul>
+                  <ul class="plan-details">{(d.fields ?? []).slice(0, maxFields).map((f) => <li key={f.path}><code><Text>{`${f.path}: ${f.live || "∅"} → ${f.wanted || "∅"}`}</Text></code></li>)}{countHidden(d, maxFields) > 0 && <li>{t("more", { n: countHidden(d, maxFields) })}</li>}</ul>
                   <p class="muted small">{t("drift.what", { cluster: d.cluster })}</p>
                   <Do label={t("drift.do")} run={() => sendWrite(correctDriftWrite(bundle, [d.id!]))} />
                 </Act>

@@ -1,17 +1,12 @@
-import type { Template } from "../api/tree";
+import { type Template, keyOfTemplate } from "../api/tree";
 import { type KeptChange, getKeptChanges } from "../api/undo";
 import { commandOf } from "../model/shell";
+import { describeError } from "../text/problem";
 import { t, textOr } from "../text/text";
-import { describeError } from "../ui/act";
 import { Command, Since, Text } from "../ui/parts";
 import { useRequest } from "../ui/request";
 
 const maxShown = 50;
-
-/** Returns the key of an object, as kept changes name it. */
-function keyOf(o: Template): string {
-  return `${o.group ?? ""}/${o.kind}/${o.namespace ?? ""}/${o.name}`;
-}
 
 function undoCommand(c: KeptChange): string | undefined {
   const [group = "", , namespace = "", ...name] = c.object.split("/");
@@ -21,7 +16,7 @@ function undoCommand(c: KeptChange): string | undefined {
 
 /** The person and the time of each kept change of an application's objects, the newest first. It is read on request. */
 export function History({ namespace, objects }: { namespace: string; objects: Template[] }) {
-  const keys = new Set(objects.map(keyOf));
+  const keys = new Set(objects.map(keyOfTemplate));
   const { answer, refusal, busy, ask } = useRequest("history/" + namespace, (signal) => getKeptChanges(namespace, signal));
   const changes = (answer?.changes ?? []).filter((c) => keys.has(c.object)).sort((a, b) => (a.at < b.at ? 1 : -1));
   return (

@@ -2,8 +2,8 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Change, applyChange } from "../api/actions";
 import { type Plan, planChange } from "../api/plan";
 import { type PlanLine, planParts } from "../model/plan";
+import { describeError } from "../text/problem";
 import { t } from "../text/text";
-import { describeError } from "../ui/act";
 import { Text } from "../ui/parts";
 
 type State = { step: "idle" | "planning" } | { step: "planned" | "applying" | "applied"; change: Change; plan: Plan } | { step: "failed"; problem: string };

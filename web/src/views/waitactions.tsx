@@ -7,8 +7,9 @@ import type { Bundle } from "../api/types.gen";
 import { joinNames } from "../model/plan";
 import { bundleCommand, commandOf } from "../model/shell";
 import type { Wait } from "../model/waits";
+import { describeError } from "../text/problem";
 import { t } from "../text/text";
-import { Act, Do, describeError } from "../ui/act";
+import { Act, Do } from "../ui/act";
 import { Command, Reason, Text } from "../ui/parts";
 import { useRequest } from "../ui/request";
 
@@ -21,6 +22,12 @@ export function bundleRight(b: Bundle, verb: string): Right {
 export function clusterRight(name: string, verb: string): Right {
   return { verb, group: "atoll.dev", resource: "clusters", name };
 }
+
+/** The rights to the decision on the keys of an agent. The hub asks for that on the signer, too. */
+const keyRights: readonly Right[] = [
+  { verb: "list", group: "certificates.k8s.io", resource: "certificatesigningrequests" },
+  { verb: "update", group: "certificates.k8s.io", resource: "certificatesigningrequests", subresource: "approval" },
+];
 
 /** What the person can do about a wait: a button, or the command that shows more. */
 export function WaitActions({ wait, person }: { wait: Wait; person: Person }) {
@@ -40,11 +47,11 @@ export function WaitActions({ wait, person }: { wait: Wait; person: Person }) {
   if (cluster && wait.action === "join") {
     return (
       <>
-        <Act label={t("act.accept")} needs={[clusterRight(wait.name, "patch"), clusterRight(wait.name, "accept")]} command={commandOf("atoll", "accept", wait.name)}>
+        <Act label={t("act.accept")} needs={[clusterRight(wait.name, "patch"), clusterRight(wait.name, "accept"), ...keyRights]} command={commandOf("atoll", "accept", wait.name)}>
           <p>{t("act.accept.what", { name: wait.name })}</p>
           <Do label={t("act.accept.do")} run={() => decideJoin(cluster, true)} />
         </Act>
-        <Act label={t("act.deny")} needs={[clusterRight(wait.name, "patch")]} command={commandOf("atoll", "deny", wait.name)}>
+        <Act label={t("act.deny")} needs={[clusterRight(wait.name, "patch"), ...keyRights]} command={commandOf("atoll", "deny", wait.name)}>
           <p>{t("act.deny.what", { name: wait.name })}</p>
           <Do label={t("act.deny.do")} run={() => decideJoin(cluster, false)} />
         </Act>
