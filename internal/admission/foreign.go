@@ -19,7 +19,7 @@ const (
 	maxForeignNames = 5
 )
 
-// FindForeign returns the objects of members that would keep the namespace there. Its time is bounded.
+// FindForeign requests from the members of a namespace the objects that would keep the namespace there. Its time is bounded.
 type FindForeign func(ctx context.Context, namespace string) []atoll.MemberForeignObjects
 
 // warnOfForeign warns the user that deletes a namespace of the clusters that keep it, and of those whose answer is missing.

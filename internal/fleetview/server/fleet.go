@@ -203,7 +203,7 @@ func markIfTooManyRequests(err error) error {
 	return err
 }
 
-// unknownPath is the message of an agent that does not serve the path of a request.
+// unknownPath is the message of an agent of a version without the path of a request.
 var unknownPath = apierrors.NewNotFound(schema.GroupResource{}, "").ErrStatus.Message
 
 // memberError reads an error of a member.

@@ -17,7 +17,7 @@ import (
 // foreignTimeout bounds the questions about foreign objects: the deletion of a namespace waits for them.
 const foreignTimeout = time.Second
 
-// ForeignObjects reads from the members with rows in a namespace the objects that would keep the namespace there after its deletion.
+// ForeignObjects requests from the members with rows in a namespace the objects that would keep the namespace after its deletion.
 // It returns an answer or an error for each member, by name, after a second at the latest. At most
 // askedMost members that can be reached are read; further ones have an error.
 func (f *Fleet) ForeignObjects(ctx context.Context, namespace string) []atoll.MemberForeignObjects {
@@ -51,7 +51,7 @@ func (f *Fleet) ForeignObjects(ctx context.Context, namespace string) []atoll.Me
 	return out
 }
 
-// foreignObjectsOf reads from one member.
+// foreignObjectsOf requests the objects from one member.
 func (f *Fleet) foreignObjectsOf(ctx context.Context, m *member, namespace string) (atoll.ForeignObjects, error) {
 	obj, err := f.read(ctx, m, atoll.ForeignObjectsPath(namespace), nil)
 	switch {
