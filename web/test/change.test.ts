@@ -14,7 +14,7 @@ import type { Bundle, Cluster } from "../src/api/types.gen";
 import { appRow } from "../src/model/application";
 import { clusterRow } from "../src/model/cluster";
 import { canDrain, drainPatch, isDrained } from "../src/model/drain";
-import { type Fields, editableObject, formatObject, getField, isDeep, mergePatch, draftOf, readText, setField } from "../src/model/edit";
+import { type Fields, editableObject, formatObject, getField, isDeep, mergePatch, draftOf, readText, setField, textAfterRead } from "../src/model/edit";
 import { joinNames, planParts } from "../src/model/plan";
 import { bundleCommand, commandOf } from "../src/model/shell";
 import { listWaits, stagesToApprove } from "../src/model/waits";
@@ -94,6 +94,10 @@ test("a value that JSON does not carry is refused, not removed or changed", () =
   const large = { ...deployment, spec: { list: [2 ** 60, 1], other: 1 } };
   assert.deepEqual(readDraft(formatObject(editableObject(large)).replace("other: 1", "other: 2"), large), { patch: { spec: { other: 2 } } });
   assert.equal(readDraft(formatObject(editableObject(large)).replace("- 1\n", "- 3\n"), large).problem, "value");
+});
+
+test("what a person writes while an edit is applied stays", () => {
+  assert.deepEqual([textAfterRead("a", "a", "b"), textAfterRead("a2", "a", "b"), textAfterRead("a2", undefined, "b")], ["b", "a2", "b"]);
 });
 
 test("annotations that go do not take along what is not shown", () => {
