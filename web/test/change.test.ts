@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parse } from "yaml";
 import { acceptedWrite, approveWrite, changeOf, confirmWrite, correctDriftWrite, decisionWrite, pauseWrite, resumeWrite } from "../src/api/actions";
-import { RequestError } from "../src/api/client";
+import { RequestError, getPerson, sendWrite, signIn } from "../src/api/client";
 import { countHidden } from "../src/api/drift";
 import type { Right } from "../src/api/kubernetes";
 import type { ItemChange, Plan, RowGroup } from "../src/api/plan";
@@ -13,8 +13,8 @@ import { findTemplate, keyOfTemplate } from "../src/api/tree";
 import type { Bundle, Cluster } from "../src/api/types.gen";
 import { appRow } from "../src/model/application";
 import { clusterRow } from "../src/model/cluster";
-import { drainPatch, isDrained } from "../src/model/drain";
-import { type Fields, editableObject, formatObject, getField, isDeep, mergePatch, draftOf, readText, setField } from "../src/model/edit";
+import { canDrain, drainPatch, isDrained } from "../src/model/drain";
+import { type Fields, editableObject, formatObject, getField, isDeep, mergePatch, draftOf, readText, setField, textAfterRead } from "../src/model/edit";
 import { joinNames, planParts } from "../src/model/plan";
 import { bundleCommand, commandOf } from "../src/model/shell";
 import { listWaits, stagesToApprove } from "../src/model/waits";
@@ -94,6 +94,10 @@ test("a value that JSON does not carry is refused, not removed or changed", () =
   const large = { ...deployment, spec: { list: [2 ** 60, 1], other: 1 } };
   assert.deepEqual(readDraft(formatObject(editableObject(large)).replace("other: 1", "other: 2"), large), { patch: { spec: { other: 2 } } });
   assert.equal(readDraft(formatObject(editableObject(large)).replace("- 1\n", "- 3\n"), large).problem, "value");
+});
+
+test("what a person writes while an edit is applied stays", () => {
+  assert.deepEqual([textAfterRead("a", "a", "b"), textAfterRead("a2", "a", "b"), textAfterRead("a2", undefined, "b")], ["b", "a2", "b"]);
 });
 
 test("annotations that go do not take along what is not shown", () => {
@@ -189,6 +193,8 @@ test("a cluster is drained and given back by its taints", () => {
   assert.deepEqual(drainPatch(of(own, drain, cordon), false), { spec: { taints: [own] } });
   assert.deepEqual(drainPatch(of(drain), false), { spec: { taints: null } });
   assert.deepEqual(drainPatch(of(drain), true), { spec: { taints: [drain] } });
+  assert.deepEqual([canDrain(of(own)), canDrain(of(cordon)), canDrain(of(cordon, drain))], [true, true, false]);
+  assert.deepEqual(drainPatch(of(cordon), true), { spec: { taints: [cordon, drain] } });
   assert.deepEqual([isDrained(of(own)), isDrained(of(cordon)), isDrained(of(drain)), isDrained({ metadata: { name: "a" }, spec: {} } as Cluster)], [false, true, true, false]);
 });
 
@@ -318,6 +324,21 @@ test("a write without an answer is not said to be tried again", () => {
   assert.equal(describeError(new RequestError(0, "Unreachable", "")), en["act.unreachable"]);
   assert.equal(describeError(new RequestError(409, "Conflict", "x")), en["act.conflict"]);
   assert.equal(describeError(new RequestError(403, "Forbidden", "no\u202e")), "no\\u202e");
+});
+
+test("a write names the session that the page shows", async (t) => {
+  const sent: [string, string | null][] = [];
+  t.mock.method(globalThis, "fetch", (path: string, init: RequestInit) => {
+    sent.push([`${init.method ?? "GET"} ${path}`, (init.headers as Headers).get("X-Atoll-Session")]);
+    return Promise.resolve(new Response(JSON.stringify({ user: "aiko", until: sent.length < 3 ? "2026-11-30T00:00:00Z" : "2026-11-30T00:05:00Z" })));
+  });
+  await getPerson();
+  await sendWrite({ method: "PATCH", path: "/a", body: "{}" });
+  await signIn("token");
+  await sendWrite({ method: "POST", path: "/b", body: "{}" });
+  assert.deepEqual(sent, [
+    ["GET /console/session", null], ["PATCH /console/api/a", "2026-11-30T00:00:00Z"], ["POST /console/session", "2026-11-30T00:00:00Z"], ["POST /console/api/b", "2026-11-30T00:05:00Z"],
+  ]);
 });
 
 test("differences that are not shown are counted", () => {

@@ -286,7 +286,7 @@ func TestPlansAreInTheTree(t *testing.T) {
 	}
 }
 
-// The name of a Secret that a plan removes is hidden from a user that may not get it.
+// The name of a Secret that a plan removes is not shown to a user that may not get it.
 func TestPlansDoNotNameHiddenTemplates(t *testing.T) {
 	s := newTestServer(t)
 	gone := atoll.ItemKey{Kind: "Secret", Namespace: "shop", Name: "keys"}

@@ -22,6 +22,11 @@ export function isDrained(c: Cluster): boolean {
   return (c.spec.taints ?? []).some(endsWithUncordon);
 }
 
+/** A cluster that is only cordoned keeps what it has, and can be drained. */
+export function canDrain(c: Cluster): boolean {
+  return !(c.spec.taints ?? []).some(isDrain);
+}
+
 /** Returns the patch that drains a cluster, or gives it back, as `atoll drain` and `atoll uncordon` do. */
 export function drainPatch(c: Cluster, drained: boolean): Fields {
   const before = c.spec.taints ?? [];

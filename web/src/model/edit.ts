@@ -127,6 +127,11 @@ export function readText(text: string): Reading {
   }
 }
 
+/** Returns the text after the object was read again: its own, but for what a person wrote while another text was applied. */
+export function textAfterRead(now: string, applied: string | undefined, read: string): string {
+  return applied !== undefined && now !== applied ? now : read;
+}
+
 /** Returns the draft of an object that a text is. Its identity stays. */
 export function draftOf({ value, problem, detail }: Reading, before: Fields): Draft {
   if (problem) return { problem, detail };

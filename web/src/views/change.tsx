@@ -1,10 +1,10 @@
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { changeOf } from "../api/actions";
 import { RequestError, getJSON } from "../api/client";
 import type { KubeObject, Right } from "../api/kubernetes";
 import { type Location, locateObject } from "../api/objects";
 import { type Template, findTemplate, keyOfTemplate } from "../api/tree";
-import { type Draft, type Fields, editableObject, formatObject, getField, isDeep, isFields, draftOf, readText, setField } from "../model/edit";
+import { type Draft, type Fields, editableObject, formatObject, getField, isDeep, isFields, draftOf, readText, setField, textAfterRead } from "../model/edit";
 import { describeError } from "../text/problem";
 import { safeBlock } from "../text/safe";
 import { t } from "../text/text";
@@ -74,7 +74,12 @@ function DraftEditor({ loaded, onApplied }: { loaded: Loaded; onApplied: () => v
   const { object, path } = loaded;
   const start = useMemo(() => formatObject(editableObject(object)), [object]);
   const [text, setText] = useState(start);
-  useEffect(() => setText(start), [object]); // it was read again
+  const applied = useRef<string | undefined>(undefined);
+  useEffect(() => {
+    const sent = applied.current;
+    applied.current = undefined;
+    setText((now) => textAfterRead(now, sent, start));
+  }, [object]);
   const reading = useMemo(() => readText(text), [text]);
   const draft = useMemo(() => draftOf(reading, object), [reading, object]);
   const change = useMemo(() => draft.patch && changeOf(path, object, draft.patch), [draft]);
@@ -86,7 +91,7 @@ function DraftEditor({ loaded, onApplied }: { loaded: Loaded; onApplied: () => v
       <Forms text={text} value={reading.value} onChange={setText} kind={String(object["kind"])} />
       <YAMLText value={text} onChange={setText} />
       {text !== start && <button type="button" class="ghost small" onClick={() => setText(start)}>{t("change.reset")}</button>}
-      <PlannedChange change={missing ? undefined : change} problem={problemOf(draft)} onApplied={onApplied} />
+      <PlannedChange change={missing ? undefined : change} problem={problemOf(draft)} onApplied={() => { applied.current = text; onApplied(); }} />
     </>
   );
 }

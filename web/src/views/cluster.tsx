@@ -5,7 +5,7 @@ import { fieldSelector } from "../api/collection";
 import type { Condition, KubeEvent, Pod } from "../api/kubernetes";
 import type { Cluster } from "../api/types.gen";
 import { clusterRow } from "../model/cluster";
-import { drainPatch, isDrained } from "../model/drain";
+import { canDrain, drainPatch, isDrained } from "../model/drain";
 import { commandOf } from "../model/shell";
 import { listWaits } from "../model/waits";
 import { Act } from "../ui/act";
@@ -24,18 +24,27 @@ import { clustersPath } from "./fleet";
 const maxEvents = 30;
 
 /** Drains a cluster, or gives it back: the plan first. */
-function Drain({ cluster }: { cluster: Cluster }) {
-  const drained = isDrained(cluster);
+function Drain({ cluster, back: drained }: { cluster: Cluster; back: boolean }) {
   const name = cluster.metadata.name;
   const change = useMemo(() => changeOf(clusterPath(name), cluster, drainPatch(cluster, !drained)), [cluster, drained]);
   return (
-    <section class="card" id="drain">
+    <section class="card" id={drained ? "give-back" : "drain"}>
       <h2>{t(drained ? "drain.back" : "drain.title")}</h2>
       <p class="muted small">{t(drained ? "drain.back.what" : "drain.what")}</p>
       <Act label={t(drained ? "drain.back.open" : "drain.open")} needs={[clusterRight(name, "patch")]} command={commandOf("atoll", drained ? "uncordon" : "drain", name)}>
         <PlannedChange change={change} />
       </Act>
     </section>
+  );
+}
+
+/** A cordoned cluster can be given back, and drained. */
+function Taints({ cluster }: { cluster: Cluster }) {
+  return (
+    <>
+      {canDrain(cluster) && <Drain key="drain" cluster={cluster} back={false} />}
+      {isDrained(cluster) && <Drain key="back" cluster={cluster} back />}
+    </>
   );
 }
 
@@ -83,7 +92,7 @@ export function ClusterPage({ name, person }: { name: string; person: Person }) 
         </section>
         <Conditions conditions={cluster.status?.conditions as Condition[] | undefined} />
       </div>
-      {cluster.spec.accepted && !cluster.spec.removal && <Drain cluster={cluster} />}
+      {cluster.spec.accepted && !cluster.spec.removal && <Taints cluster={cluster} />}
       <Runs cluster={name} />
       <Events name={name} />
     </>
