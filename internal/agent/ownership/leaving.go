@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"cmp"
+	"container/heap"
 	"maps"
 	"slices"
 
@@ -28,7 +29,11 @@ func (t leavingTurn) compareTurns(o leavingTurn) int {
 // leavingClaims are the leaving claims of one Bundle.
 type leavingClaims struct {
 	turnOf map[atoll.ItemKey]leavingTurn
-	turns  map[leavingTurn]*turnClaims
+	// turns with claims, and empty ones that are still in waiting.
+	turns map[leavingTurn]*turnClaims
+	// waiting has the blocked turns, each once. Turns outside of it are in open.
+	waiting turnHeap
+	open    map[leavingTurn]bool
 	// front is the first turn with objects that others wait for, if there is one.
 	front    leavingTurn
 	hasFront bool
@@ -41,6 +46,29 @@ type turnClaims struct {
 	awaited int
 }
 
+// turnHeap has the first turn at its top.
+type turnHeap []leavingTurn
+
+// Len implements heap.Interface.
+func (h turnHeap) Len() int { return len(h) }
+
+// Less implements heap.Interface.
+func (h turnHeap) Less(i, j int) bool { return h[i].compareTurns(h[j]) < 0 }
+
+// Swap implements heap.Interface.
+func (h turnHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *turnHeap) Push(turn any) { *h = append(*h, turn.(leavingTurn)) }
+
+// Pop implements heap.Interface.
+func (h *turnHeap) Pop() any {
+	last := len(*h) - 1
+	turn := (*h)[last]
+	*h = (*h)[:last]
+	return turn
+}
+
 // indexLeaving notes whether a Bundle's claim on a key leaves, and in which turn. nil: there is no claim.
 func (b *OwnershipRecords) indexLeaving(key atoll.ItemKey, uid string, c *Claim) {
 	l := b.leaving[uid]
@@ -49,7 +77,7 @@ func (b *OwnershipRecords) indexLeaving(key atoll.ItemKey, uid string, c *Claim)
 	}
 	if c != nil && c.State == Leaving {
 		if l == nil {
-			l = &leavingClaims{turnOf: map[atoll.ItemKey]leavingTurn{}, turns: map[leavingTurn]*turnClaims{}}
+			l = &leavingClaims{turnOf: map[atoll.ItemKey]leavingTurn{}, turns: map[leavingTurn]*turnClaims{}, open: map[leavingTurn]bool{}}
 			b.leaving[uid] = l
 		}
 		l.addClaim(key, leavingTurn{c.Last, c.Wave})
@@ -65,6 +93,11 @@ func (l *leavingClaims) addClaim(key atoll.ItemKey, turn leavingTurn) {
 	if t == nil {
 		t = &turnClaims{keys: map[atoll.ItemKey]bool{}}
 		l.turns[turn] = t
+		if l.isBlocked(turn) {
+			heap.Push(&l.waiting, turn)
+		} else {
+			l.open[turn] = true
+		}
 	}
 	t.keys[key], l.turnOf[key] = true, turn
 	if leavesAfterOthers(key) {
@@ -72,7 +105,18 @@ func (l *leavingClaims) addClaim(key atoll.ItemKey, turn leavingTurn) {
 	}
 	t.awaited++
 	if !l.hasFront || turn.compareTurns(l.front) < 0 {
-		l.front, l.hasFront = turn, true
+		l.setFront(turn)
+	}
+}
+
+// setFront makes a turn the front, so that those after it wait.
+func (l *leavingClaims) setFront(turn leavingTurn) {
+	l.front, l.hasFront = turn, true
+	for other := range l.open {
+		if l.isBlocked(other) {
+			delete(l.open, other)
+			heap.Push(&l.waiting, other)
+		}
 	}
 }
 
@@ -85,28 +129,30 @@ func (b *OwnershipRecords) removeLeaving(l *leavingClaims, key atoll.ItemKey) {
 	t := l.turns[turn]
 	delete(t.keys, key)
 	delete(l.turnOf, key)
-	if len(t.keys) == 0 {
+	if len(t.keys) == 0 && l.open[turn] {
 		delete(l.turns, turn)
+		delete(l.open, turn)
 	}
 	if leavesAfterOthers(key) {
 		return
 	}
-	if t.awaited--; t.awaited > 0 || turn != l.front {
-		return
-	}
-	l.moveFront()
-	for next, claims := range l.turns {
-		if next.compareTurns(turn) > 0 && !l.isBlocked(next) {
-			maps.Copy(b.unblocked, claims.keys)
-		}
+	if t.awaited--; t.awaited == 0 && turn == l.front {
+		b.openTurns(l)
 	}
 }
 
-// moveFront finds the first turn with objects that others wait for.
-func (l *leavingClaims) moveFront() {
-	l.hasFront = false
-	for turn, t := range l.turns {
-		if t.awaited > 0 && (!l.hasFront || turn.compareTurns(l.front) < 0) {
+// openTurns opens the turns that no longer wait, up to the new front, and notes their keys. It costs what it opens.
+func (b *OwnershipRecords) openTurns(l *leavingClaims) {
+	for l.hasFront = false; len(l.waiting) > 0 && !l.hasFront; {
+		turn := heap.Pop(&l.waiting).(leavingTurn)
+		t := l.turns[turn]
+		if len(t.keys) == 0 {
+			delete(l.turns, turn)
+			continue
+		}
+		maps.Copy(b.unblocked, t.keys)
+		l.open[turn] = true
+		if t.awaited > 0 {
 			l.front, l.hasFront = turn, true
 		}
 	}

@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -205,9 +206,9 @@ func TestOppositeWavesOfTwoBundlesEnd(t *testing.T) {
 	}
 }
 
-// Each of many turns unblocks the next one alone.
+// Each of many turns unblocks the next one alone, without a look at all others.
 func TestManyTurnsOfARemoval(t *testing.T) {
-	const n = 2000
+	const n = 30_000
 	var items []atoll.RenderedItem
 	for i := range int32(n) {
 		items = append(items, waveItem(fmt.Sprint(i), i))
@@ -220,6 +221,48 @@ func TestManyTurnsOfARemoval(t *testing.T) {
 		b.RecordGone(items[i].Key, "", nil)
 		if got := b.TakeUnblocked(); i > 0 && !slices.Equal(got, []atoll.ItemKey{items[i-1].Key}) {
 			t.Fatalf("%d: unblocked are %v", i, got)
+		}
+	}
+}
+
+// The turns that an index opens are those that a look at all claims finds, in whatever order claims come and go.
+func TestOpenTurnsAreThoseOfAllClaims(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	kinds := []string{"ConfigMap", "PersistentVolumeClaim"} // nothing waits for the latter
+	for range 200 {
+		b, held := NewOwnershipRecords(), map[atoll.ItemKey]leavingTurn{}
+		isBlocked := func(turn leavingTurn) bool {
+			for key, other := range held {
+				if !leavesAfterOthers(key) && other.compareTurns(turn) < 0 {
+					return true
+				}
+			}
+			return false
+		}
+		for range 60 {
+			blocked := map[atoll.ItemKey]bool{}
+			for key, turn := range held {
+				blocked[key] = isBlocked(turn)
+			}
+			key := atoll.ItemKey{Kind: kinds[random.IntN(2)], Namespace: "shop", Name: fmt.Sprint(random.IntN(12))}
+			turn := leavingTurn{random.IntN(4) == 0, random.Int32N(5) - 2}
+			if _, leaves := held[key]; leaves && random.IntN(3) > 0 {
+				delete(held, key)
+				b.indexLeaving(key, "b1", nil)
+			} else {
+				held[key] = turn
+				b.indexLeaving(key, "b1", &Claim{State: Leaving, Last: turn.last, Wave: turn.wave})
+			}
+			unblocked := b.TakeUnblocked()
+			for other, turn := range held {
+				l := b.leaving["b1"]
+				if l.isBlocked(turn) != isBlocked(turn) || l.open[turn] == isBlocked(turn) {
+					t.Fatalf("%v waits: %t, want %t", turn, l.isBlocked(turn), isBlocked(turn))
+				}
+				if other != key && blocked[other] && !isBlocked(turn) && !slices.Contains(unblocked, other) {
+					t.Fatalf("%s is not unblocked", other)
+				}
+			}
 		}
 	}
 }
