@@ -47,11 +47,20 @@ func (e *MemberApplier) isHeldByWave(p *pendingWork) bool {
 	return p.Item != nil && (p.Verb == ownership.Apply || p.Verb == ownership.Replace) && e.waitsForWave(p.Owner, p.Item, p.Record)
 }
 
-// waitsForWave reports whether a Bundle's item has content that the object lacks, and waits for its wave. The caller
-// holds mu.
-func (e *MemberApplier) waitsForWave(bundle string, it *atoll.RenderedItem, r ownership.Record) bool {
+// waitsForWave reports whether the owner's item has content that the object lacks, and waits for its wave. It does not wait
+// once the wave of another Bundle that has the object is open: that Bundle would wait for the owner, and the owner perhaps
+// for it. The caller holds mu.
+func (e *MemberApplier) waitsForWave(owner string, it *atoll.RenderedItem, r ownership.Record) bool {
 	isMade := r.UID != "" && r.Applied == it.Hash && r.Template == it.UID
-	return !isMade && !e.gates[bundle].IsOpen(r.Claims[bundle].Wave)
+	if isMade || e.gates[owner].IsOpen(r.Claims[owner].Wave) {
+		return false
+	}
+	for bundle, c := range r.Claims {
+		if c.State == ownership.Wanted && !c.Observed && c.Template == it.UID && e.gates[bundle].IsOpen(c.Wave) {
+			return false
+		}
+	}
+	return true
 }
 
 // addWaveWait adds for which object the item waits, if it waits for its wave. The caller holds mu.

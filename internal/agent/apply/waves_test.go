@@ -192,6 +192,26 @@ func TestWavesAreThoseOfTheOwner(t *testing.T) {
 	}
 }
 
+// Two Bundles that have the same objects in opposite waves do not wait for each other.
+func TestOppositeWavesOfTwoBundlesAreApplied(t *testing.T) {
+	b1 := newManifest("b1", 1, inWave(0, confItem("x")), inWave(1, webItem("1")))
+	b2 := newManifest("b2", 1, inWave(0, webItem("1")), inWave(1, confItem("x")))
+	e := newStubEngine(t, newMemoryMember(t), []ownership.Record{shopNamespace}, b1, b2)
+	for _, owners := range [][2]string{{"b1", "b2"}, {"b2", "b1"}} {
+		for i, item := range []atoll.RenderedItem{b1.Items[0], b2.Items[0]} {
+			r, _ := e.book.Record(item.Key)
+			if e.waitsForWave(owners[i], &item, r) {
+				t.Errorf("%s of %s waits", item.Key, owners[i])
+			}
+		}
+	}
+	third := newManifest("b3", 1, inWave(0, confItem("x")), inWave(1, keyItem()))
+	e = newStubEngine(t, newMemoryMember(t), []ownership.Record{shopNamespace}, third)
+	if r, _ := e.book.Record(keyItem().Key); !e.waitsForWave("b3", &third.Items[1], r) {
+		t.Error("an object that no other Bundle has does not wait")
+	}
+}
+
 // A removal says how many objects of which wave go first.
 func TestWhatARemovalWaitsFor(t *testing.T) {
 	for want, wait := range map[string]ownership.LeavingWait{

@@ -208,7 +208,7 @@ func TestOppositeWavesOfTwoBundlesEnd(t *testing.T) {
 
 // Each of many turns unblocks the next one alone, without a look at all others.
 func TestManyTurnsOfARemoval(t *testing.T) {
-	const n = 30_000
+	const n = 10_000
 	var items []atoll.RenderedItem
 	for i := range int32(n) {
 		items = append(items, waveItem(fmt.Sprint(i), i))
