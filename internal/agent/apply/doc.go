@@ -23,6 +23,6 @@
 //   - A failing object delays no other object of its wave: each has its own backoff and
 //     reason. Within a pass namespaces and CRDs come first, webhooks last.
 //   - New content of a later wave waits until the wave before is applied and healthy.
-//     Health alone decides it, so that a restart holds and opens the same waves.
+//     Health alone decides it. Open waves are not stored, so a restart begins with the first.
 //   - The Engine may be called from any goroutine. Run is called once.
 package apply
