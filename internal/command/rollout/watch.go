@@ -35,8 +35,8 @@ const (
 // watchAgain is how long the command waits before it watches again.
 const watchAgain = time.Second
 
-// judgeTime is how long the command takes a failure from before the last change of the template for one of before. The hub
-// reads a change within seconds. A change of what no cluster gets ends no failure.
+// judgeTime is how long the command ignores a failure that is older than the last change of the template: the hub reads a
+// change within seconds. Then the failure counts, since a change may concern no cluster.
 const judgeTime = 30 * time.Second
 
 // follower shows each change of a rollout.
