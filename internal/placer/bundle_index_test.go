@@ -210,7 +210,7 @@ func TestStepsByTheReserveKeepItsAge(t *testing.T) {
 	x.dropReserveClusters("gone")
 }
 
-// Steps of large Bundles wait for further changes: by the number of rows, longer for touched rows, at most a second. Where rows
+// Steps of large Bundles wait for further changes: by the number of rows, longer for touched rows, at most a second. While rows
 // wait for their turn, steps of small Bundles wait, too.
 func TestStepsOfLargeBundlesWait(t *testing.T) {
 	for _, tc := range []struct {
