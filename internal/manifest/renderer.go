@@ -31,6 +31,8 @@ type Renderer struct {
 	autoscaled   map[atoll.ItemKey]bool // nil before it is asked for
 
 	ruleSets  map[string]*ruleSet // by the numbers of the rules
+	versions  map[atoll.MemberVersions]*versionChoice
+	replaced  map[string]atoll.RenderedItem // items in other API versions, by what they follow from
 	freeBytes int
 }
 
@@ -55,14 +57,15 @@ func (r *Renderer) MatchRules(c *atoll.ClusterView) (matching []int, variant str
 			matching = append(matching, i)
 		}
 	}
+	versions := r.versionsOf(c.Versions)
 	if p := r.ruleSets[string(encodeRuleKey(matching))]; p != nil && len(p.expressions) == 0 {
-		return matching, p.variant
+		return matching, versions.nameVariant(p.variant)
 	}
 	var texts []string
 	for _, i := range matching {
 		texts = append(texts, r.rules[i].Expressions()...)
 	}
-	return matching, hashVariant(matching, texts, c)
+	return matching, versions.nameVariant(hashVariant(matching, texts, c))
 }
 
 // RenderItems returns what the function RenderItems returns.
@@ -70,6 +73,10 @@ func (r *Renderer) RenderItems(in RenderInput) ([]atoll.RenderedItem, []override
 	p := r.ruleSetFor(in.Rules)
 	if in.Cluster != nil && len(p.expressions) > 0 {
 		in.clusterValues, _ = overrides.EvaluateValues(p.expressions, in.Cluster)
+	}
+	var versions *versionChoice
+	if versions = noVersions; in.Cluster != nil {
+		versions = r.versionsOf(in.Cluster.Versions)
 	}
 	var atomic *atoll.Rule
 	out := make([]atoll.RenderedItem, 0, len(p.items))
@@ -85,6 +92,9 @@ func (r *Renderer) RenderItems(in RenderInput) ([]atoll.RenderedItem, []override
 			continue
 		}
 		rendered, n, failed := it.renderForCluster(in)
+		if replaced := versions.byItem[it.item.Key]; len(replaced) > 0 && !rendered.Failed() {
+			rendered, n = r.replaceVersion(it, rendered, n, in.Cluster.Versions, replaced)
+		}
 		if failed != nil && failed.Atomic && atomic == nil {
 			atomic = failed
 		}

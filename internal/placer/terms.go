@@ -11,6 +11,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/manifest"
 	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
@@ -20,6 +21,9 @@ import (
 type Views interface {
 	ViewOf(c *v1alpha1.Cluster) schedule.Cluster
 	Subscribe(fn func(name string))
+	// ListMemberVersions returns what clusters serve, each set once, and an epoch that grows with every change
+	// of it.
+	ListMemberVersions() (all []atoll.MemberVersions, epoch int64)
 }
 
 // plainViews uses the Cluster object alone.
@@ -27,6 +31,8 @@ type plainViews struct{}
 
 func (plainViews) ViewOf(c *v1alpha1.Cluster) schedule.Cluster { return schedule.ClusterOf(c) }
 func (plainViews) Subscribe(func(string))                      {}
+
+func (plainViews) ListMemberVersions() ([]atoll.MemberVersions, int64) { return nil, 0 }
 
 // Sets returns the ClusterSets to which a namespace is bound.
 type Sets interface {
@@ -62,17 +68,25 @@ func (r *PlacementReconciler) termsOf(ctx context.Context, b state.Bundle) (sche
 	if !ok {
 		return t, nil
 	}
-	if kinds, ok := r.index.kindCache.Get(latest.Name); ok {
-		t.Kinds = kinds.([]string)
+	all, epoch := r.Views.ListMemberVersions()
+	if known, ok := r.index.kindCache.Get(latest.Name); ok && known.(kindTerms).epoch == epoch {
+		t.Kinds, t.VersionLosses = known.(kindTerms).kinds, known.(kindTerms).losses
 		return t, nil
 	}
 	content, err := r.Revisions.GetContent(ctx, latest.Name)
 	if err != nil {
 		return t, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
 	}
-	t.Kinds = requiredKindsOf(content)
-	r.index.kindCache.Add(latest.Name, t.Kinds)
+	t.Kinds, t.VersionLosses = requiredKindsOf(content), manifest.FindVersionLosses(content, all)
+	r.index.kindCache.Add(latest.Name, kindTerms{t.Kinds, t.VersionLosses, epoch})
 	return t, nil
+}
+
+// kindTerms are the terms that follow from a Revision and from what clusters serve.
+type kindTerms struct {
+	kinds  []string
+	losses schedule.VersionLosses
+	epoch  int64
 }
 
 // requiredKindsOf lists the kinds that clusters must serve, without those that the content defines
@@ -116,5 +130,5 @@ func kindsDefinedBy(item *atoll.Item) (kinds []string) {
 }
 
 func equalTerms(a, b schedule.PlacementTerms) bool {
-	return a.Rebalance.Equal(b.Rebalance) && slices.Equal(a.Kinds, b.Kinds) && reflect.DeepEqual(a.BoundSets, b.BoundSets) && reflect.DeepEqual(a.Placement, b.Placement)
+	return a.Rebalance.Equal(b.Rebalance) && slices.Equal(a.Kinds, b.Kinds) && maps.EqualFunc(a.VersionLosses, b.VersionLosses, maps.Equal) && reflect.DeepEqual(a.BoundSets, b.BoundSets) && reflect.DeepEqual(a.Placement, b.Placement)
 }

@@ -29,6 +29,8 @@ func (s *fakeViews) ViewOf(c *v1alpha1.Cluster) schedule.Cluster {
 
 func (s *fakeViews) Subscribe(fn func(string)) { s.onCluster = append(s.onCluster, fn) }
 
+func (s *fakeViews) ListMemberVersions() ([]atoll.MemberVersions, int64) { return nil, 0 }
+
 func (s *fakeViews) setServed(cluster string, kinds ...string) {
 	s.mu.Lock()
 	s.apisOf[cluster] = schedule.APIsOf(kinds)

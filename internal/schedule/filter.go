@@ -58,6 +58,9 @@ type PlacementTerms struct {
 	// Kinds of the Bundle's items that it does not bring along itself, as ServedAPIs names
 	// them: "group/version/Kind".
 	Kinds []string
+	// VersionLosses of the Bundle's items, for the API versions that clusters of the fleet serve in place of the
+	// items' own. Empty where each cluster that serves a kind serves its version.
+	VersionLosses VersionLosses
 	// Rebalance is when a user requested to place the Bundle from scratch, in milliseconds;
 	// zero: never. Rows that remember an earlier rebalance, or none, are decided on as if
 	// they were not there. The new choice then stays like any other.
@@ -79,6 +82,7 @@ type CompiledPlacement struct {
 	boundReason    string
 	apis           []string
 	kinds          []string
+	versionLosses  VersionLosses
 	tolerations    []corev1.Toleration
 	choice         *choiceRules
 	decisionGroups []decisionGroup
@@ -103,7 +107,7 @@ func CompilePlacement(p v1alpha1.PlacementSpec) *CompiledPlacement {
 func (t PlacementTerms) CompilePlacement() *CompiledPlacement {
 	p := &t.Placement
 	base := CompiledPlacement{
-		tolerations: p.ClusterTolerations, kinds: t.Kinds, choice: compileChoice(p, t.SummedWeights), decisionGroups: compileDecisionGroups(p.DecisionGroups),
+		tolerations: p.ClusterTolerations, kinds: t.Kinds, versionLosses: t.VersionLosses, choice: compileChoice(p, t.SummedWeights), decisionGroups: compileDecisionGroups(p.DecisionGroups),
 		rebalanceAt: t.Rebalance, summedWeights: t.SummedWeights,
 	}
 	base.placementSelectors.setClusterSets(p.ClusterSets)

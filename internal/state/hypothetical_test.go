@@ -31,7 +31,7 @@ func withClusterUID(c *v1alpha1.Cluster, uid string) *v1alpha1.Cluster {
 func TestSupposedSetsAndClusters(t *testing.T) {
 	clusters := newClusters()
 	sets := newSets(clusters)
-	views := newViews(clusters)
+	views := newViews(clusters, nil)
 	sets.put(openSet(selectingSet("default", nil)))
 	sets.put(exclusiveSet("asia"))
 	sets.put(setBinding("shop", "asia"))

@@ -1,0 +1,160 @@
+package objectversions
+
+import (
+	json "k8s.io/apimachinery/pkg/util/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+)
+
+func parseObject(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var out map[string]any
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestListVersions(t *testing.T) {
+	for gk, want := range map[schema.GroupKind][]string{
+		{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: {"autoscaling/v2", "autoscaling/v1"},
+		{Group: "policy", Kind: "PodDisruptionBudget"}:          {"policy/v1", "policy/v1beta1"},
+		{Group: "batch", Kind: "CronJob"}:                       {"batch/v1", "batch/v1beta1"},
+		{Group: "apps", Kind: "Deployment"}:                     nil, // v1beta1 and v1beta2 went with Kubernetes 1.16
+		{Group: "", Kind: "ConfigMap"}:                          nil,
+		{Group: "example.com", Kind: "Widget"}:                  nil,
+	} {
+		if got := (Converter{}).ListVersions(gk); !slices.Equal(got, want) {
+			t.Errorf("%v: %v, want %v", gk, got, want)
+		}
+	}
+}
+
+const autoscaler = `
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: shop}
+spec:
+  maxReplicas: 9
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+`
+
+func TestConvertObject(t *testing.T) {
+	for name, c := range map[string]struct{ object, to, want string }{
+		"an autoscaler": {autoscaler + `
+  minReplicas: 2
+  metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 70}}}]
+`, "autoscaling/v1", `
+apiVersion: autoscaling/v1
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: shop}
+spec:
+  maxReplicas: 9
+  minReplicas: 2
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  targetCPUUtilizationPercentage: 70
+`},
+		"an autoscaler without metrics": {autoscaler, "autoscaling/v1", strings.Replace(autoscaler, "/v2", "/v1", 1)},
+		"an autoscaler whose behavior is an annotation in the other version": {autoscaler + `
+  metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 70}}}]
+  behavior: {scaleDown: {stabilizationWindowSeconds: 60}}
+`, "autoscaling/v1", `
+apiVersion: autoscaling/v1
+kind: HorizontalPodAutoscaler
+metadata:
+  name: web
+  namespace: shop
+  annotations: {autoscaling.alpha.kubernetes.io/behavior: '{"ScaleDown":{"StabilizationWindowSeconds":60,"SelectPolicy":null,"Policies":null,"Tolerance":null}}'}
+spec:
+  maxReplicas: 9
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  targetCPUUtilizationPercentage: 70
+`},
+		"an older cron job, with empty values that count": {`
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: report, namespace: shop, labels: {app: report}}
+spec:
+  schedule: "@daily"
+  suspend: false
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          containers: [{name: main, image: "example.com/report:1"}]
+          volumes: [{name: tmp, emptyDir: {}}]
+`, "batch/v1beta1", `
+apiVersion: batch/v1beta1
+kind: CronJob
+metadata: {name: report, namespace: shop, labels: {app: report}}
+spec:
+  schedule: "@daily"
+  suspend: false
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          containers: [{name: main, image: "example.com/report:1"}]
+          volumes: [{name: tmp, emptyDir: {}}]
+`},
+		"a budget of all pods, which the older version states in another way": {`
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {maxUnavailable: 1, selector: {}}
+`, "policy/v1beta1", `
+apiVersion: policy/v1beta1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec: {maxUnavailable: 1, selector: {matchExpressions: [{key: pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match, operator: DoesNotExist}]}}
+`},
+		"a budget": {`
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: shop}
+spec: {minAvailable: 50%, selector: {matchLabels: {app: web}}}
+`, "policy/v1beta1", `
+apiVersion: policy/v1beta1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: shop}
+spec: {minAvailable: 50%, selector: {matchLabels: {app: web}}}
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := parseObject(t, c.object)
+			got, err := Converter{}.ConvertObject(object, c.to)
+			if err != nil || !reflect.DeepEqual(got, parseObject(t, c.want)) {
+				t.Errorf("got %v, %v", got, err)
+			}
+			if !reflect.DeepEqual(object, parseObject(t, c.object)) {
+				t.Error("the argument changed")
+			}
+		})
+	}
+}
+
+func TestConvertObjectNamesLosses(t *testing.T) {
+	for name, c := range map[string]struct{ object, to, want string }{
+		"a field of no version": {autoscaler + "  speed: 5\n", "autoscaling/v1", `cannot be converted to: strict decoding error: unknown field "spec.speed"`},
+		"another group":         {autoscaler, "apps/v1", "is of another group"},
+		"a kind without a type": {"apiVersion: example.com/v1\nkind: Widget\n", "example.com/v2", "cannot be read: "},
+		"a version without it":  {autoscaler, "autoscaling/v9", "cannot be converted to: "},
+		"a malformed field":     {strings.Replace(autoscaler, "9", "many", 1), "autoscaling/v1", "cannot be converted to: "},
+	} {
+		got, err := Converter{}.ConvertObject(parseObject(t, c.object), c.to)
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
