@@ -64,21 +64,6 @@ spec:
   targetCPUUtilizationPercentage: 70
 `},
 		"an autoscaler without metrics": {autoscaler, "autoscaling/v1", strings.Replace(autoscaler, "/v2", "/v1", 1)},
-		"an autoscaler whose behavior is an annotation in the other version": {autoscaler + `
-  metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 70}}}]
-  behavior: {scaleDown: {stabilizationWindowSeconds: 60}}
-`, "autoscaling/v1", `
-apiVersion: autoscaling/v1
-kind: HorizontalPodAutoscaler
-metadata:
-  name: web
-  namespace: shop
-  annotations: {autoscaling.alpha.kubernetes.io/behavior: '{"ScaleDown":{"StabilizationWindowSeconds":60,"SelectPolicy":null,"Policies":null,"Tolerance":null}}'}
-spec:
-  maxReplicas: 9
-  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
-  targetCPUUtilizationPercentage: 70
-`},
 		"an older cron job, with empty values that count": {`
 apiVersion: batch/v1
 kind: CronJob
@@ -141,6 +126,29 @@ spec: {minAvailable: 50%, selector: {matchLabels: {app: web}}}
 				t.Error("the argument changed")
 			}
 		})
+	}
+}
+
+// What the other version has no field for is in annotations there, as the API server writes them.
+func TestConvertObjectThereAndBack(t *testing.T) {
+	object := parseObject(t, autoscaler+`
+  minReplicas: 2
+  metrics:
+  - {type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 70}}}
+  - {type: Pods, pods: {metric: {name: requests}, target: {type: AverageValue, averageValue: "1500m"}}}
+  behavior: {scaleDown: {stabilizationWindowSeconds: 60}}
+`)
+	there, err := Converter{}.ConvertObject(object, "autoscaling/v1")
+	if err != nil || there["apiVersion"] != "autoscaling/v1" {
+		t.Fatalf("got %v, %v", there, err)
+	}
+	annotations, _ := there["metadata"].(map[string]any)["annotations"].(map[string]any)
+	if len(annotations) != 2 {
+		t.Errorf("annotations %v, want one of the second metric and one of the behavior", annotations)
+	}
+	back, err := Converter{}.ConvertObject(there, "autoscaling/v2")
+	if err != nil || !reflect.DeepEqual(back, object) {
+		t.Errorf("back: %v, %v", back, err)
 	}
 }
 
