@@ -86,6 +86,13 @@ func newMemberVersionTable() memberVersionTable {
 	return memberVersionTable{byHash: map[string]*memberVersions{}, lastHash: &sync.Map{}}
 }
 
+// clone returns a table of the same sets. Both share the last known hashes, which follow from what agents report.
+func (t *memberVersionTable) clone() memberVersionTable {
+	out := *t
+	out.byHash = maps.Clone(t.byHash)
+	return out
+}
+
 // ofCluster returns the versions of a cluster; nil: not known.
 func (t *memberVersionTable) ofCluster(c *v1alpha1.Cluster) atoll.MemberVersions {
 	hash := c.Status.APIsHash

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
@@ -184,6 +185,8 @@ func compareTyped(want, got runtime.Object, gvk schema.GroupVersionKind) error {
 	if err != nil {
 		return err
 	}
+	sortUnordered(a, gvk)
+	sortUnordered(b, gvk)
 	differences := objectdiff.Compare(a, b)
 	if len(differences) == 0 {
 		return nil
@@ -197,6 +200,19 @@ func compareTyped(want, got runtime.Object, gvk schema.GroupVersionKind) error {
 		more = fmt.Sprintf(" and %d more fields", n)
 	}
 	return errors.New("cannot hold " + strings.Join(paths, ", ") + more)
+}
+
+// unorderedLists has the path of a list, by kind, whose order the conversion changes and nothing reads.
+var unorderedLists = map[schema.GroupKind][]string{
+	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: {"spec", "metrics"},
+}
+
+// sortUnordered sorts the object's list of unorderedLists.
+func sortUnordered(object map[string]any, gvk schema.GroupVersionKind) {
+	list, _, err := unstructured.NestedFieldNoCopy(object, unorderedLists[gvk.GroupKind()]...)
+	if elements, ok := list.([]any); ok && err == nil {
+		slices.SortFunc(elements, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	}
 }
 
 // dropNulls removes the null values of maps, at any depth.
