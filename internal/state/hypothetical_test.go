@@ -64,6 +64,7 @@ func TestSupposedSetsAndClusters(t *testing.T) {
 		"the listed properties":            slices.Equal(v.PlacementPropertyNames(), []string{"price"}),
 		"a newcomer counts as online":      c.IsOnline("new:lima"),
 		"an offline cluster stays offline": !c.IsOnline("o"),
+		"the sets of APIs stay":            len(v.versions.byHash) == len(views.versions.byHash),
 		"where shop may place":             slices.Equal(s.AllowedSets("shop"), []string{"prod"}),
 		"where others may place":           len(s.AllowedSets("blog")) == 0,
 		"a set of labels":                  slices.Equal(s.OfLabels(map[string]string{"env": "prod"}), []string{"prod"}),
