@@ -47,7 +47,7 @@ var testParts = []testPart{
 		"TestDeletingWhileAwayEndsWithTheNewObject", "TestMembersHealThemselvesWithoutTheHub", "TestADisconnectedMemberIsReported",
 		"TestAMemberIsJoinedByPush", "TestSwitchingBetweenPullAndPush", "TestAMemberThatHangsDelaysNoOther",
 		"TestADisconnectedClusterIsNamedAsMissing", "TestNewWorkAvoidsDisconnectedCluster", "TestOldCopiesEndFirst",
-		"TestALostClusterIsReplaced",
+		"TestALostClusterIsReplaced", "TestAMemberGetsTheVersionThatItServes",
 	}},
 	{name: "own", noLab: true, tests: []string{"TestAChangeIsOneTrace", "TestPlacementByDefault"}},
 	{name: "hubs", noLab: true, tests: []string{
