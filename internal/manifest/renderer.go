@@ -74,10 +74,7 @@ func (r *Renderer) RenderItems(in RenderInput) ([]atoll.RenderedItem, []override
 	if in.Cluster != nil && len(p.expressions) > 0 {
 		in.clusterValues, _ = overrides.EvaluateValues(p.expressions, in.Cluster)
 	}
-	var versions *versionChoice
-	if versions = noVersions; in.Cluster != nil {
-		versions = r.versionsOf(in.Cluster.Versions)
-	}
+	versions := r.versionsFor(in.Cluster)
 	var atomic *atoll.Rule
 	out := make([]atoll.RenderedItem, 0, len(p.items))
 	var notes []overrides.Provenance
@@ -91,10 +88,7 @@ func (r *Renderer) RenderItems(in RenderInput) ([]atoll.RenderedItem, []override
 			absent, notes = append(absent, it), append(notes, *it.exclusion)
 			continue
 		}
-		rendered, n, failed := it.renderForCluster(in)
-		if replaced := versions.byItem[it.item.Key]; len(replaced) > 0 && !rendered.Failed() {
-			rendered, n = r.replaceVersion(it, rendered, n, in.Cluster.Versions, replaced)
-		}
+		rendered, n, failed := r.renderItem(it, in, versions)
 		if failed != nil && failed.Atomic && atomic == nil {
 			atomic = failed
 		}

@@ -72,6 +72,23 @@ func (r *Renderer) versionsOf(v atoll.MemberVersions) *versionChoice {
 	return known
 }
 
+// versionsFor returns the choice of a cluster; nil: there is no cluster.
+func (r *Renderer) versionsFor(c *atoll.ClusterView) *versionChoice {
+	if c == nil {
+		return noVersions
+	}
+	return r.versionsOf(c.Versions)
+}
+
+// renderItem returns what renderForCluster returns, in the API version of the choice.
+func (r *Renderer) renderItem(it *sharedItem, in RenderInput, versions *versionChoice) (rendered atoll.RenderedItem, notes []overrides.Provenance, failed *atoll.Rule) {
+	rendered, notes, failed = it.renderForCluster(in)
+	if to := versions.byItem[it.item.Key]; len(to) > 0 && !rendered.Failed() {
+		rendered, notes = r.replaceVersion(it, rendered, notes, in.Cluster.Versions, to)
+	}
+	return rendered, notes, failed
+}
+
 // nameVariant returns the variant of clusters with the choice, by the variant that follows from rules.
 func (c *versionChoice) nameVariant(variant string) string {
 	if c.id == "" {
@@ -133,7 +150,7 @@ func withVersion(t *atoll.Treatment, item atoll.RenderedItem, before, after map[
 		return out, err
 	}
 	item.APIVersion = version
-	return rehash(item), nil
+	return updateHash(item), nil
 }
 
 // findMovedPath returns the first path at which the objects differ; empty: none.
@@ -152,9 +169,9 @@ func findMovedPath(pointers []string, before, after map[string]any) string {
 	return ""
 }
 
-// rehash returns the item with the hash of its present content. The error of an item with an Assessment is no part
+// updateHash returns the item with the hash of its present content. The error of an item with an Assessment is no part
 // of the hash.
-func rehash(item atoll.RenderedItem) atoll.RenderedItem {
+func updateHash(item atoll.RenderedItem) atoll.RenderedItem {
 	stated := item.Error
 	if item.Observe == "" && item.ServiceAccount == "" {
 		item.Error = ""

@@ -115,8 +115,8 @@ func (s *fakeViews) setVersions(cluster string, v atoll.MemberVersions, kinds ..
 	s.setServed(cluster, kinds...)
 }
 
-// A cluster that serves another version of a kind gets the Bundle unless the version loses a field, and its row gets
-// another variant with the member's next version.
+// A cluster that serves another version of a kind gets the Bundle. Its row gets another variant once the member serves
+// the version.
 func TestServedVersionsDecide(t *testing.T) {
 	m, s := newFakeHub(), &fakeViews{apisOf: map[string]*schedule.ServedAPIs{}, versions: map[string]atoll.MemberVersions{}}
 	addClusters(m, "a", "b")

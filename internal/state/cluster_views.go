@@ -38,7 +38,7 @@ func (v *ClusterViews) ViewOf(c *v1alpha1.Cluster) schedule.Cluster {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	out.APIs = v.apisByHash[c.Status.APIsHash]
-	out.Versions = v.versions.ofCluster(c)
+	out.Versions = v.versions.findVersions(c)
 	out.AddListedProperties(c.Status.Properties, v.listedProperties)
 	return out
 }
@@ -50,7 +50,7 @@ func (v *ClusterViews) ViewForOverrides(c *v1alpha1.Cluster) atoll.ClusterView {
 	out.Sets = v.clusters.SetsOfCluster(c.Name)
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	out.Versions = v.versions.ofCluster(c)
+	out.Versions = v.versions.findVersions(c)
 	return out
 }
 
@@ -70,7 +70,7 @@ func (v *ClusterViews) put(obj client.Object) {
 	case *enginev1.APISet:
 		v.putAPIs(o)
 	case *apiextensionsv1.CustomResourceDefinition:
-		v.putDefinition(definitionKind(o), convertibleVersions(o))
+		v.putDefinition(kindDefinedBy(o), listConvertibleVersions(o))
 	case *v1alpha1.HubSettings:
 		if o.Name == v1alpha1.HubSettingsName {
 			v.setPlacementPropertyNames(o.Spec.PlacementProperties)

@@ -86,15 +86,15 @@ func newMemberVersionTable() memberVersionTable {
 	return memberVersionTable{byHash: map[string]*memberVersions{}, lastHash: &sync.Map{}}
 }
 
-// clone returns a table of the same sets. Both share the last known hashes, which follow from what agents report.
-func (t *memberVersionTable) clone() memberVersionTable {
+// copyTable returns a table of the same sets. Both share the last known hashes, which follow from what agents report.
+func (t *memberVersionTable) copyTable() memberVersionTable {
 	out := *t
 	out.byHash = maps.Clone(t.byHash)
 	return out
 }
 
-// ofCluster returns the versions of a cluster; nil: not known.
-func (t *memberVersionTable) ofCluster(c *v1alpha1.Cluster) atoll.MemberVersions {
+// findVersions returns the versions of a cluster; nil: not known.
+func (t *memberVersionTable) findVersions(c *v1alpha1.Cluster) atoll.MemberVersions {
 	hash := c.Status.APIsHash
 	known, ok := t.byHash[hash]
 	last, noted := t.lastHash.Load(c.Name)
@@ -116,7 +116,7 @@ func (t *memberVersionTable) addSet(hash string, served *schedule.ServedAPIs, co
 }
 
 // setDefinition notes the versions of a kind; nil: the hub does not convert between them. It returns the hashes of the
-// sets that serve only some of the versions: their clusters may get objects in another version than before.
+// sets that serve only some of the versions. Their clusters may get objects in another version.
 func (t *memberVersionTable) setDefinition(gk schema.GroupKind, versions []string) (affected map[string]bool) {
 	was := t.definitions[gk]
 	if slices.Equal(was, versions) {
@@ -167,13 +167,13 @@ func (v *ClusterViews) putDefinition(gk schema.GroupKind, versions []string) {
 	}
 }
 
-func definitionKind(crd *apiextensionsv1.CustomResourceDefinition) schema.GroupKind {
+func kindDefinedBy(crd *apiextensionsv1.CustomResourceDefinition) schema.GroupKind {
 	return schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
 }
 
-// convertibleVersions returns the API versions of a definition between which an object changes its apiVersion alone, best
+// listConvertibleVersions returns the API versions of a definition between which an object changes its apiVersion alone, best
 // first. There are none where the definition states a webhook, which the hub does not call.
-func convertibleVersions(crd *apiextensionsv1.CustomResourceDefinition) (out []string) {
+func listConvertibleVersions(crd *apiextensionsv1.CustomResourceDefinition) (out []string) {
 	if c := crd.Spec.Conversion; c != nil && c.Strategy != apiextensionsv1.NoneConverter || crd.Annotations[atoll.AnnotationConversion] != "" {
 		return nil
 	}

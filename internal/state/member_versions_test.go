@@ -131,8 +131,8 @@ func TestDefinitionsWithAWebhookConvertNothing(t *testing.T) {
 	}
 }
 
-// A change of a definition is notified of the clusters alone that may get another version by it, and what
-// clusters get stays when the hub's definition goes.
+// A change of a definition is notified of the clusters alone that may get another version by it. Their versions
+// stay when the hub's definition goes.
 func TestAChangedDefinitionNotifiesOfTheClustersThatItConcerns(t *testing.T) {
 	v, of := versionWorld(t, map[string][]string{
 		"old": {"example.com/v1beta1/Widget"}, "both": {"example.com/v1/Widget", "example.com/v1beta1/Widget"}, "none": {"/v1/Pod"},

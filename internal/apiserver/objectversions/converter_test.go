@@ -129,7 +129,7 @@ spec: {minAvailable: 50%, selector: {matchLabels: {app: web}}}
 	}
 }
 
-// What the other version has no field for is in annotations there, as the API server writes them, and the way back is checked.
+// The API server writes annotations where the other version has no field.
 func TestFieldsOfOneVersionAreAnnotationsInTheOther(t *testing.T) {
 	object := parseObject(t, autoscaler+`
   minReplicas: 2

@@ -58,8 +58,8 @@ metadata: {name: floor, namespace: $NS}
 spec: {size: 4}
 `
 
-// TestAMemberGetsTheVersionThatItServes: a member without autoscaling/v2, and with a definition of one older version, gets
-// the objects in the versions that it serves, and the template's version once it serves that. A field that the older
+// TestAMemberGetsTheVersionThatItServes: a member without autoscaling/v2, and with an older definition,
+// gets the objects in the versions that it serves. It gets the template's version once it serves that. A field that the older
 // version does not have is named.
 func TestAMemberGetsTheVersionThatItServes(t *testing.T) {
 	const ns, crd = "versions", "tiles.versions.example"
