@@ -37,6 +37,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 
 	"atoll.dev/atoll/internal/objectdiff"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // Converter converts objects by the scheme of the linked Kubernetes.
@@ -46,8 +47,11 @@ type Converter struct{}
 // serves a version removed before also serves the one that replaced it.
 const oldestMinor = 25
 
-// maxNamedFields bounds the fields that an error names.
-const maxNamedFields = 5
+// maxNamedFields bounds the fields that an error names, and maxErrorBytes the text of an error.
+const (
+	maxNamedFields = 5
+	maxErrorBytes  = 1024
+)
 
 // ListVersions returns the API versions between which it converts objects of the kind, best first. There are none
 // for a kind with one version.
@@ -127,10 +131,25 @@ func readTyped(object map[string]any, gvk schema.GroupVersionKind) (runtime.Obje
 		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, typed, true); err != nil {
-		return nil, fmt.Errorf("cannot be converted to: %w", err)
+		return nil, boundError(err)
 	}
 	typed.GetObjectKind().SetGroupVersionKind(gvk)
 	return typed, nil
+}
+
+// boundError returns the error of a conversion with at most maxNamedFields fields and maxErrorBytes: a user's object
+// may have any number of fields that its type does not have.
+func boundError(err error) error {
+	text := err.Error()
+	if unknown, ok := runtime.AsStrictDecodingError(err); ok {
+		var fields []string
+		for _, e := range unknown.Errors() {
+			fields = append(fields, e.Error())
+		}
+		slices.Sort(fields) // the reading has no order of its own
+		text = phrase.JoinFirst(fields, maxNamedFields, len(fields))
+	}
+	return errors.New("cannot be converted to: " + phrase.TruncateText(text, maxErrorBytes))
 }
 
 // writeTyped returns the object without its status and without null values.
@@ -199,7 +218,7 @@ func compareTyped(want, got runtime.Object, gvk schema.GroupVersionKind) error {
 	if n := len(differences) - len(paths); n > 0 {
 		more = fmt.Sprintf(" and %d more fields", n)
 	}
-	return errors.New("cannot hold " + strings.Join(paths, ", ") + more)
+	return errors.New(phrase.TruncateText("cannot hold "+strings.Join(paths, ", ")+more, maxErrorBytes))
 }
 
 // unorderedLists has the path of a list, by kind, whose order the conversion changes and nothing reads.

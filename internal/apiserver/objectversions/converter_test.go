@@ -1,6 +1,7 @@
 package objectversions
 
 import (
+	"fmt"
 	json "k8s.io/apimachinery/pkg/util/json"
 	"reflect"
 	"slices"
@@ -154,7 +155,7 @@ func TestFieldsOfOneVersionAreAnnotationsInTheOther(t *testing.T) {
 
 func TestConvertObjectNamesLosses(t *testing.T) {
 	for name, c := range map[string]struct{ object, to, want string }{
-		"a field of no version": {autoscaler + "  speed: 5\n", "autoscaling/v1", `cannot be converted to: strict decoding error: unknown field "spec.speed"`},
+		"a field of no version": {autoscaler + "  speed: 5\n", "autoscaling/v1", `cannot be converted to: unknown field "spec.speed"`},
 		"another group":         {autoscaler, "apps/v1", "is of another group"},
 		"a kind without a type": {"apiVersion: example.com/v1\nkind: Widget\n", "example.com/v2", "cannot be read: "},
 		"a version without it":  {autoscaler, "autoscaling/v9", "cannot be converted to: "},
@@ -164,5 +165,24 @@ func TestConvertObjectNamesLosses(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
+	}
+}
+
+// An object of many or long unknown fields must not fill the texts that are stored for each cluster.
+func TestErrorsAreBounded(t *testing.T) {
+	many, long := parseObject(t, autoscaler), parseObject(t, autoscaler)
+	for i := range 5000 {
+		many["spec"].(map[string]any)[fmt.Sprintf("unknown%d", i)] = int64(1)
+	}
+	long["spec"].(map[string]any)[strings.Repeat("x", 100_000)] = int64(1)
+	for name, object := range map[string]map[string]any{"many": many, "long": long} {
+		_, err := Converter{}.ConvertObject(object, "autoscaling/v1")
+		if err == nil || len(err.Error()) > 1200 {
+			t.Errorf("%s: an error of %d bytes", name, len(fmt.Sprint(err)))
+		}
+	}
+	_, err := Converter{}.ConvertObject(many, "autoscaling/v1")
+	if err == nil || !strings.Contains(err.Error(), `unknown field "spec.unknown0"`) || !strings.Contains(err.Error(), "4995 more") {
+		t.Errorf("got %v", err)
 	}
 }
