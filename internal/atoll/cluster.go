@@ -18,6 +18,15 @@ type ClusterView struct {
 	Versions MemberVersions
 }
 
+// HubVersions are the API versions between which the hub converts objects. A value never changes: other
+// conversions are another value. Methods may run concurrently.
+type HubVersions interface {
+	// ListOtherVersions returns the other API versions to which the hub converts objects of a kind, best first.
+	ListOtherVersions(apiVersion, kind string) []string
+	// ConvertObject returns what ConvertObject of MemberVersions returns.
+	ConvertObject(object map[string]any, apiVersion string) (map[string]any, error)
+}
+
 // MemberVersions are the API versions that a cluster serves, with the conversions to them. A value never
 // changes. Clusters that serve the same kinds share one, and equal values give equal results. Methods may
 // run concurrently.

@@ -126,7 +126,7 @@ func convertItem(t *atoll.Treatment, item atoll.RenderedItem, v atoll.MemberVers
 	}
 	var refused []string
 	for _, version := range to {
-		converted, err := convertSafely(v, object, version)
+		converted, err := convertSafely(v.ConvertObject, object, version)
 		if err == nil {
 			out, err = withVersion(t, item, object, converted, version)
 		}
@@ -188,20 +188,18 @@ func failVersion(item atoll.RenderedItem, reason atoll.Reason, text string) atol
 	return withHash(item)
 }
 
-// FindVersionLosses returns the losses of a content's templates, without rules, for clusters that serve these
-// versions.
-func FindVersionLosses(content *atoll.Content, all []atoll.MemberVersions) schedule.VersionLosses {
+// FindVersionLosses returns the losses of a content's templates, without rules, for each version to which the hub
+// converts them; nil: it converts nothing. What clusters serve does not count, so that the result does not follow the
+// fleet.
+func FindVersionLosses(content *atoll.Content, v atoll.HubVersions) schedule.VersionLosses {
+	if v == nil {
+		return nil
+	}
 	out := schedule.VersionLosses{}
 	for i := range content.Items {
 		item := &content.Items[i]
-		judged := map[string]bool{}
-		for _, v := range all {
-			for _, version := range v.ListReplacements(item.APIVersion, item.Key.Kind) {
-				if !judged[version] {
-					out.AddLoss(schedule.FormatKindName(item.APIVersion, item.Key.Kind), version, findLoss(item, v, version))
-				}
-				judged[version] = true
-			}
+		for _, version := range v.ListOtherVersions(item.APIVersion, item.Key.Kind) {
+			out.AddLoss(schedule.FormatKindName(item.APIVersion, item.Key.Kind), version, findLoss(item, v, version))
 		}
 	}
 	if len(out) == 0 {
@@ -211,23 +209,23 @@ func FindVersionLosses(content *atoll.Content, all []atoll.MemberVersions) sched
 }
 
 // findLoss returns why a version cannot hold the item; empty: it can. It names fields, and no object.
-func findLoss(item *atoll.Item, v atoll.MemberVersions, version string) string {
+func findLoss(item *atoll.Item, v atoll.HubVersions, version string) string {
 	var object map[string]any
 	if err := utiljson.Unmarshal(item.Object, &object); err != nil {
 		return "" // rendering reports it
 	}
-	if _, err := convertSafely(v, object, version); err != nil {
+	if _, err := convertSafely(v.ConvertObject, object, version); err != nil {
 		return err.Error()
 	}
 	return ""
 }
 
 // convertSafely returns an error where a conversion panics: one object must not end the hub.
-func convertSafely(v atoll.MemberVersions, object map[string]any, version string) (out map[string]any, err error) {
+func convertSafely(convert func(map[string]any, string) (map[string]any, error), object map[string]any, version string) (out map[string]any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = errors.New("cannot be computed by a defect of Atoll, which deserves a report: " + panicorigin.DescribePanic(p))
 		}
 	}()
-	return v.ConvertObject(object, version)
+	return convert(object, version)
 }

@@ -25,6 +25,10 @@ type fakeVersions struct {
 }
 
 func (f *fakeVersions) ListReplacements(apiVersion, kind string) []string {
+	return f.ListOtherVersions(apiVersion, kind)
+}
+
+func (f *fakeVersions) ListOtherVersions(apiVersion, kind string) []string {
 	if apiVersion == "batch/v1" && kind == "Job" {
 		return []string{"batch/v2", "batch/v0"}
 	}
@@ -183,7 +187,7 @@ func TestFindVersionLosses(t *testing.T) {
 	second := newItem(atoll.ItemKey{Group: "batch", Kind: "Job", Namespace: "shop", Name: "k"}, `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"k"}}`)
 	c.Items = append(c.Items, second)
 	v := &fakeVersions{refused: map[string]string{"batch/v2": "/spec/x"}}
-	got := manifest.FindVersionLosses(c, []atoll.MemberVersions{v, v})
+	got := manifest.FindVersionLosses(c, v)
 	want := schedule.VersionLosses{"batch/v1/Job": {"batch/v2": "cannot hold /spec/x", "batch/v0": ""}}
 	if !reflect.DeepEqual(got, want) || v.conversions != 4 {
 		t.Errorf("got %v by %d conversions", got, v.conversions)

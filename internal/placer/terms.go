@@ -21,9 +21,8 @@ import (
 type Views interface {
 	ViewOf(c *v1alpha1.Cluster) schedule.Cluster
 	Subscribe(fn func(name string))
-	// ListMemberVersions returns what clusters serve, each set once, and an epoch that grows with every change
-	// of it.
-	ListMemberVersions() (all []atoll.MemberVersions, epoch int64)
+	// GetHubVersions returns the API versions between which the hub converts; nil: there are none.
+	GetHubVersions() atoll.HubVersions
 }
 
 // plainViews uses the Cluster object alone.
@@ -32,7 +31,7 @@ type plainViews struct{}
 func (plainViews) ViewOf(c *v1alpha1.Cluster) schedule.Cluster { return schedule.ClusterOf(c) }
 func (plainViews) Subscribe(func(string))                      {}
 
-func (plainViews) ListMemberVersions() ([]atoll.MemberVersions, int64) { return nil, 0 }
+func (plainViews) GetHubVersions() atoll.HubVersions { return nil }
 
 // Sets returns the ClusterSets to which a namespace is bound.
 type Sets interface {
@@ -68,8 +67,8 @@ func (r *PlacementReconciler) termsOf(ctx context.Context, b state.Bundle) (sche
 	if !ok {
 		return t, nil
 	}
-	all, epoch := r.Views.ListMemberVersions()
-	if known, ok := r.index.kindCache.Get(latest.Name); ok && known.(kindTerms).epoch == epoch {
+	hub := r.Views.GetHubVersions()
+	if known, ok := r.index.kindCache.Get(latest.Name); ok && known.(kindTerms).hub == hub {
 		t.Kinds, t.VersionLosses = known.(kindTerms).kinds, known.(kindTerms).losses
 		return t, nil
 	}
@@ -77,16 +76,16 @@ func (r *PlacementReconciler) termsOf(ctx context.Context, b state.Bundle) (sche
 	if err != nil {
 		return t, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
 	}
-	t.Kinds, t.VersionLosses = requiredKindsOf(content), manifest.FindVersionLosses(content, all)
-	r.index.kindCache.Add(latest.Name, kindTerms{t.Kinds, t.VersionLosses, epoch})
+	t.Kinds, t.VersionLosses = requiredKindsOf(content), manifest.FindVersionLosses(content, hub)
+	r.index.kindCache.Add(latest.Name, kindTerms{t.Kinds, t.VersionLosses, hub})
 	return t, nil
 }
 
-// kindTerms are the terms that follow from a Revision and from what clusters serve.
+// kindTerms are the terms that follow from a Revision and from the versions between which the hub converts.
 type kindTerms struct {
 	kinds  []string
 	losses schedule.VersionLosses
-	epoch  int64
+	hub    atoll.HubVersions
 }
 
 // requiredKindsOf lists the kinds that clusters must serve, without those that the content defines

@@ -3,9 +3,7 @@ package placer
 import (
 	"encoding/json"
 	"errors"
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +19,7 @@ type fakeViews struct {
 	mu        sync.Mutex
 	apisOf    map[string]*schedule.ServedAPIs
 	versions  map[string]atoll.MemberVersions
-	epoch     int64
+	hub       atoll.HubVersions
 	onCluster []func(string)
 }
 
@@ -38,13 +36,10 @@ func (s *fakeViews) ViewOf(c *v1alpha1.Cluster) schedule.Cluster {
 
 func (s *fakeViews) Subscribe(fn func(string)) { s.onCluster = append(s.onCluster, fn) }
 
-func (s *fakeViews) ListMemberVersions() (all []atoll.MemberVersions, epoch int64) {
+func (s *fakeViews) GetHubVersions() atoll.HubVersions {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(s.versions)) {
-		all = append(all, s.versions[name])
-	}
-	return all, s.epoch
+	return s.hub
 }
 
 func (s *fakeViews) setServed(cluster string, kinds ...string) {
@@ -91,7 +86,11 @@ func TestServedAPIsDecide(t *testing.T) {
 // olderThings are versions of a cluster that serves x.io/v1beta1 of Things alone, which have no field "new".
 type olderThings struct{}
 
-func (olderThings) ListReplacements(apiVersion, kind string) []string {
+func (o olderThings) ListReplacements(apiVersion, kind string) []string {
+	return o.ListOtherVersions(apiVersion, kind)
+}
+
+func (olderThings) ListOtherVersions(apiVersion, kind string) []string {
 	if apiVersion == "x.io/v1" && kind == "Thing" {
 		return []string{"x.io/v1beta1"}
 	}
@@ -110,7 +109,6 @@ func (s *fakeViews) setVersions(cluster string, v atoll.MemberVersions, kinds ..
 	if delete(s.versions, cluster); v != nil {
 		s.versions[cluster] = v
 	}
-	s.epoch++
 	s.mu.Unlock()
 	s.setServed(cluster, kinds...)
 }
@@ -146,7 +144,7 @@ func TestServedVersionsDecide(t *testing.T) {
 }
 
 func TestAVersionThatLosesAFieldKeepsTheClusterOut(t *testing.T) {
-	m, s := newFakeHub(), &fakeViews{apisOf: map[string]*schedule.ServedAPIs{}, versions: map[string]atoll.MemberVersions{"b": olderThings{}}}
+	m, s := newFakeHub(), &fakeViews{apisOf: map[string]*schedule.ServedAPIs{}, versions: map[string]atoll.MemberVersions{"b": olderThings{}}, hub: olderThings{}}
 	addClusters(m, "a", "b")
 	s.apisOf["a"], s.apisOf["b"] = schedule.APIsOf([]string{"x.io/v1/Thing"}), schedule.APIsOf([]string{"x.io/v1beta1/Thing"})
 	runWith(t, m, func(c *Config) { c.Views = s }, func(t *testing.T, r *PlacementReconciler) {

@@ -19,7 +19,6 @@ import (
 type ClusterViews struct {
 	clusters *ClusterTable
 
-	converter        ObjectConverter
 	mu               sync.RWMutex
 	apisByHash       map[string]*schedule.ServedAPIs // by the hash that Clusters name
 	versions         memberVersionTable
@@ -28,7 +27,9 @@ type ClusterViews struct {
 }
 
 func newViews(clusters *ClusterTable, converter ObjectConverter) *ClusterViews {
-	return &ClusterViews{clusters: clusters, converter: converter, apisByHash: map[string]*schedule.ServedAPIs{}, versions: newMemberVersionTable()}
+	v := &ClusterViews{clusters: clusters, apisByHash: map[string]*schedule.ServedAPIs{}, versions: newMemberVersionTable(converter)}
+	clusters.Subscribe(v.forgetRemovedCluster)
+	return v
 }
 
 // ViewOf returns the view of a Cluster; shares memory with it.
@@ -93,7 +94,7 @@ func (v *ClusterViews) putAPIs(set *enginev1.APISet) {
 	runLocked(&v.mu, func() {
 		if _, known = v.apisByHash[set.Name]; !known {
 			v.apisByHash[set.Name] = schedule.APIsOf(set.APIs)
-			v.versions.addSet(set.Name, v.apisByHash[set.Name], v.converter)
+			v.versions.addSet(set.Name, v.apisByHash[set.Name])
 		}
 	})
 	if !known {

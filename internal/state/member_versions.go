@@ -1,7 +1,7 @@
 package state
 
 import (
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -26,70 +26,77 @@ type ObjectConverter interface {
 	ConvertObject(object map[string]any, apiVersion string) (map[string]any, error)
 }
 
-// memberVersions are the versions that a set of clusters serves. It is an atoll.MemberVersions.
-type memberVersions struct {
-	served    *schedule.ServedAPIs
+// hubVersions are the versions between which the hub converts. It is an atoll.HubVersions.
+type hubVersions struct {
 	converter ObjectConverter
 	// definitions has, by kind, the API versions between which objects change their apiVersion alone.
 	definitions map[schema.GroupKind][]string
 }
 
-// ListReplacements implements atoll.MemberVersions.
-func (m *memberVersions) ListReplacements(apiVersion, kind string) (out []string) {
-	if m.served.ServesKind(apiVersion, kind) {
-		return nil
-	}
+// ListOtherVersions implements atoll.HubVersions.
+func (h *hubVersions) ListOtherVersions(apiVersion, kind string) []string {
 	gk := schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind()
-	versions, custom := m.definitions[gk]
-	if !custom && m.converter != nil {
-		versions = m.converter.ListVersions(gk)
+	versions, custom := h.definitions[gk]
+	if !custom && h.converter != nil {
+		versions = h.converter.ListVersions(gk)
 	}
-	if !slices.Contains(versions, apiVersion) {
+	i := slices.Index(versions, apiVersion)
+	if i < 0 || len(versions) < 2 {
 		return nil
 	}
-	for _, v := range versions {
-		if m.served.ServesKind(v, kind) {
-			out = append(out, v)
-		}
-	}
-	return out
+	return slices.Concat(versions[:i], versions[i+1:])
 }
 
-// ConvertObject implements atoll.MemberVersions. The member refuses a custom object with a field that its definition
+// ConvertObject implements atoll.HubVersions. The member refuses a custom object with a field that its definition
 // does not have.
-func (m *memberVersions) ConvertObject(object map[string]any, apiVersion string) (map[string]any, error) {
+func (h *hubVersions) ConvertObject(object map[string]any, apiVersion string) (map[string]any, error) {
 	stated, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
-	if _, custom := m.definitions[schema.FromAPIVersionAndKind(stated, kind).GroupKind()]; custom {
+	if _, custom := h.definitions[schema.FromAPIVersionAndKind(stated, kind).GroupKind()]; custom {
 		out := runtime.DeepCopyJSON(object)
 		out["apiVersion"] = apiVersion
 		return out, nil
 	}
-	if m.converter == nil {
-		return nil, fmt.Errorf("is not converted to by this hub")
+	if h.converter == nil {
+		return nil, errors.New("is not converted to by this hub")
 	}
-	return m.converter.ConvertObject(object, apiVersion)
+	return h.converter.ConvertObject(object, apiVersion)
+}
+
+// memberVersions are the versions that a set of clusters serves. It is an atoll.MemberVersions.
+type memberVersions struct {
+	*hubVersions
+	served *schedule.ServedAPIs
+}
+
+// ListReplacements implements atoll.MemberVersions.
+func (m *memberVersions) ListReplacements(apiVersion, kind string) []string {
+	if m.served.ServesKind(apiVersion, kind) {
+		return nil
+	}
+	return slices.DeleteFunc(m.ListOtherVersions(apiVersion, kind), func(v string) bool { return !m.served.ServesKind(v, kind) })
 }
 
 // memberVersionTable has the memberVersions of each set of APIs. The lock of the ClusterViews guards it.
 type memberVersionTable struct {
-	byHash      map[string]*memberVersions
-	definitions map[schema.GroupKind][]string // never changed, but replaced
-	// epoch counts the changes of what clusters serve and the hub converts.
-	epoch int64
+	hub    *hubVersions // never changed, but replaced
+	byHash map[string]*memberVersions
 	// lastHash has, by cluster name, the last hash whose set was known: a Cluster may name a set a moment before
 	// the table has it.
 	lastHash *sync.Map
+	// isCopy: Clusters are only supposed, and lastHash is of those that exist.
+	isCopy bool
 }
 
-func newMemberVersionTable() memberVersionTable {
-	return memberVersionTable{byHash: map[string]*memberVersions{}, lastHash: &sync.Map{}}
+func newMemberVersionTable(converter ObjectConverter) memberVersionTable {
+	return memberVersionTable{hub: &hubVersions{converter: converter}, byHash: map[string]*memberVersions{}, lastHash: &sync.Map{}}
 }
 
-// copyTable returns a table of the same sets. Both share the last known hashes, which follow from what agents report.
+// copyTable returns a table of the same sets, for Clusters that are only supposed. Both share the last known hashes,
+// which follow from what agents report.
 func (t *memberVersionTable) copyTable() memberVersionTable {
 	out := *t
-	out.byHash = maps.Clone(t.byHash)
+	out.byHash, out.isCopy = maps.Clone(t.byHash), true
 	return out
 }
 
@@ -99,7 +106,7 @@ func (t *memberVersionTable) findVersions(c *v1alpha1.Cluster) atoll.MemberVersi
 	known, ok := t.byHash[hash]
 	last, noted := t.lastHash.Load(c.Name)
 	switch {
-	case ok && (!noted || last != hash):
+	case ok && !t.isCopy && (!noted || last != hash):
 		t.lastHash.Store(c.Name, hash)
 	case !ok && noted && hash != "":
 		known, ok = t.byHash[last.(string)]
@@ -110,34 +117,32 @@ func (t *memberVersionTable) findVersions(c *v1alpha1.Cluster) atoll.MemberVersi
 	return known
 }
 
-func (t *memberVersionTable) addSet(hash string, served *schedule.ServedAPIs, converter ObjectConverter) {
-	t.byHash[hash] = &memberVersions{served: served, converter: converter, definitions: t.definitions}
-	t.epoch++
+func (t *memberVersionTable) addSet(hash string, served *schedule.ServedAPIs) {
+	t.byHash[hash] = &memberVersions{hubVersions: t.hub, served: served}
 }
 
 // setDefinition notes the versions of a kind; nil: the hub does not convert between them. It returns the hashes of the
 // sets that serve only some of the versions. Their clusters may get objects in another version.
 func (t *memberVersionTable) setDefinition(gk schema.GroupKind, versions []string) (affected map[string]bool) {
-	was := t.definitions[gk]
+	was := t.hub.definitions[gk]
 	if slices.Equal(was, versions) {
 		return nil
 	}
-	definitions := maps.Clone(t.definitions)
+	definitions := maps.Clone(t.hub.definitions)
 	if definitions == nil {
 		definitions = map[schema.GroupKind][]string{}
 	}
 	if definitions[gk] = versions; len(versions) == 0 {
 		delete(definitions, gk)
 	}
-	t.definitions = definitions
-	t.epoch++
+	t.hub = &hubVersions{converter: t.hub.converter, definitions: definitions}
 	all := slices.Concat(was, versions)
 	for hash, m := range t.byHash {
 		serves := func(v string) bool { return m.served.ServesKind(v, gk.Kind) }
 		if !slices.ContainsFunc(all, serves) || !slices.ContainsFunc(all, func(v string) bool { return !serves(v) }) {
 			continue
 		}
-		t.byHash[hash] = &memberVersions{served: m.served, converter: m.converter, definitions: definitions}
+		t.byHash[hash] = &memberVersions{hubVersions: t.hub, served: m.served}
 		if affected == nil {
 			affected = map[string]bool{}
 		}
@@ -146,15 +151,18 @@ func (t *memberVersionTable) setDefinition(gk schema.GroupKind, versions []strin
 	return affected
 }
 
-// ListMemberVersions returns the versions of all sets of APIs, in the order of their hashes, and an epoch that grows
-// with every change of them.
-func (v *ClusterViews) ListMemberVersions() (all []atoll.MemberVersions, epoch int64) {
+// GetHubVersions returns the versions between which the hub converts.
+func (v *ClusterViews) GetHubVersions() atoll.HubVersions {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	for _, hash := range slices.Sorted(maps.Keys(v.versions.byHash)) {
-		all = append(all, v.versions.byHash[hash])
+	return v.versions.hub
+}
+
+// forgetRemovedCluster drops what is remembered of a Cluster that is gone.
+func (v *ClusterViews) forgetRemovedCluster(name string) {
+	if _, exists := v.clusters.Get(name); !exists {
+		v.versions.lastHash.Delete(name)
 	}
-	return all, v.versions.epoch
 }
 
 // putDefinition notes the versions of a definition of the hub, and notifies of the Clusters that may get objects in

@@ -88,8 +88,12 @@ func TestReplacementsAreWhatTheClusterServesAndTheHubConverts(t *testing.T) {
 	if of("c") != nil || of("d") != nil {
 		t.Error("versions of clusters are known whose set of APIs is not")
 	}
-	if all, _ := v.ListMemberVersions(); len(all) != 2 || all[0] != of("b") || all[1] != of("a") {
-		t.Errorf("all: %v", all)
+	hub := v.GetHubVersions()
+	if got := hub.ListOtherVersions("example.com/v1beta1", "Widget"); !slices.Equal(got, []string{"example.com/v1", "example.com/v1alpha1"}) {
+		t.Errorf("the hub converts to %v", got)
+	}
+	if got := hub.ListOtherVersions("example.com/v1", "Widget"); !slices.Equal(got, []string{"example.com/v1beta1", "example.com/v1alpha1"}) {
+		t.Errorf("the list was changed: %v", got)
 	}
 }
 
@@ -140,11 +144,17 @@ func TestAChangedDefinitionNotifiesOfTheClustersThatItConcerns(t *testing.T) {
 	var notified []string
 	v.Subscribe(func(name string) { notified = append(notified, name) })
 	both, none := of("b"), of("c")
-	_, before := v.ListMemberVersions()
+	before := v.GetHubVersions()
 	v.put(widgetDefinition(nil, nil, "v1", "v1beta1"))
 	v.put(widgetDefinition(nil, nil, "v1", "v1beta1"))
-	if _, after := v.ListMemberVersions(); after != before+1 || !slices.Equal(notified, []string{"a"}) || of("b") != both || of("c") != none {
-		t.Errorf("notified of %v, epoch %d after %d", notified, after, before)
+	if v.GetHubVersions() == before || !slices.Equal(notified, []string{"a"}) || of("b") != both || of("c") != none {
+		t.Errorf("notified of %v", notified)
+	}
+	after := v.GetHubVersions()
+	v.put(widgetDefinition(nil, nil, "v1", "v1beta1"))
+	v.put(&enginev1.APISet{ObjectMeta: metav1.ObjectMeta{Name: "more"}, APIs: []string{"example.com/v1beta1/Widget"}})
+	if v.GetHubVersions() != after {
+		t.Error("what a member serves, or an equal definition, changed what the hub converts")
 	}
 	v.removeObject(widgetDefinition(nil, nil, "v1", "v1beta1"))
 	if got := of("a").ListReplacements("example.com/v1", "Widget"); !slices.Equal(got, []string{"example.com/v1beta1"}) {
@@ -171,5 +181,31 @@ func TestVersionsStayUntilTheNextSetIsKnown(t *testing.T) {
 	v.put(&enginev1.APISet{ObjectMeta: metav1.ObjectMeta{Name: "next"}, APIs: []string{"policy/v1/PodDisruptionBudget"}})
 	if next := view("next"); next == nil || next == old {
 		t.Errorf("of the next set: %v", next)
+	}
+}
+
+// Clusters that are only supposed, as those of a plan, leave no trace in the memory of those that exist, and a Cluster that is gone leaves
+// none either.
+func TestWhatIsRememberedOfAClusterIsItsOwn(t *testing.T) {
+	table := newClusters()
+	v := newViews(table, budgetConverter{})
+	for hash, version := range map[string]string{"old": "policy/v1beta1", "new": "policy/v1"} {
+		v.put(&enginev1.APISet{ObjectMeta: metav1.ObjectMeta{Name: hash}, APIs: []string{version + "/PodDisruptionBudget"}})
+	}
+	cluster := func(hash string) *v1alpha1.Cluster {
+		return &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u"}, Status: v1alpha1.ClusterStatus{APIsHash: hash}}
+	}
+	table.put(cluster("old"))
+	old := v.ViewOf(cluster("old")).Versions
+	supposed := v.SupposeWritten(table)
+	if is := supposed.ViewOf(cluster("new")).Versions; is == nil || is == old {
+		t.Errorf("the supposed cluster has %v", is)
+	}
+	if is := v.ViewOf(cluster("unknown")).Versions; is != old {
+		t.Error("the supposed cluster changed the one that exists")
+	}
+	table.removeObject(cluster("old"))
+	if is := v.ViewOf(cluster("unknown")).Versions; is != nil {
+		t.Errorf("of a cluster that is gone, %v is remembered", is)
 	}
 }
