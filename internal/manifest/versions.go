@@ -3,6 +3,7 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -37,19 +38,26 @@ func chooseVersions(content *atoll.Content, v atoll.MemberVersions) *versionChoi
 	}
 	var out *versionChoice
 	var names []string
+	var defined map[string]bool // read once it counts: definitions are large
 	for i := range content.Items {
 		item := &content.Items[i]
+		if item.VersionChoice == 0 {
+			continue
+		}
 		replacements := v.ListReplacements(item.APIVersion, item.Key.Kind)
 		if len(replacements) == 0 {
 			continue
 		}
 		if out == nil {
-			out = &versionChoice{byItem: map[atoll.ItemKey][]string{}}
+			out, defined = &versionChoice{byItem: map[atoll.ItemKey][]string{}}, ListDefinedKinds(content)
+		}
+		if defined[schedule.FormatKindName(item.APIVersion, item.Key.Kind)] { // the member waits for the definition
+			continue
 		}
 		out.byItem[item.Key] = replacements
 		names = append(names, item.Key.String()+" "+strings.Join(replacements, ","))
 	}
-	if out == nil {
+	if len(names) == 0 {
 		return noVersions
 	}
 	out.id = atoll.HashJSON(names)
@@ -188,6 +196,42 @@ func failVersion(item atoll.RenderedItem, reason atoll.Reason, text string) atol
 	return withHash(item)
 }
 
+// ListDefinedKinds returns the kinds that a content makes a cluster serve, as schedule.FormatKindName names them.
+func ListDefinedKinds(content *atoll.Content) map[string]bool {
+	out := map[string]bool{}
+	for i := range content.Items {
+		for _, kind := range listKindsOfDefinition(&content.Items[i]) {
+			out[kind] = true
+		}
+	}
+	return out
+}
+
+// listKindsOfDefinition lists the kinds that an item makes a cluster serve.
+func listKindsOfDefinition(item *atoll.Item) (kinds []string) {
+	if item.Key.Group != "apiextensions.k8s.io" || item.Key.Kind != "CustomResourceDefinition" {
+		return nil
+	}
+	var def struct {
+		Spec struct {
+			Group string `json:"group"`
+			Names struct {
+				Kind string `json:"kind"`
+			} `json:"names"`
+			Versions []struct {
+				Name string `json:"name"`
+			} `json:"versions"`
+		} `json:"spec"`
+	}
+	if utiljson.Unmarshal(item.Object, &def) != nil {
+		return nil // the member's API reports what is wrong
+	}
+	for _, v := range def.Spec.Versions {
+		kinds = append(kinds, schedule.FormatKindName(def.Spec.Group+"/"+v.Name, def.Spec.Names.Kind))
+	}
+	return kinds
+}
+
 // FindVersionLosses returns the losses of a content's templates, without rules, for each version to which the hub
 // converts them; nil: it converts nothing. What clusters serve does not count, so that the result does not follow the
 // fleet.
@@ -198,6 +242,9 @@ func FindVersionLosses(content *atoll.Content, v atoll.HubVersions) schedule.Ver
 	out := schedule.VersionLosses{}
 	for i := range content.Items {
 		item := &content.Items[i]
+		if item.VersionChoice == 0 {
+			continue
+		}
 		for _, version := range v.ListOtherVersions(item.APIVersion, item.Key.Kind) {
 			out.AddLoss(schedule.FormatKindName(item.APIVersion, item.Key.Kind), version, findLoss(item, v, version))
 		}
@@ -206,6 +253,22 @@ func FindVersionLosses(content *atoll.Content, v atoll.HubVersions) schedule.Ver
 		return nil
 	}
 	return out
+}
+
+// ListFixedKinds returns the kinds of items that have their own version everywhere, though the hub converts the kind.
+// An older hub read their templates last. Sorted.
+func ListFixedKinds(content *atoll.Content, v atoll.HubVersions) []string {
+	if v == nil {
+		return nil
+	}
+	fixed := map[string]bool{}
+	for i := range content.Items {
+		item := &content.Items[i]
+		if item.VersionChoice == 0 && len(v.ListOtherVersions(item.APIVersion, item.Key.Kind)) > 0 {
+			fixed[schedule.FormatKindName(item.APIVersion, item.Key.Kind)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(fixed))
 }
 
 // findLoss returns why a version cannot hold the item; empty: it can. It names fields, and no object.

@@ -48,6 +48,15 @@ func (f *fakeVersions) ConvertObject(object map[string]any, apiVersion string) (
 	return out, nil
 }
 
+// versionedContent is newContent as this hub reads it.
+func versionedContent(rules ...atoll.Rule) *atoll.Content {
+	c := newContent(rules...)
+	for i := range c.Items {
+		c.Items[i].VersionChoice = atoll.CurrentVersionChoice
+	}
+	return c
+}
+
 func viewWith(name string, v atoll.MemberVersions) *atoll.ClusterView {
 	return &atoll.ClusterView{Name: name, Versions: v}
 }
@@ -64,7 +73,7 @@ func apiVersionIn(t *testing.T, object json.RawMessage) string {
 }
 
 func TestAnItemComesInTheVersionThatTheClusterServes(t *testing.T) {
-	c := newContent()
+	c := versionedContent()
 	plain, _ := renderedItem(t, c, manifest.RenderInput{Cluster: viewWith("a", nil)}, jobKey)
 	for name, tc := range map[string]struct {
 		versions *fakeVersions
@@ -91,7 +100,7 @@ func TestAnItemComesInTheVersionThatTheClusterServes(t *testing.T) {
 
 // Clusters that serve the same share one conversion, and those with other versions have other variants.
 func TestVersionsAreConvertedOnceAndNameVariants(t *testing.T) {
-	c, shared := newContent(), &fakeVersions{}
+	c, shared := versionedContent(), &fakeVersions{}
 	renderer := manifest.NewRenderer(c)
 	cache := manifest.NewVariantCache(c)
 	var variants []string
@@ -117,7 +126,7 @@ func TestVersionsAreConvertedOnceAndNameVariants(t *testing.T) {
 func TestAVariantHasRulesAndVersions(t *testing.T) {
 	rule := newRule("OverridePolicy/shop/p", plaintextOverriders(v1alpha1.OverrideAdd, "/metadata/labels", `{"a":"b"}`), jobKey)
 	rule.Target = &v1alpha1.ClusterTarget{ClusterAffinity: v1alpha1.ClusterAffinity{ClusterNames: []string{"a", "b"}}}
-	c, v := newContent(rule), &fakeVersions{}
+	c, v := versionedContent(rule), &fakeVersions{}
 	seen := map[string]string{}
 	for name, view := range map[string]*atoll.ClusterView{
 		"rule": viewWith("a", nil), "rule and versions": viewWith("b", v), "versions": viewWith("c", v), "none": viewWith("d", nil),
@@ -135,7 +144,7 @@ func TestAVariantHasRulesAndVersions(t *testing.T) {
 }
 
 func TestAnObjectThatNoVersionHoldsHasAnError(t *testing.T) {
-	c := newContent()
+	c := versionedContent()
 	lossy := &fakeVersions{refused: map[string]string{"batch/v2": "/spec/x", "batch/v0": "/spec/y"}}
 	for name, tc := range map[string]struct {
 		versions *fakeVersions
@@ -173,7 +182,7 @@ func TestMemberOwnedFieldsOfAnotherVersion(t *testing.T) {
 		"the same field":     {&atoll.Treatment{IgnoreFields: []string{"/spec/template"}}, false},
 		"a field that moves": {&atoll.Treatment{IgnoreFields: []string{"/apiVersion"}}, true},
 	} {
-		c := newContent()
+		c := versionedContent()
 		c.Items[2].Treatment = tc.treatment
 		r, _ := renderedItem(t, c, manifest.RenderInput{Cluster: viewWith("a", &fakeVersions{})}, jobKey)
 		if r.Failed() != tc.failed {
@@ -183,8 +192,12 @@ func TestMemberOwnedFieldsOfAnotherVersion(t *testing.T) {
 }
 
 func TestFindVersionLosses(t *testing.T) {
-	c := newContent()
+	c := versionedContent()
+	if got := manifest.FindVersionLosses(newContent(), &fakeVersions{}); got != nil {
+		t.Errorf("of templates that an older hub read: %v", got)
+	}
 	second := newItem(atoll.ItemKey{Group: "batch", Kind: "Job", Namespace: "shop", Name: "k"}, `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"k"}}`)
+	second.VersionChoice = atoll.CurrentVersionChoice
 	c.Items = append(c.Items, second)
 	v := &fakeVersions{refused: map[string]string{"batch/v2": "/spec/x"}}
 	got := manifest.FindVersionLosses(c, v)
@@ -194,5 +207,41 @@ func TestFindVersionLosses(t *testing.T) {
 	}
 	if got := manifest.FindVersionLosses(c, nil); got != nil {
 		t.Errorf("no cluster: %v", got)
+	}
+}
+
+// A hub that newly converts a kind changes nothing that members have: items whose templates an older hub read keep their
+// version and their variant until a user edits them.
+func TestItemsOfAnOlderHubKeepTheirVersion(t *testing.T) {
+	c, v := newContent(), &fakeVersions{}
+	if _, variant := manifest.MatchRules(c, *viewWith("a", v)); variant != "" {
+		t.Errorf("the variant is %q", variant)
+	}
+	if r, _ := renderedItem(t, c, manifest.RenderInput{Cluster: viewWith("a", v)}, jobKey); r.APIVersion != "batch/v1" || v.conversions != 0 {
+		t.Errorf("got %+v", r)
+	}
+	if got := manifest.ListFixedKinds(c, v); !slices.Equal(got, []string{"batch/v1/Job"}) {
+		t.Errorf("fixed: %v", got)
+	}
+	if got := manifest.ListFixedKinds(versionedContent(), v); len(got) > 0 {
+		t.Errorf("fixed though this hub read them: %v", got)
+	}
+}
+
+// A content that brings the definition of a kind waits for it in the member. It does not go there in an older version first, which may
+// lack its fields.
+func TestAnItemWhoseDefinitionComesAlongKeepsItsVersion(t *testing.T) {
+	for name, tc := range map[string]struct{ version, want string }{
+		"its version": {"v1", "batch/v1"}, "another version": {"v3", "batch/v2"},
+	} {
+		c, v := versionedContent(), &fakeVersions{}
+		c.Items = append(c.Items, newItem(atoll.ItemKey{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "jobs.batch"},
+			`{"spec":{"group":"batch","names":{"kind":"Job"},"versions":[{"name":"`+tc.version+`"}]}}`))
+		if r, _ := renderedItem(t, c, manifest.RenderInput{Cluster: viewWith("a", v)}, jobKey); r.APIVersion != tc.want {
+			t.Errorf("%s comes along: got %+v", name, r)
+		}
+		if _, variant := manifest.MatchRules(c, *viewWith("a", v)); (variant == "") != (tc.want == "batch/v1") {
+			t.Errorf("%s comes along: the variant is %q", name, variant)
+		}
 	}
 }

@@ -120,7 +120,7 @@ func TestServedVersionsDecide(t *testing.T) {
 	addClusters(m, "a", "b")
 	s.apisOf["a"], s.apisOf["b"] = schedule.APIsOf([]string{"x.io/v1/Thing"}), schedule.APIsOf([]string{"x.io/v1beta1/Thing"})
 	runWith(t, m, func(c *Config) { c.Views = s }, func(t *testing.T, r *PlacementReconciler) {
-		thing := atoll.Item{Key: atoll.ItemKey{Group: "x.io", Kind: "Thing", Namespace: "shop", Name: "t"}, APIVersion: "x.io/v1", Object: json.RawMessage(`{}`)}
+		thing := atoll.Item{Key: atoll.ItemKey{Group: "x.io", Kind: "Thing", Namespace: "shop", Name: "t"}, APIVersion: "x.io/v1", VersionChoice: atoll.CurrentVersionChoice, Object: json.RawMessage(`{}`)}
 		m.changeBundle("web", func(*state.Bundle) {})
 		m.cutRevision("web", &atoll.Content{Items: []atoll.Item{thing}})
 		expectRows(t, m, "web", "a Active r1") // the hub does not convert Things
@@ -148,7 +148,7 @@ func TestAVersionThatLosesAFieldKeepsTheClusterOut(t *testing.T) {
 	addClusters(m, "a", "b")
 	s.apisOf["a"], s.apisOf["b"] = schedule.APIsOf([]string{"x.io/v1/Thing"}), schedule.APIsOf([]string{"x.io/v1beta1/Thing"})
 	runWith(t, m, func(c *Config) { c.Views = s }, func(t *testing.T, r *PlacementReconciler) {
-		thing := atoll.Item{Key: atoll.ItemKey{Group: "x.io", Kind: "Thing", Namespace: "shop", Name: "t"}, APIVersion: "x.io/v1", Object: json.RawMessage(`{"new":1}`)}
+		thing := atoll.Item{Key: atoll.ItemKey{Group: "x.io", Kind: "Thing", Namespace: "shop", Name: "t"}, APIVersion: "x.io/v1", VersionChoice: atoll.CurrentVersionChoice, Object: json.RawMessage(`{"new":1}`)}
 		m.changeBundle("web", func(*state.Bundle) {})
 		m.cutRevision("web", &atoll.Content{Items: []atoll.Item{thing}})
 		expectRows(t, m, "web", "a Active r1")
@@ -161,6 +161,32 @@ func TestAVersionThatLosesAFieldKeepsTheClusterOut(t *testing.T) {
 			t.Errorf("b is %v for %s", v.ReasonCode(), v.Reason)
 		}
 		thing.Object = json.RawMessage(`{}`)
+		m.cutRevision("web", &atoll.Content{Items: []atoll.Item{thing}})
+		m.settleRows("web")
+		expectRows(t, m, "web", "a Active r2, b Active r2")
+	})
+}
+
+// A newer hub that converts a kind places nothing by itself: a Bundle whose template an older hub read goes to a cluster that serves
+// another version once a user edits the template.
+func TestANewerHubSendsNoOtherVersionByItself(t *testing.T) {
+	m, s := newFakeHub(), &fakeViews{apisOf: map[string]*schedule.ServedAPIs{}, versions: map[string]atoll.MemberVersions{"b": olderThings{}}, hub: olderThings{}}
+	addClusters(m, "a", "b")
+	s.apisOf["a"], s.apisOf["b"] = schedule.APIsOf([]string{"x.io/v1/Thing"}), schedule.APIsOf([]string{"x.io/v1beta1/Thing"})
+	runWith(t, m, func(c *Config) { c.Views = s }, func(t *testing.T, r *PlacementReconciler) {
+		thing := atoll.Item{Key: atoll.ItemKey{Group: "x.io", Kind: "Thing", Namespace: "shop", Name: "t"}, APIVersion: "x.io/v1", Object: json.RawMessage(`{}`)}
+		m.changeBundle("web", func(*state.Bundle) {})
+		m.cutRevision("web", &atoll.Content{Items: []atoll.Item{thing}})
+		expectRows(t, m, "web", "a Active r1")
+		b, _ := m.reconcilerConfig().Bundles.Get("web")
+		p, err := r.PreviewBundle(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, _ := p.Decision.FindVerdict("b"); v.ReasonCode() != atoll.ReasonKindNotServed || !strings.Contains(v.Reason, "edit the template") {
+			t.Errorf("b is %v for %s", v.ReasonCode(), v.Reason)
+		}
+		thing.VersionChoice, thing.Object = atoll.CurrentVersionChoice, json.RawMessage(`{"edited":1}`)
 		m.cutRevision("web", &atoll.Content{Items: []atoll.Item{thing}})
 		m.settleRows("web")
 		expectRows(t, m, "web", "a Active r2, b Active r2")

@@ -58,8 +58,10 @@ type PlacementTerms struct {
 	// Kinds of the Bundle's items that it does not bring along itself, as ServedAPIs names
 	// them: "group/version/Kind".
 	Kinds []string
-	// VersionLosses of the Bundle's items, for the API versions that clusters of the fleet serve in place of the
-	// items' own. Empty where each cluster that serves a kind serves its version.
+	// FixedKinds are those of Kinds that go to clusters in the items' own version alone, though the hub
+	// converts them: an older hub, which did not, read the templates last. Sorted.
+	FixedKinds []string
+	// VersionLosses of the Bundle's items, for the other API versions to which the hub converts them.
 	VersionLosses VersionLosses
 	// Rebalance is when a user requested to place the Bundle from scratch, in milliseconds;
 	// zero: never. Rows that store an earlier rebalance, or none, are decided on as if
@@ -82,6 +84,7 @@ type CompiledPlacement struct {
 	boundReason    string
 	apis           []string
 	kinds          []string
+	fixedKinds     []string
 	versionLosses  VersionLosses
 	tolerations    []corev1.Toleration
 	choice         *choiceRules
@@ -106,7 +109,7 @@ func CompilePlacement(p v1alpha1.PlacementSpec) *CompiledPlacement {
 func (t PlacementTerms) CompilePlacement() *CompiledPlacement {
 	p := &t.Placement
 	base := CompiledPlacement{
-		tolerations: p.ClusterTolerations, kinds: t.Kinds, versionLosses: t.VersionLosses, choice: compileChoice(p, t.SummedWeights), decisionGroups: compileDecisionGroups(p.DecisionGroups),
+		tolerations: p.ClusterTolerations, kinds: t.Kinds, fixedKinds: t.FixedKinds, versionLosses: t.VersionLosses, choice: compileChoice(p, t.SummedWeights), decisionGroups: compileDecisionGroups(p.DecisionGroups),
 		rebalanceAt: t.Rebalance, summedWeights: t.SummedWeights,
 	}
 	base.placementSelectors.setClusterSets(p.ClusterSets)

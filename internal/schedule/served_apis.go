@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"strings"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -110,15 +111,28 @@ func (f *CompiledPlacement) firstMissingKind(c *Cluster, suffice func(replacemen
 	return "", false
 }
 
+func (f *CompiledPlacement) isFixedKind(kind string) bool {
+	_, fixed := slices.BinarySearch(f.fixedKinds, kind)
+	return fixed
+}
+
 // refuseByKinds checks the kinds of the Bundle's items. A kind that the cluster serves in another version, to which
-// the hub converts, is left to refuseByVersions.
+// the hub converts, is left to refuseByVersions, unless it is fixed.
 func (f *CompiledPlacement) refuseByKinds(c *Cluster, q question) (refusal, bool) {
-	missing, lacks := f.firstMissingKind(c, func(replacements []string, _ string) bool { return len(replacements) > 0 })
+	var instead []string
+	missing, lacks := f.firstMissingKind(c, func(replacements []string, kind string) bool {
+		instead = replacements
+		return len(replacements) > 0 && !f.isFixedKind(kind)
+	})
 	if !lacks {
 		return refusal{}, false
 	}
 	r := refusal{agentReported: true}
-	if q.say {
+	switch {
+	case !q.say:
+	case len(instead) > 0:
+		r.reason = "does not serve " + strings.TrimPrefix(missing, "/") + ", which the bundle holds, and serves " + strings.Join(instead, ", ") + " in place of it: edit the template, which an older hub read, to get it there in another version"
+	default:
 		r.reason = "does not serve " + strings.TrimPrefix(missing, "/") + ", which the bundle holds: install its definition or API service there, or place it with the bundle"
 	}
 	return r, true
@@ -137,7 +151,7 @@ func (f *CompiledPlacement) refuseByVersions(c *Cluster, q question) (refusal, b
 			}
 			losses = append(losses, version+" "+loss)
 		}
-		return len(replacements) == 0
+		return len(replacements) == 0 || f.isFixedKind(kind)
 	})
 	if !lacks {
 		return refusal{}, false

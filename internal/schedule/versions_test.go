@@ -40,6 +40,10 @@ func TestAKindInAnotherVersionIsServedUnlessAFieldIsLost(t *testing.T) {
 			newCluster("a", older), PlacementTerms{Kinds: []string{"apps/v1/Deployment", autoscaler}, VersionLosses: VersionLosses{autoscaler: {"autoscaling/v1": "cannot hold /spec/x"}}},
 			FilterVersions, "does not serve " + autoscaler + ", which the bundle holds, and what it serves cannot replace it: autoscaling/v1 cannot hold /spec/x", atoll.ReasonVersionLosesFields,
 		},
+		"serves another version, and an older hub read the template": {
+			newCluster("a", older), PlacementTerms{Kinds: []string{autoscaler}, FixedKinds: []string{autoscaler}, VersionLosses: VersionLosses{autoscaler: {"autoscaling/v1": ""}}}, FilterKinds,
+			"does not serve " + autoscaler + ", which the bundle holds, and serves autoscaling/v1 in place of it: edit the template, which an older hub read, to get it there in another version", atoll.ReasonKindNotServed,
+		},
 		"serves no version": {
 			newCluster("a", servingKinds("apps/v1/Deployment")), PlacementTerms{Kinds: []string{autoscaler}}, FilterKinds,
 			"does not serve " + autoscaler + ", which the bundle holds: install its definition or API service there, or place it with the bundle", atoll.ReasonKindNotServed,
