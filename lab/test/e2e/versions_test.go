@@ -59,14 +59,18 @@ spec: {size: 4}
 `
 
 // TestAMemberGetsTheVersionThatItServes: a member without autoscaling/v2, and with an older definition,
-// gets the objects in the versions that it serves. It gets the template's version once it serves that. A field that the older
+// gets the objects in the versions that it serves. Once it serves the templates' versions, it gets those. A field that the older
 // version does not have is named.
 func TestAMemberGetsTheVersionThatItServes(t *testing.T) {
 	const ns, crd = "versions", "tiles.versions.example"
 	hub, member1, member2 := sharedWorld.lab.KubeconfigPath("hub"), sharedWorld.lab.KubeconfigPath("member1"), sharedWorld.lab.KubeconfigPath("member2")
-	service := kubectlAt(t, member2, "", "get apiservice v2.autoscaling -o yaml")
-	kubectlAt(t, member2, "", "delete apiservice v2.autoscaling")
-	t.Cleanup(func() { kubectlAt(t, member2, service, "apply -f -") })
+	isOlder := true
+	t.Cleanup(func() {
+		if isOlder {
+			restartWithAPIs(context.WithoutCancel(t.Context()), t, "member2", "")
+		}
+	})
+	restartWithAPIs(t.Context(), t, "member2", "autoscaling/v2=false")
 	for _, cluster := range []string{"hub", "member2"} {
 		kubectlAtEnd(t, cluster, "delete crd "+crd+" --ignore-not-found --wait=false")
 	}
@@ -105,12 +109,28 @@ func TestAMemberGetsTheVersionThatItServes(t *testing.T) {
 		return nil
 	})
 	before := kubectlAt(t, member2, "", "get -n "+ns+" hpa/web -o jsonpath={.metadata.uid}")
-	kubectlAt(t, member2, service, "apply -f -")
+	restartWithAPIs(t.Context(), t, "member2", "")
+	isOlder = false
 	kubectlAt(t, member2, versionedDefinition+strings.ReplaceAll(olderTile, "$STORED", "false")+newerTile, "apply -f -")
 	testwait.UntilNil(t, "member2 has the templates' versions", allChecks(
 		appliedAs(member2, "hpa/web", "autoscaling/v2"), appliedAs(member2, "tile/floor", "versions.example/v1"),
 	))
 	if after := kubectlAt(t, member2, "", "get -n "+ns+" hpa/web -o jsonpath={.metadata.uid}"); after != before {
 		t.Errorf("the autoscaler was %s and is %s", before, after)
+	}
+}
+
+// restartWithAPIs starts a member again, with an API server that serves other API versions.
+func restartWithAPIs(ctx context.Context, t *testing.T, member, config string) {
+	t.Helper()
+	l := sharedWorld.lab
+	for _, do := range []func() error{
+		func() error { return l.SetRuntimeConfig(ctx, member, config) },
+		func() error { return l.KillComponent(ctx, member) },
+		func() error { return l.StartComponent(ctx, member) },
+	} {
+		if err := do(); err != nil {
+			t.Fatalf("%s with the APIs %q: %v", member, config, err)
+		}
 	}
 }
