@@ -94,7 +94,7 @@ func (v *ClusterViews) putAPIs(set *enginev1.APISet) {
 	runLocked(&v.mu, func() {
 		if _, known = v.apisByHash[set.Name]; !known {
 			v.apisByHash[set.Name] = schedule.APIsOf(set.APIs)
-			v.versions.addSet(set.Name, v.apisByHash[set.Name])
+			v.versions.addSet(set.Name, set.APIs, v.apisByHash[set.Name])
 		}
 	})
 	if !known {

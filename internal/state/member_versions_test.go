@@ -209,3 +209,27 @@ func TestWhatIsRememberedOfAClusterIsItsOwn(t *testing.T) {
 		t.Errorf("of a cluster that is gone, %v is remembered", is)
 	}
 }
+
+// A member that serves a kind more is no other cluster to rendering: nothing that is kept for its versions is lost, and no row is rendered
+// again.
+func TestClustersWithEqualReplacementsShareTheirVersions(t *testing.T) {
+	v, of := versionWorld(t, map[string][]string{
+		"one":   {"example.com/v1beta1/Widget", "/v1/Pod"},
+		"more":  {"example.com/v1beta1/Widget", "/v1/Pod", "other.example/v1/Thing"},
+		"new":   {"example.com/v1/Widget", "example.com/v1beta1/Widget"},
+		"plain": {"/v1/Pod"},
+	}, map[string]string{"a": "one", "b": "more", "c": "new", "d": "plain"})
+	v.put(widgetDefinition(nil, nil, "v1", "v1beta1"))
+	if of("a") != of("b") || of("c") != of("d") || of("a") == of("c") {
+		t.Errorf("%v, %v, %v and %v", of("a"), of("b"), of("c"), of("d"))
+	}
+	before := of("a")
+	v.put(&enginev1.APISet{ObjectMeta: metav1.ObjectMeta{Name: "later"}, APIs: []string{"example.com/v1beta1/Widget", "/v1/Secret"}})
+	if is := v.ViewOf(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Status: v1alpha1.ClusterStatus{APIsHash: "later"}}).Versions; is != before {
+		t.Errorf("a set that came later has %v", is)
+	}
+	v.put(widgetDefinition(nil, nil, "v1"))
+	if of("a") != of("c") {
+		t.Errorf("without conversions: %v and %v", of("a"), of("c"))
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,23 +55,30 @@ const (
 )
 
 // ListVersions returns the API versions between which it converts objects of the kind, best first. There are none
-// for a kind with one version.
-func (Converter) ListVersions(gk schema.GroupKind) (out []string) {
-	var names []string
-	for _, gv := range legacyscheme.Scheme.VersionsForGroupKind(gk) {
-		if gv.Version != runtime.APIVersionInternal && isCurrent(gv.WithKind(gk.Kind)) {
-			names = append(names, gv.Version)
+// for a kind with one version. Shared, not to be changed.
+func (Converter) ListVersions(gk schema.GroupKind) []string { return versionsByKind()[gk] }
+
+// versionsByKind has the current API versions of each kind that has several, best first. The scheme finds those of one
+// kind by reading all its types.
+var versionsByKind = sync.OnceValue(func() map[schema.GroupKind][]string {
+	names := map[schema.GroupKind][]string{}
+	for gvk := range legacyscheme.Scheme.AllKnownTypes() {
+		if gvk.Version != runtime.APIVersionInternal && isCurrent(gvk) {
+			names[gvk.GroupKind()] = append(names[gvk.GroupKind()], gvk.Version)
 		}
 	}
-	if len(names) < 2 {
-		return nil
-	}
-	slices.SortFunc(names, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
-	for _, name := range names {
-		out = append(out, schema.GroupVersion{Group: gk.Group, Version: name}.String())
+	out := map[schema.GroupKind][]string{}
+	for gk, versions := range names {
+		if len(versions) < 2 {
+			continue
+		}
+		slices.SortFunc(versions, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
+		for _, name := range versions {
+			out[gk] = append(out[gk], schema.GroupVersion{Group: gk.Group, Version: name}.String())
+		}
 	}
 	return out
-}
+})
 
 // isCurrent reports whether a supported release of Kubernetes serves the version.
 func isCurrent(gvk schema.GroupVersionKind) bool {
