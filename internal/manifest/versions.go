@@ -233,8 +233,8 @@ func listKindsOfDefinition(item *atoll.Item) (kinds []string) {
 }
 
 // FindVersionLosses returns the losses of a content's templates, without rules, for each version to which the hub
-// converts them; nil: it converts nothing. What clusters serve does not count, so that the result does not follow the
-// fleet.
+// converts them; nil: it converts nothing. The result does not follow the versions that clusters serve, so that a change of
+// the fleet costs nothing here.
 func FindVersionLosses(content *atoll.Content, v atoll.HubVersions) schedule.VersionLosses {
 	if v == nil {
 		return nil

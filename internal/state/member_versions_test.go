@@ -75,7 +75,7 @@ func TestReplacementsAreWhatTheClusterServesAndTheHubConverts(t *testing.T) {
 	}{
 		{"a", "policy/v1", "PodDisruptionBudget", []string{"policy/v1beta1"}},
 		{"b", "policy/v1", "PodDisruptionBudget", nil},
-		{"a", "policy/v7", "PodDisruptionBudget", nil}, // the hub does not know it
+		{"a", "policy/v7", "PodDisruptionBudget", nil}, // the hub converts no such version
 		{"a", "example.com/v1", "Widget", []string{"example.com/v1beta1", "example.com/v1alpha1"}},
 		{"b", "example.com/v1", "Widget", nil},
 		{"a", "example.com/v1", "Gadget", nil},
