@@ -174,6 +174,9 @@ func (r *labRecord) memberComponent(m *memberRecord) component {
 	if m.Region != "" {
 		command = append(command, "--region", m.Region)
 	}
+	if m.RuntimeConfig != "" {
+		command = append(command, "--runtime-config", m.RuntimeConfig)
+	}
 	if r.RealNodes {
 		command = append(command, "--services", realnode.MemberServiceRange(m.Port).String())
 	}

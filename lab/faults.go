@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -38,6 +39,19 @@ func (l *Lab) StartComponent(ctx context.Context, name string) error {
 		return err
 	}
 	return l.startComponents(ctx, c)
+}
+
+// SetRuntimeConfig sets what a member's API server gets as --runtime-config from its next start on, such as
+// "autoscaling/v2=false" for a member of an older Kubernetes. Empty: nothing.
+func (l *Lab) SetRuntimeConfig(ctx context.Context, member, config string) error {
+	var missing error
+	_, err := l.updateRecord(ctx, func(r *labRecord) {
+		m, err := r.memberNamed(member)
+		if missing = err; err == nil {
+			m.RuntimeConfig = config
+		}
+	})
+	return cmp.Or(err, missing)
 }
 
 // findComponent returns the component of that name.

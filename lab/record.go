@@ -58,6 +58,8 @@ type memberRecord struct {
 	// MoreLinks are the same for the hubs after the first.
 	MoreLinks []int `json:"moreLinks,omitempty"`
 	Joined    bool  `json:"joined,omitempty"`
+	// RuntimeConfig of the member's API server.
+	RuntimeConfig string `json:"runtimeConfig,omitempty"`
 }
 
 // hubRecord describes a hub after the first.

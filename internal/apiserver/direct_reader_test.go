@@ -232,7 +232,7 @@ func startState(t testing.TB, s *apiserver.Server, directly bool) *state.HubTabl
 	if directly {
 		source = s.DirectStores()
 	}
-	st, err := state.New(s.DirectStores().WrapClient(c, allowAlways, nil), plainConfig(s), source, make([]byte, 32), slog.New(slog.DiscardHandler))
+	st, err := state.New(s.DirectStores().WrapClient(c, allowAlways, nil), plainConfig(s), source, nil, make([]byte, 32), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,29 @@ type ClusterView struct {
 	Sets []string
 	// Properties that are listed; nil where nothing that agents report counts.
 	Properties map[string]string
+	// Versions in which the cluster serves kinds, for rendering alone; nil: not known.
+	Versions MemberVersions
+}
+
+// HubVersions are the API versions between which the hub converts objects. A value never changes: other
+// conversions are another value. Methods may run concurrently.
+type HubVersions interface {
+	// ListOtherVersions returns the other API versions to which the hub converts objects of a kind, best first.
+	ListOtherVersions(apiVersion, kind string) []string
+	// ConvertObject returns what ConvertObject of MemberVersions returns.
+	ConvertObject(object map[string]any, apiVersion string) (map[string]any, error)
+}
+
+// MemberVersions are the API versions that a cluster serves, with the conversions to them. A value never
+// changes. Clusters that serve the same kinds share one, and equal values give equal results. Methods may
+// run concurrently.
+type MemberVersions interface {
+	// ListReplacements returns the API versions of a kind that the cluster serves and the hub converts to, best
+	// first. It is empty where the cluster serves apiVersion.
+	ListReplacements(apiVersion, kind string) []string
+	// ConvertObject returns the object in another API version of its kind, and shares no memory with
+	// it. The error names the fields that the version cannot hold.
+	ConvertObject(object map[string]any, apiVersion string) (map[string]any, error)
 }
 
 // ClusterViewOf returns the view of a Cluster, without properties and sets, which are not in the object. The labels

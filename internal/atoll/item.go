@@ -85,6 +85,10 @@ type Item struct {
 	// edited, so that a newer hub divides nothing by itself that an older one did not. 0:
 	// those of Kubernetes itself. 1 (CurrentReplicaKinds): those that package interpret names.
 	ReplicaKindsVersion int `json:"kinds,omitempty"`
+	// VersionChoice of the hub when the item came or its template was last edited, so that a newer hub sends nothing
+	// by itself to clusters that serve the kind in another version. 0: the item has its own version everywhere.
+	// 1 (CurrentVersionChoice): the versions that package manifest chooses.
+	VersionChoice int `json:"versions,omitempty"`
 	// ReplicaOverrides, with Divided: overrides may set a cluster's share.
 	ReplicaOverrides bool `json:"replicaOverrides,omitempty"`
 	// SourceFingerprint is the fingerprint of the template's user intent that Object was pruned
@@ -109,6 +113,9 @@ type Item struct {
 
 // CurrentReplicaKinds is what items of custom kinds have that state replicas to share out.
 const CurrentReplicaKinds = 1
+
+// CurrentVersionChoice is what items have that may go to a cluster in another API version.
+const CurrentVersionChoice = 1
 
 // ItemState of an item that does not simply follow its template.
 type ItemState string

@@ -277,6 +277,7 @@ var Reasons = []ReasonInfo{
 	{ReasonFieldsDiffer, "verdict", ActorUser, "The provider, region or zone of the cluster does not match the placement's selector."},
 	{ReasonTaintNotTolerated, "verdict", ActorUser, "The cluster has a taint that the placement does not tolerate."},
 	{ReasonAPINotServed, "verdict", ActorMember, "The member does not serve an API that the placement requires."},
+	{ReasonVersionLosesFields, "verdict", ActorUser, "The member serves the kind of an object in other API versions alone, which cannot hold a field of the object."},
 	{ReasonKindNotServed, "verdict", ActorMember, "The member does not serve the kind of an object of the Bundle."},
 	{ReasonExpressionRefuses, "verdict", ActorUser, "The expression of the placement is false for the cluster, or has no result."},
 	{ReasonNoGroupFits, "verdict", ActorUser, "The cluster is in no group of clusterAffinities that is in use."},

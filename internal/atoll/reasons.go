@@ -319,10 +319,12 @@ const (
 	ReasonTaintNotTolerated Reason = "TaintNotTolerated"
 	ReasonAPINotServed      Reason = "APINotServed"
 	ReasonKindNotServed     Reason = "KindNotServed"
-	ReasonExpressionRefuses Reason = "ExpressionRefuses"
-	ReasonNoGroupFits       Reason = "NoGroupFits"
-	ReasonSpreadExcludes    Reason = "SpreadExcludes"
-	ReasonNotChosen         Reason = "NotChosen"
+	// ReasonVersionLosesFields: the member serves the kind in versions alone that cannot hold the object.
+	ReasonVersionLosesFields Reason = "VersionLosesFields"
+	ReasonExpressionRefuses  Reason = "ExpressionRefuses"
+	ReasonNoGroupFits        Reason = "NoGroupFits"
+	ReasonSpreadExcludes     Reason = "SpreadExcludes"
+	ReasonNotChosen          Reason = "NotChosen"
 	// ReasonClusterDisconnected: the cluster is disconnected, and gets nothing new.
 	ReasonClusterDisconnected Reason = "ClusterDisconnected"
 	ReasonClusterDeleted      Reason = "ClusterDeleted"

@@ -307,6 +307,7 @@ func (p *contentBuilder) addItem(key atoll.ItemKey, t *unstructured.Unstructured
 	}
 	holdRememberedDeletion(&item, t)
 	p.setDivision(&item, t, unedited)
+	setVersionChoice(&item, unedited)
 	if !slices.Contains(t.GetFinalizers(), atoll.Finalizer) {
 		p.out.NeedFinalizer = append(p.out.NeedFinalizer, key)
 	}

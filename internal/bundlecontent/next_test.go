@@ -448,6 +448,30 @@ func TestANewlyKnownKindDividesNothingByItself(t *testing.T) {
 	}
 }
 
+// A hub that newly converts kinds marks only new or edited items, so that it sends no existing item in another version by itself.
+func TestANewVersionChoiceIsOfNewAndEditedItems(t *testing.T) {
+	m := newFakeHub()
+	b := newBundleTest(t, m, false)
+	key := shopKey("Deployment", "web")
+	b.in.Fingerprint = func(o *unstructured.Unstructured) string { return fmt.Sprint(o.Object["spec"]) }
+	o := m.putTemplate(key, "1")
+	m.placers[key] = PlacedByThis
+	b.planNext()
+	if it := b.in.Previous.Items[0]; it.VersionChoice != atoll.CurrentVersionChoice {
+		t.Errorf("new: %+v", it)
+	}
+	b.in.Previous.Items[0].VersionChoice = 0 // as an older hub has it
+	if out := b.planNext(); out.NeedsRevision || out.Content.Items[0].VersionChoice != 0 {
+		t.Errorf("untouched: cut %v, %+v", out.NeedsRevision, out.Content.Items[0])
+	}
+	edited := o.DeepCopy()
+	edited.Object["spec"] = map[string]any{"replicas": int64(4)}
+	m.templates[key] = edited
+	if out := b.planNext(); !out.NeedsRevision || out.Content.Items[0].VersionChoice != atoll.CurrentVersionChoice {
+		t.Errorf("edited: cut %v, %+v", out.NeedsRevision, out.Content.Items[0])
+	}
+}
+
 // failingDefaulter has no defaults for one object.
 type failingDefaulter struct{ name string }
 

@@ -19,6 +19,7 @@ import (
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/bootstrap"
 	"atoll.dev/atoll/internal/apiserver/direct"
+	"atoll.dev/atoll/internal/apiserver/objectversions"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/binder"
 	"atoll.dev/atoll/internal/binder/defaulting"
@@ -96,7 +97,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	if err != nil {
 		return nil, err
 	}
-	st, err := state.New(deciding, cfg, h.server.DirectStores(), h.server.KeySet().HubKey, h.log.With("component", "tables"))
+	st, err := state.New(deciding, cfg, h.server.DirectStores(), objectversions.Converter{}, h.server.KeySet().HubKey, h.log.With("component", "tables"))
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,11 @@ func headYAML(apiVersion, kind string) string {
 	return "apiVersion: " + apiVersion + "\nkind: " + kind + "\nmetadata: {name: one, namespace: shop, generation: 2}\n"
 }
 
+// headAnnotated is the head of an autoscaler of autoscaling/v1 with these conditions as JSON.
+func headAnnotated(conditions string) string {
+	return "apiVersion: autoscaling/v1\nkind: HorizontalPodAutoscaler\nmetadata: {name: one, namespace: shop, annotations: {autoscaling.alpha.kubernetes.io/conditions: '" + conditions + "'}}\n"
+}
+
 // condition as YAML.
 func conditionYAML(kind, status, reason string) string {
 	return "{type: " + kind + ", status: '" + status + "', reason: '" + reason + "'}"

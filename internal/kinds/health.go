@@ -234,7 +234,7 @@ func disruptionBudgetHealth(obj *unstructured.Unstructured) (atoll.Health, strin
 }
 
 func autoscalerHealth(obj *unstructured.Unstructured) (atoll.Health, string, string) {
-	cs := conditionsOf(statusOf(obj))
+	cs := autoscalerConditions(obj)
 	able, active := findCondition(cs, "AbleToScale"), findCondition(cs, "ScalingActive")
 	switch {
 	case able.hasStatus("False"):

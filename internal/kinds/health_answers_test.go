@@ -107,6 +107,9 @@ func TestHealthOfKubernetesObjects(t *testing.T) {
 
 		{"autoscaler, new", headYAML("autoscaling/v2", "HorizontalPodAutoscaler"), atoll.Progressing, "NotObserved", late},
 		{"autoscaler of an older version", headYAML("autoscaling/v1", "HorizontalPodAutoscaler") + "status: {desiredReplicas: 2}", atoll.Healthy, "", ""},
+		{"autoscaler of an older version, not able", headAnnotated("[{\"type\":\"AbleToScale\",\"status\":\"False\",\"reason\":\"FailedGetScale\",\"message\":\"refused\"}]") + "status: {desiredReplicas: 2}", atoll.Degraded, "FailedGetScale", "refused"},
+		{"autoscaler of an older version, able", headAnnotated("[{\"type\":\"AbleToScale\",\"status\":\"True\"}]"), atoll.Healthy, "", ""},
+		{"autoscaler of an older version, malformed", headAnnotated("{") + "status: {desiredReplicas: 2}", atoll.Healthy, "", ""},
 		{"autoscaler with a condition", headYAML("autoscaling/v2", "HorizontalPodAutoscaler") + "status: {desiredReplicas: 0, conditions: [{type: AbleToScale, status: 'True'}]}", atoll.Healthy, "", ""},
 		{"autoscaler, not able", headYAML("autoscaling/v2", "HorizontalPodAutoscaler") + "status: {conditions: [{type: AbleToScale, status: 'False', reason: FailedGetScale, message: refused}]}", atoll.Degraded, "FailedGetScale", "refused"},
 		{"autoscaler, not active", headYAML("autoscaling/v2", "HorizontalPodAutoscaler") + "status: {conditions: [{type: AbleToScale, status: 'True'}, {type: ScalingActive, status: 'False', reason: FailedGetMetrics, message: refused}]}", atoll.Degraded, "FailedGetMetrics", "refused"},

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"encoding/json"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -124,6 +125,27 @@ func conditionsOf(st map[string]any) []condition {
 		}
 	}
 	return out
+}
+
+const (
+	// annotationAutoscalerConditions has the conditions of an autoscaler that is read in autoscaling/v1.
+	annotationAutoscalerConditions = "autoscaling.alpha.kubernetes.io/conditions"
+	// maxAnnotatedConditions bounds the bytes of that annotation.
+	maxAnnotatedConditions = 32 << 10
+)
+
+// autoscalerConditions returns the conditions of an autoscaler, which autoscaling/v1 has in an annotation.
+func autoscalerConditions(obj *unstructured.Unstructured) []condition {
+	cs := conditionsOf(statusOf(obj))
+	text := obj.GetAnnotations()[annotationAutoscalerConditions]
+	if len(cs) > 0 || text == "" || len(text) > maxAnnotatedConditions || obj.GroupVersionKind().Version != "v1" {
+		return cs
+	}
+	var list []any
+	if json.Unmarshal([]byte(text), &list) != nil {
+		return nil
+	}
+	return conditionsOf(map[string]any{"conditions": list})
 }
 
 // markOutdatedConditions sets conditions of an older generation to Unknown, in place.

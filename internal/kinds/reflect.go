@@ -242,7 +242,7 @@ func reflectDisruptionBudget(obj *unstructured.Unstructured) (reflectedStatus, b
 
 func reflectAutoscaler(obj *unstructured.Unstructured) (reflectedStatus, bool) {
 	st := statusOf(obj)
-	r := reflectedStatus{N: readCounts(st, autoscalerCounts), C: packConditions(conditionsOf(st))}
+	r := reflectedStatus{N: readCounts(st, autoscalerCounts), C: packConditions(autoscalerConditions(obj))}
 	if last := unixSecondsOf(st, "lastScaleTime"); last != 0 {
 		r.T = []int64{last}
 	}

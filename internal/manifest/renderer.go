@@ -31,6 +31,8 @@ type Renderer struct {
 	autoscaled   map[atoll.ItemKey]bool // nil before it is read
 
 	ruleSets  map[string]*ruleSet // by the numbers of the rules
+	versions  map[atoll.MemberVersions]*versionChoice
+	replaced  map[string]atoll.RenderedItem // items in other API versions, by what they follow from
 	freeBytes int
 }
 
@@ -55,14 +57,15 @@ func (r *Renderer) MatchRules(c *atoll.ClusterView) (matching []int, variant str
 			matching = append(matching, i)
 		}
 	}
+	versions := r.versionsOf(c.Versions)
 	if p := r.ruleSets[string(encodeRuleKey(matching))]; p != nil && len(p.expressions) == 0 {
-		return matching, p.variant
+		return matching, versions.nameVariant(p.variant)
 	}
 	var texts []string
 	for _, i := range matching {
 		texts = append(texts, r.rules[i].Expressions()...)
 	}
-	return matching, hashVariant(matching, texts, c)
+	return matching, versions.nameVariant(hashVariant(matching, texts, c))
 }
 
 // RenderItems returns what the function RenderItems returns.
@@ -71,6 +74,7 @@ func (r *Renderer) RenderItems(in RenderInput) ([]atoll.RenderedItem, []override
 	if in.Cluster != nil && len(p.expressions) > 0 {
 		in.clusterValues, _ = overrides.EvaluateValues(p.expressions, in.Cluster)
 	}
+	versions := r.versionsFor(in.Cluster)
 	var atomic *atoll.Rule
 	out := make([]atoll.RenderedItem, 0, len(p.items))
 	var notes []overrides.Provenance
@@ -84,7 +88,7 @@ func (r *Renderer) RenderItems(in RenderInput) ([]atoll.RenderedItem, []override
 			absent, notes = append(absent, it), append(notes, *it.exclusion)
 			continue
 		}
-		rendered, n, failed := it.renderForCluster(in)
+		rendered, n, failed := r.renderItem(it, in, versions)
 		if failed != nil && failed.Atomic && atomic == nil {
 			atomic = failed
 		}

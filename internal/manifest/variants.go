@@ -10,7 +10,8 @@ import (
 
 // MatchRules returns the indexes of the content's rules that target the cluster, and the variant
 // that names them. Clusters of equal variant get equal items from one content, apart from assigned
-// replicas. The variant is empty when no rule targets the cluster.
+// replicas. The variant is empty when no rule targets the cluster, and the cluster serves the API
+// versions of all items.
 func MatchRules(content *atoll.Content, c atoll.ClusterView) (matching []int, variant string) {
 	var texts []string
 	c.Properties = nil // rules do not read what agents report
@@ -21,7 +22,7 @@ func MatchRules(content *atoll.Content, c atoll.ClusterView) (matching []int, va
 			texts = append(texts, overrides.ListExpressions(&r.Overriders)...)
 		}
 	}
-	return matching, hashVariant(matching, texts, &c)
+	return matching, chooseVersions(content, c.Versions).nameVariant(hashVariant(matching, texts, &c))
 }
 
 // VariantCache holds the rules of a content, prepared for many clusters. It parses selectors once,
@@ -41,6 +42,11 @@ func NewVariantCache(content *atoll.Content) *VariantCache {
 
 // VariantOf returns the variant that MatchRules returns for the cluster.
 func (t *VariantCache) VariantOf(c atoll.ClusterView) string {
+	return t.renderer.versionsOf(c.Versions).nameVariant(t.variantOfRules(c))
+}
+
+// variantOfRules returns the part of the variant that follows from the rules.
+func (t *VariantCache) variantOfRules(c atoll.ClusterView) string {
 	c.Properties = nil // as in MatchRules
 	key := t.key[:0]
 	var texts []string

@@ -19,6 +19,9 @@ import (
 // PolicyPlacement is the Policy in Provenance for replicas that the placement assigned.
 const PolicyPlacement = "placement"
 
+// PolicyServedVersions is the Policy in Provenance for an API version that the cluster serves in place of the template's.
+const PolicyServedVersions = "servedVersions"
+
 // placementRule stands for the placement in Provenance.
 var placementRule = &atoll.Rule{Policy: PolicyPlacement}
 

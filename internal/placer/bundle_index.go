@@ -34,7 +34,7 @@ type bundleIndex struct {
 	fixedPodCache *lru.Cache // revision → int64, schedule.CountFixedPods
 	reserved      podReservations
 	movable       movableBundles
-	kindCache     *lru.Cache // revision → []string, the kinds that clusters must serve
+	kindCache     *lru.Cache // revision → kindTerms
 	termsCache    *lru.Cache // hash of terms → compiledTerms
 	demandCache   *lru.Cache // revision → *schedule.Demand
 	// connectionWaits holds the Bundles whose decision may differ when a cluster connects or is lost.

@@ -52,6 +52,8 @@ func (v setViews) ViewOf(c *v1alpha1.Cluster) schedule.Cluster {
 
 func (v setViews) Subscribe(fn func(string)) { v.onCluster = append(v.onCluster, fn) }
 
+func (v setViews) GetHubVersions() atoll.HubVersions { return nil }
+
 // putCluster the cluster into these sets and no others.
 func (s *fakeSets) putCluster(cluster string, sets ...string) {
 	s.mu.Lock()

@@ -17,6 +17,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/manifest"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
@@ -348,8 +349,8 @@ func TestTermsOfABundle(t *testing.T) {
 		t.Errorf("a content that cannot be read: %v", err)
 	}
 	broken := atoll.Item{Key: atoll.ItemKey{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}, Object: []byte("[]")}
-	if got := kindsDefinedBy(&broken); got != nil {
-		t.Errorf("what is no definition defines %q", got)
+	if got := manifest.ListDefinedKinds(&atoll.Content{Items: []atoll.Item{broken}}); len(got) > 0 {
+		t.Errorf("what is no definition defines %v", got)
 	}
 }
 
@@ -358,7 +359,8 @@ func TestEqualTerms(t *testing.T) {
 	base := schedule.PlacementTerms{Placement: placementNamed("a"), BoundSets: []string{"s"}, Kinds: []string{"k"}, Rebalance: time.Unix(1, 0)}
 	for name, change := range map[string]func(*schedule.PlacementTerms){
 		"the placement": func(x *schedule.PlacementTerms) { x.Placement = placementNamed("b") }, "the sets": func(x *schedule.PlacementTerms) { x.BoundSets = []string{"t"} },
-		"the kinds": func(x *schedule.PlacementTerms) { x.Kinds = nil }, "the rebalance": func(x *schedule.PlacementTerms) { x.Rebalance = time.Unix(2, 0) },
+		"the kinds": func(x *schedule.PlacementTerms) { x.Kinds = nil }, "the fixed kinds": func(x *schedule.PlacementTerms) { x.FixedKinds = []string{"k"} },
+		"the losses": func(x *schedule.PlacementTerms) { x.VersionLosses = schedule.VersionLosses{"k": {"v": ""}} }, "the rebalance": func(x *schedule.PlacementTerms) { x.Rebalance = time.Unix(2, 0) },
 	} {
 		other := base
 		if change(&other); equalTerms(base, other) {

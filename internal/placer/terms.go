@@ -7,10 +7,9 @@ import (
 	"reflect"
 	"slices"
 
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/manifest"
 	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
@@ -20,6 +19,8 @@ import (
 type Views interface {
 	ViewOf(c *v1alpha1.Cluster) schedule.Cluster
 	Subscribe(fn func(name string))
+	// GetHubVersions returns the API versions between which the hub converts; nil: there are none.
+	GetHubVersions() atoll.HubVersions
 }
 
 // plainViews uses the Cluster object alone.
@@ -27,6 +28,8 @@ type plainViews struct{}
 
 func (plainViews) ViewOf(c *v1alpha1.Cluster) schedule.Cluster { return schedule.ClusterOf(c) }
 func (plainViews) Subscribe(func(string))                      {}
+
+func (plainViews) GetHubVersions() atoll.HubVersions { return nil }
 
 // Sets returns the ClusterSets to which a namespace is bound.
 type Sets interface {
@@ -62,59 +65,40 @@ func (r *PlacementReconciler) termsOf(ctx context.Context, b state.Bundle) (sche
 	if !ok {
 		return t, nil
 	}
-	if kinds, ok := r.index.kindCache.Get(latest.Name); ok {
-		t.Kinds = kinds.([]string)
+	hub := r.Views.GetHubVersions()
+	if known, ok := r.index.kindCache.Get(latest.Name); ok && known.(kindTerms).hub == hub {
+		t.Kinds, t.FixedKinds, t.VersionLosses = known.(kindTerms).kinds, known.(kindTerms).fixed, known.(kindTerms).losses
 		return t, nil
 	}
 	content, err := r.Revisions.GetContent(ctx, latest.Name)
 	if err != nil {
 		return t, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
 	}
-	t.Kinds = requiredKindsOf(content)
-	r.index.kindCache.Add(latest.Name, t.Kinds)
+	t.Kinds, t.FixedKinds, t.VersionLosses = requiredKindsOf(content), manifest.ListFixedKinds(content, hub), manifest.FindVersionLosses(content, hub)
+	r.index.kindCache.Add(latest.Name, kindTerms{t.Kinds, t.FixedKinds, t.VersionLosses, hub})
 	return t, nil
+}
+
+// kindTerms are the terms that follow from a Revision and from the versions between which the hub converts.
+type kindTerms struct {
+	kinds  []string
+	fixed  []string
+	losses schedule.VersionLosses
+	hub    atoll.HubVersions
 }
 
 // requiredKindsOf lists the kinds that clusters must serve, without those that the content defines
 // itself. Sorted.
 func requiredKindsOf(content *atoll.Content) []string {
-	kinds, brought := map[string]bool{}, map[string]bool{}
+	kinds, brought := map[string]bool{}, manifest.ListDefinedKinds(content)
 	for i := range content.Items {
 		item := &content.Items[i]
 		kinds[schedule.FormatKindName(item.APIVersion, item.Key.Kind)] = true
-		for _, k := range kindsDefinedBy(item) {
-			brought[k] = true
-		}
 	}
 	maps.DeleteFunc(kinds, func(k string, _ bool) bool { return brought[k] })
 	return slices.Sorted(maps.Keys(kinds))
 }
 
-// kindsDefinedBy lists the kinds that an item makes a cluster serve.
-func kindsDefinedBy(item *atoll.Item) (kinds []string) {
-	if item.Key.Group != "apiextensions.k8s.io" || item.Key.Kind != "CustomResourceDefinition" {
-		return nil
-	}
-	var def struct {
-		Spec struct {
-			Group string `json:"group"`
-			Names struct {
-				Kind string `json:"kind"`
-			} `json:"names"`
-			Versions []struct {
-				Name string `json:"name"`
-			} `json:"versions"`
-		} `json:"spec"`
-	}
-	if utiljson.Unmarshal(item.Object, &def) != nil {
-		return nil // the member's API reports what is wrong
-	}
-	for _, v := range def.Spec.Versions {
-		kinds = append(kinds, schedule.FormatKindName(def.Spec.Group+"/"+v.Name, def.Spec.Names.Kind))
-	}
-	return kinds
-}
-
 func equalTerms(a, b schedule.PlacementTerms) bool {
-	return a.Rebalance.Equal(b.Rebalance) && slices.Equal(a.Kinds, b.Kinds) && reflect.DeepEqual(a.BoundSets, b.BoundSets) && reflect.DeepEqual(a.Placement, b.Placement)
+	return a.Rebalance.Equal(b.Rebalance) && slices.Equal(a.Kinds, b.Kinds) && slices.Equal(a.FixedKinds, b.FixedKinds) && maps.EqualFunc(a.VersionLosses, b.VersionLosses, maps.Equal) && reflect.DeepEqual(a.BoundSets, b.BoundSets) && reflect.DeepEqual(a.Placement, b.Placement)
 }

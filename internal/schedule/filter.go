@@ -58,6 +58,11 @@ type PlacementTerms struct {
 	// Kinds of the Bundle's items that it does not bring along itself, as ServedAPIs names
 	// them: "group/version/Kind".
 	Kinds []string
+	// FixedKinds are those of Kinds that go to clusters in the items' own version alone, though the hub
+	// converts them: an older hub, which did not, read the templates last. Sorted.
+	FixedKinds []string
+	// VersionLosses of the Bundle's items, for the other API versions to which the hub converts them.
+	VersionLosses VersionLosses
 	// Rebalance is when a user requested to place the Bundle from scratch, in milliseconds;
 	// zero: never. Rows that store an earlier rebalance, or none, are decided on as if
 	// they were not there. The new choice then stays like any other.
@@ -79,6 +84,8 @@ type CompiledPlacement struct {
 	boundReason    string
 	apis           []string
 	kinds          []string
+	fixedKinds     []string
+	versionLosses  VersionLosses
 	tolerations    []corev1.Toleration
 	choice         *choiceRules
 	decisionGroups []decisionGroup
@@ -102,7 +109,7 @@ func CompilePlacement(p v1alpha1.PlacementSpec) *CompiledPlacement {
 func (t PlacementTerms) CompilePlacement() *CompiledPlacement {
 	p := &t.Placement
 	base := CompiledPlacement{
-		tolerations: p.ClusterTolerations, kinds: t.Kinds, choice: compileChoice(p, t.SummedWeights), decisionGroups: compileDecisionGroups(p.DecisionGroups),
+		tolerations: p.ClusterTolerations, kinds: t.Kinds, fixedKinds: t.FixedKinds, versionLosses: t.VersionLosses, choice: compileChoice(p, t.SummedWeights), decisionGroups: compileDecisionGroups(p.DecisionGroups),
 		rebalanceAt: t.Rebalance, summedWeights: t.SummedWeights,
 	}
 	base.placementSelectors.setClusterSets(p.ClusterSets)

@@ -21,6 +21,7 @@ const (
 	FilterTaints    = "taints"
 	FilterAPIs      = "apis"
 	FilterKinds     = "kinds"
+	FilterVersions  = "versions"
 	FilterCEL       = "celSelector"
 )
 
@@ -66,6 +67,7 @@ var filterTable = []filterRule{
 		fingerprint: func(f *CompiledPlacement) string { return shortFingerprint(slices.Sorted(slices.Values(f.apis))) }, refuseCluster: (*CompiledPlacement).refuseByAPIs,
 	},
 	{name: FilterKinds, reason: atoll.ReasonKindNotServed, isAsked: func(f *CompiledPlacement) bool { return len(f.kinds) > 0 }, refuseCluster: (*CompiledPlacement).refuseByKinds},
+	{name: FilterVersions, reason: atoll.ReasonVersionLosesFields, isAsked: func(f *CompiledPlacement) bool { return len(f.versionLosses) > 0 }, refuseCluster: (*CompiledPlacement).refuseByVersions},
 	{
 		name: FilterCEL, reason: atoll.ReasonExpressionRefuses, place: placeExpression, isPlacementWide: true, isStated: (*clusterSelectors).statesExpression,
 		fingerprint: func(f *CompiledPlacement) string { return shortFingerprint(f.placementSelectors.expression) }, refuseView: (*clusterSelectors).refuseByExpression,

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
@@ -13,19 +14,22 @@ import (
 )
 
 // ClusterViews builds the view of a Cluster that placement reads. It holds the kinds of the
-// APISets and the list of readable properties. The membership in ClusterSets is in the table of
+// APISets, the versions of the hub's definitions, and the list of readable properties. The membership in ClusterSets is in the table of
 // Clusters, which notifies of its changes.
 type ClusterViews struct {
 	clusters *ClusterTable
 
 	mu               sync.RWMutex
 	apisByHash       map[string]*schedule.ServedAPIs // by the hash that Clusters name
-	listedProperties []string                        // sorted
+	versions         memberVersionTable
+	listedProperties []string // sorted
 	notifier[string]
 }
 
-func newViews(clusters *ClusterTable) *ClusterViews {
-	return &ClusterViews{clusters: clusters, apisByHash: map[string]*schedule.ServedAPIs{}}
+func newViews(clusters *ClusterTable, converter ObjectConverter) *ClusterViews {
+	v := &ClusterViews{clusters: clusters, apisByHash: map[string]*schedule.ServedAPIs{}, versions: newMemberVersionTable(converter)}
+	clusters.Subscribe(v.forgetRemovedCluster)
+	return v
 }
 
 // ViewOf returns the view of a Cluster; shares memory with it.
@@ -35,15 +39,19 @@ func (v *ClusterViews) ViewOf(c *v1alpha1.Cluster) schedule.Cluster {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	out.APIs = v.apisByHash[c.Status.APIsHash]
+	out.Versions = v.versions.findVersions(c)
 	out.AddListedProperties(c.Status.Properties, v.listedProperties)
 	return out
 }
 
-// ViewForOverrides is what of a Cluster overrides see: what is set on the hub. Shares memory with
-// it.
+// ViewForOverrides is what of a Cluster rendering reads: what is set on the hub, and the API versions that the
+// cluster serves. Shares memory with it.
 func (v *ClusterViews) ViewForOverrides(c *v1alpha1.Cluster) atoll.ClusterView {
 	out := atoll.ClusterViewOf(c)
 	out.Sets = v.clusters.SetsOfCluster(c.Name)
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	out.Versions = v.versions.findVersions(c)
 	return out
 }
 
@@ -62,6 +70,8 @@ func (v *ClusterViews) put(obj client.Object) {
 	switch o := obj.(type) {
 	case *enginev1.APISet:
 		v.putAPIs(o)
+	case *apiextensionsv1.CustomResourceDefinition:
+		v.putDefinition(kindDefinedBy(o), listConvertibleVersions(o))
 	case *v1alpha1.HubSettings:
 		if o.Name == v1alpha1.HubSettingsName {
 			v.setPlacementPropertyNames(o.Spec.PlacementProperties)
@@ -84,6 +94,7 @@ func (v *ClusterViews) putAPIs(set *enginev1.APISet) {
 	runLocked(&v.mu, func() {
 		if _, known = v.apisByHash[set.Name]; !known {
 			v.apisByHash[set.Name] = schedule.APIsOf(set.APIs)
+			v.versions.addSet(set.Name, set.APIs, v.apisByHash[set.Name])
 		}
 	})
 	if !known {

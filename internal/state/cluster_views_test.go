@@ -16,7 +16,7 @@ import (
 // An APISet that comes after the Clusters that name it is notified of, for those alone.
 func TestViewsTellOfAPISets(t *testing.T) {
 	clusters := newClusters()
-	v := newViews(clusters)
+	v := newViews(clusters, nil)
 	for name, hash := range map[string]string{"a": "h1", "b": "h2", "c": "h1"} {
 		clusters.put(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("u-" + name)}, Status: v1alpha1.ClusterStatus{APIsHash: hash}})
 	}
@@ -46,7 +46,7 @@ func TestViewsTellOfAPISets(t *testing.T) {
 // Clusters with such a property.
 func TestListedPropertiesAreSeen(t *testing.T) {
 	clusters := newClusters()
-	v := newViews(clusters)
+	v := newViews(clusters, nil)
 	for name, properties := range map[string][]v1alpha1.ClusterProperty{
 		"a": {{Name: "nodes", Value: "3"}, {Name: "zone", Value: "z"}}, "b": {{Name: "zone", Value: "z"}}, "c": nil,
 	} {

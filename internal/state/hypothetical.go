@@ -228,7 +228,7 @@ func (t *ClusterSetTable) SupposeWritten(clusters *ClusterTable, written ...clie
 // does not follow the original.
 func (v *ClusterViews) SupposeWritten(clusters *ClusterTable, written ...client.Object) *ClusterViews {
 	v.mu.RLock()
-	out := &ClusterViews{clusters: clusters, apisByHash: maps.Clone(v.apisByHash), listedProperties: v.listedProperties}
+	out := &ClusterViews{clusters: clusters, apisByHash: maps.Clone(v.apisByHash), versions: v.versions.copyTable(), listedProperties: v.listedProperties}
 	v.mu.RUnlock()
 	applyWritten(written, func(o *v1alpha1.HubSettings) { out.put(o) }, func(o *v1alpha1.HubSettings) { out.removeObject(o) })
 	return out

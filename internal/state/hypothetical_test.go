@@ -31,7 +31,7 @@ func withClusterUID(c *v1alpha1.Cluster, uid string) *v1alpha1.Cluster {
 func TestSupposedSetsAndClusters(t *testing.T) {
 	clusters := newClusters()
 	sets := newSets(clusters)
-	views := newViews(clusters)
+	views := newViews(clusters, nil)
 	sets.put(openSet(selectingSet("default", nil)))
 	sets.put(exclusiveSet("asia"))
 	sets.put(setBinding("shop", "asia"))
@@ -64,6 +64,7 @@ func TestSupposedSetsAndClusters(t *testing.T) {
 		"the listed properties":            slices.Equal(v.PlacementPropertyNames(), []string{"price"}),
 		"a newcomer counts as online":      c.IsOnline("new:lima"),
 		"an offline cluster stays offline": !c.IsOnline("o"),
+		"the sets of APIs stay":            len(v.versions.byHash) == len(views.versions.byHash),
 		"where shop may place":             slices.Equal(s.AllowedSets("shop"), []string{"prod"}),
 		"where others may place":           len(s.AllowedSets("blog")) == 0,
 		"a set of labels":                  slices.Equal(s.OfLabels(map[string]string{"env": "prod"}), []string{"prod"}),

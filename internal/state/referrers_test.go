@@ -13,7 +13,7 @@ import (
 // TestReferrersAreCountedByKind has an object of each kind that refers, and one of each that does not.
 func TestReferrersAreCountedByKind(t *testing.T) {
 	clusters := newClusters()
-	tables := &HubTables{Clusters: clusters, Sets: newSets(clusters), Policies: newPolicies(), Placements: newPlacements(), Settings: newSettings(newViews(clusters))}
+	tables := &HubTables{Clusters: clusters, Sets: newSets(clusters), Policies: newPolicies(), Placements: newPlacements(), Settings: newSettings(newViews(clusters, nil))}
 	in := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
 	}

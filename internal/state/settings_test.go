@@ -11,7 +11,7 @@ import (
 
 // Children stay on the hub unless the HubSettings state otherwise, and each change is notified.
 func TestChildPlacementOfTheSettings(t *testing.T) {
-	s := newSettings(newViews(newClusters()))
+	s := newSettings(newViews(newClusters(), nil))
 	notified := 0
 	s.Subscribe(func(string) { notified++ })
 	hub := &v1alpha1.HubSettings{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubSettingsName}}
@@ -42,7 +42,7 @@ func TestChildPlacementOfTheSettings(t *testing.T) {
 
 // An empty namespace is created only where the HubSettings state it, and each change is notified.
 func TestEmptyNamespacesOfTheSettings(t *testing.T) {
-	s := newSettings(newViews(newClusters()))
+	s := newSettings(newViews(newClusters(), nil))
 	notified := 0
 	s.Subscribe(func(string) { notified++ })
 	hub := &v1alpha1.HubSettings{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubSettingsName}}
@@ -60,7 +60,7 @@ func TestEmptyNamespacesOfTheSettings(t *testing.T) {
 
 // Changes are kept for a day unless the HubSettings state another window, and each change is notified.
 func TestTheUndoWindowOfTheSettings(t *testing.T) {
-	s := newSettings(newViews(newClusters()))
+	s := newSettings(newViews(newClusters(), nil))
 	notified := 0
 	s.Subscribe(func(string) { notified++ })
 	hub := &v1alpha1.HubSettings{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.HubSettingsName}}

@@ -88,9 +88,9 @@ type TableSource interface {
 }
 
 // New makes the tables over the API server that cfg reaches, and of kinds that come from
-// elsewhere over their source; c writes, and reads what no table has, and hubKey keys the
+// elsewhere over their source; converter converts objects of built-in kinds; c writes, and reads what no table has, and hubKey keys the
 // names of revisions. log gets the objects that a table cannot read. Nothing is read before Run.
-func New(c client.Client, cfg *rest.Config, source TableSource, hubKey []byte, log *slog.Logger) (*HubTables, error) {
+func New(c client.Client, cfg *rest.Config, source TableSource, converter ObjectConverter, hubKey []byte, log *slog.Logger) (*HubTables, error) {
 	revisions, err := newRevisions(c, hubKey)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func New(c client.Client, cfg *rest.Config, source TableSource, hubKey []byte, l
 	s.Client, s.cache, s.Revisions = c, ch, revisions
 	s.Clusters, s.Bundles, s.Rows, s.Templates = newClusters(), newBundles(), newRows(c), newTemplates(dyn, disco, log)
 	s.Drifted = newDriftedRows(s.Rows)
-	s.Views, s.Sets = newViews(s.Clusters), newSets(s.Clusters)
+	s.Views, s.Sets = newViews(s.Clusters, converter), newSets(s.Clusters)
 	s.Settings = newSettings(s.Views)
 	s.Namespaces, s.Policies, s.Placements, s.Decisions = newNamespaces(), newPolicies(), newPlacements(), newDecisions()
 	s.Scores, s.Hub, s.Customizations = newScores(), &HubStateTable{}, newCustomizations()
@@ -163,6 +163,7 @@ func (s *HubTables) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&v1alpha1.Repository{}, s.Repositories},
 		{&v1alpha1.Source{}, s.Sources},
 		{&apiextensionsv1.CustomResourceDefinition{}, s.Templates},
+		{&apiextensionsv1.CustomResourceDefinition{}, s.Views},
 	} {
 		inf, err := s.cache.GetInformer(ctx, f.kind, cache.BlockUntilSynced(false))
 		if err != nil {

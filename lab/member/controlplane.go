@@ -110,6 +110,9 @@ func apiServerArgs(o MemberOptions, keys *pki) []string {
 		"--profiling=false",
 		"--shutdown-delay-duration=0s",
 	}
+	if o.RuntimeConfig != "" {
+		args = append(args, "--runtime-config="+o.RuntimeConfig)
+	}
 	if o.Nodes == 0 {
 		// Pods are real and reachable at their addresses. Nothing serves the addresses of
 		// Services, by which the API server reaches aggregated APIs and webhooks by

@@ -47,6 +47,8 @@ type MemberOptions struct {
 	Services netip.Prefix
 	// AuditLog is the absolute path of the API server's audit log; "" means none.
 	AuditLog string
+	// RuntimeConfig is what the API server gets as --runtime-config, such as "autoscaling/v2=false"; "" means nothing.
+	RuntimeConfig string
 }
 
 // validate reports the first option that cannot work, by its flag's name.

@@ -236,6 +236,9 @@ func (e *MemberApplier) handleApplyError(ctx context.Context, err error, p pendi
 		e.scheduleRecheck(p.Key)
 		return changed
 	}
+	if failure := e.moveAppliedVersion(ctx, err, p, res, s.uid); failure != nil {
+		return failure
+	}
 	if mayRecreateAfterRefusal(err, p, s) {
 		return e.scheduleRecreation(ctx, p, res, err)
 	}

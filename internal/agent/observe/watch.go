@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -87,7 +88,8 @@ func (w *Watcher) Run(ctx context.Context, sink Sink, observers Observers) {
 }
 
 // Start starts watching the kind. A watch in another version goes on while the member
-// serves that version.
+// serves that version, unless the version is newer: objects are judged in the version in which they are applied. A kind
+// whose objects are applied in several versions has the newest.
 func (w *Watcher) Start(res member.Resource) { w.startKind(res, false) }
 
 // StartUnfiltered starts watching all objects of the kind for those that are observed, as Start does for
@@ -100,7 +102,7 @@ func (w *Watcher) startKind(res member.Resource, unlabelled bool) {
 	key := watchKey{schema.GroupKind{Group: res.Group, Kind: res.Kind}, unlabelled}
 	if old := w.watches[key]; old != nil {
 		_, served := w.client.APIs().LookupKind(old.resource.GVK())
-		if served || old.resource == res {
+		if old.resource == res || served && version.CompareKubeAwareVersionStrings(res.Version, old.resource.Version) <= 0 {
 			return
 		}
 		old.stop()

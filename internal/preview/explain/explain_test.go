@@ -320,11 +320,11 @@ func TestNextSteps(t *testing.T) {
 	for want, next := range map[string]*atoll.RowSpec{
 		"given up, since its Cluster is gone":                 nil,
 		"created again for the Cluster that has the name now": change(func(r *atoll.RowSpec) { r.UID = "w" }),
-		"becomes Leaving":              change(func(r *atoll.RowSpec) { r.Phase = atoll.RowLeaving }),
-		"moves to the latest revision": change(func(r *atoll.RowSpec) { r.Revision = "s" }),
-		"gets other overrides":         change(func(r *atoll.RowSpec) { r.Variant = "" }),
-		"gets another share":           change(func(r *atoll.RowSpec) { r.Assigned = map[string]int64{"x": 1} }),
-		"":                             &is,
+		"becomes Leaving":                              change(func(r *atoll.RowSpec) { r.Phase = atoll.RowLeaving }),
+		"moves to the latest revision":                 change(func(r *atoll.RowSpec) { r.Revision = "s" }),
+		"gets other overrides, or another API version": change(func(r *atoll.RowSpec) { r.Variant = "" }),
+		"gets another share":                           change(func(r *atoll.RowSpec) { r.Assigned = map[string]int64{"x": 1} }),
+		"":                                             &is,
 	} {
 		if got := nextStep(is, next); got != want {
 			t.Errorf("%+v is %q, want %q", next, got, want)

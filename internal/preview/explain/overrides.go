@@ -112,8 +112,11 @@ func (o Override) String() string {
 	if o.Skipped != "" {
 		return strings.TrimPrefix(fmt.Sprintf("%s left out %s: %s", o.Item, by, o.Skipped), " ")
 	}
-	if o.Policy == overrides.PolicyPlacement {
+	switch o.Policy {
+	case overrides.PolicyPlacement:
 		by = "the placement"
+	case overrides.PolicyServedVersions:
+		by = "what the cluster serves"
 	}
 	return strings.TrimPrefix(fmt.Sprintf("%s %s %s by %s", o.Item, o.Path, value, by), " ")
 }

@@ -176,7 +176,7 @@ func nextStep(is atoll.RowSpec, next *atoll.RowSpec) string {
 	case next.Revision != is.Revision:
 		return "moves to the latest revision"
 	case next.Variant != is.Variant:
-		return "gets other overrides"
+		return "gets other overrides, or another API version"
 	case len(next.ExcludedPending) < len(is.ExcludedPending):
 		return "loses what is not ordered there"
 	case len(next.Approvals) > 0 && !slices.Equal(next.Approvals, is.Approvals):

@@ -105,7 +105,7 @@ func (x *userQuery) planRebalance(ctx context.Context, in rebalanceRequest) (pre
 		ViewsBefore: map[string]atoll.ClusterView{},
 	}
 	for _, c := range x.sources.State.Clusters.List() {
-		p.ViewsBefore[c.Name] = atoll.ClusterViewOf(c)
+		p.ViewsBefore[c.Name] = x.sources.State.Views.ViewForOverrides(c)
 	}
 	p.ViewsAfter = p.ViewsBefore
 	if why, holding := x.sources.State.Hub.HoldReason(); holding {

@@ -23,7 +23,7 @@ import (
 // NewTables returns the tables of a hub that c reads and writes, or ends the test.
 func NewTables(t testing.TB, c client.Client) *state.HubTables {
 	t.Helper()
-	tables, err := state.New(c, &rest.Config{Transport: discoveryTransport{}}, apiAlone{}, make([]byte, 32), slog.New(slog.DiscardHandler))
+	tables, err := state.New(c, &rest.Config{Transport: discoveryTransport{}}, apiAlone{}, nil, make([]byte, 32), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,7 @@ func memberCommand() *cobra.Command {
 	flags.IntVar(&o.NodePods, "node-pods", 250, "pods that each node takes")
 	flags.StringVar(&services, "services", "10.96.0.0/16", "range of Services' addresses")
 	flags.StringVar(&o.AuditLog, "audit-log", "", "file of the API server's audit log (default: none)")
+	flags.StringVar(&o.RuntimeConfig, "runtime-config", "", "API versions that the API server serves or not, as its own flag states them")
 	return cmd
 }
 
