@@ -39,12 +39,16 @@ func classifyFreeCapacity(nodes []freecapacity.NodeClass) freecapacity.NodeClass
 }
 
 func groupNodeClasses(nodes []freecapacity.NodeClass, digits int) freecapacity.NodeClasses {
-	by := map[string]int{}
+	type identity struct {
+		text  string
+		group *freecapacity.NodeGroup
+	}
+	by := map[identity]int{}
 	out := freecapacity.NodeClasses{}
 	for _, n := range nodes {
 		c := freecapacity.NodeClass{
 			Nodes: 1, CPU: roundDownToBits(n.CPU/leastCPU, digits) * leastCPU, Memory: roundDownToBits(n.Memory/leastMemory, digits) * leastMemory,
-			Pods: roundDownToBits(n.Pods, digits), Taints: n.Taints,
+			Pods: roundDownToBits(n.Pods, digits), Taints: n.Taints, Group: n.Group,
 		}
 		for name, v := range n.Other {
 			if v = roundDownToBits(v, digits); v > 0 {
@@ -57,7 +61,7 @@ func groupNodeClasses(nodes []freecapacity.NodeClass, digits int) freecapacity.N
 		if c.Pods <= 0 {
 			continue
 		}
-		key := c.String()
+		key := identity{c.String(), c.Group}
 		if i, known := by[key]; known {
 			out[i].Nodes++
 			continue
@@ -65,35 +69,36 @@ func groupNodeClasses(nodes []freecapacity.NodeClass, digits int) freecapacity.N
 		by[key] = len(out)
 		out = append(out, c)
 	}
-	slices.SortFunc(out, compareByFreeCapacity)
+	slices.SortStableFunc(out, compareByFreeCapacity)
 	return out
 }
 
-// compareByFreeCapacity orders those with more first.
+// compareByFreeCapacity orders those with more first. Equal ones of several groups keep their order.
 func compareByFreeCapacity(a, b freecapacity.NodeClass) int {
 	return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory), cmp.Compare(b.Pods, a.Pods), strings.Compare(a.String(), b.String()))
 }
 
 // joinSmallClasses reduces the number of classes: the largest stay, and the other ones without
-// taints become one class with the least capacity of them.
+// taints become one class of each group, with the least capacity of them.
 func joinSmallClasses(all freecapacity.NodeClasses) freecapacity.NodeClasses {
 	slices.SortStableFunc(all, func(a, b freecapacity.NodeClass) int { return cmp.Compare(b.Nodes, a.Nodes) })
-	out, rest := slices.Clone(all[:mostClasses-1]), freecapacity.NodeClass{}
-	for _, c := range all[mostClasses-1:] {
+	kept := mostClasses - max(len(all.Groups()), 1)
+	out := slices.Clone(all[:kept])
+	rests := map[*freecapacity.NodeGroup]int{} // indices in out
+	for _, c := range all[kept:] {
+		at, known := rests[c.Group]
 		switch {
 		case len(c.Taints) > 0:
-		case rest.Nodes == 0:
-			rest = c
-			rest.Other = nil
+		case !known:
+			c.Other = nil
+			rests[c.Group], out = len(out), append(out, c)
 		default:
+			rest := &out[at]
 			rest.Nodes += c.Nodes
 			rest.CPU, rest.Memory, rest.Pods = min(rest.CPU, c.CPU), min(rest.Memory, c.Memory), min(rest.Pods, c.Pods)
 		}
 	}
-	if rest.Nodes > 0 {
-		out = append(out, rest)
-	}
-	slices.SortFunc(out, compareByFreeCapacity)
+	slices.SortStableFunc(out, compareByFreeCapacity)
 	return out
 }
 
@@ -109,8 +114,12 @@ func roundDownToBits(v int64, digits int) int64 {
 // currentFreeCapacity returns the free capacity of the member's ready and schedulable nodes. The
 // caller holds mu.
 func (i *Inventory) currentFreeCapacity() freecapacity.NodeClasses {
+	if i.groupsStale {
+		i.groups, i.groupsStale = groupNodes(i.nodes), false
+	}
 	free := make([]freecapacity.NodeClass, 0, len(i.nodes))
-	for name, n := range i.nodes {
+	for _, name := range slices.Sorted(maps.Keys(i.nodes)) {
+		n := i.nodes[name]
 		if !n.ready || n.cordoned {
 			continue
 		}
@@ -120,6 +129,9 @@ func (i *Inventory) currentFreeCapacity() freecapacity.NodeClasses {
 			left[corev1.ResourcePods] -= used.pods
 		}
 		c := freecapacity.NodeClass{CPU: left[corev1.ResourceCPU], Memory: left[corev1.ResourceMemory], Pods: left[corev1.ResourcePods], Taints: n.taints}
+		if at, known := i.groups.at[name]; known {
+			c.Group = &i.groups.groups[at]
+		}
 		for resource, v := range left {
 			if kinds.IsExtraCapacityResource(resource) {
 				if c.Other == nil {
@@ -135,14 +147,15 @@ func (i *Inventory) currentFreeCapacity() freecapacity.NodeClasses {
 
 // chooseCapacityToReport decides whether the present free capacity is reported, and if not, when to decide
 // again. The caller holds mu.
-func (i *Inventory) chooseCapacityToReport(now time.Time) (tell []string, again time.Duration) {
+func (i *Inventory) chooseCapacityToReport(now time.Time) (tell []string, groups ReportedGroups, again time.Duration) {
 	if !i.counted[countNodes] || !i.counted[countPods] {
-		return nil, 0
+		return nil, ReportedGroups{}, 0
 	}
 	is := i.currentFreeCapacity()
 	lines := is.EncodeClasses()
-	if i.lastSnapshot.Room != nil && slices.Equal(lines, i.lastSnapshot.Room) {
-		return i.lastSnapshot.Room, 0
+	groups = i.groups.reportGroups(is)
+	if i.lastSnapshot.Room != nil && slices.Equal(lines, i.lastSnapshot.Room) && groups.equal(i.lastSnapshot.Groups) {
+		return i.lastSnapshot.Room, i.lastSnapshot.Groups, 0
 	}
 	wait := roomQuiet
 	if i.lastSnapshot.Room == nil {
@@ -151,10 +164,10 @@ func (i *Inventory) chooseCapacityToReport(now time.Time) (tell []string, again 
 		wait = roomPace
 	}
 	if left := i.toldAt.Add(wait).Sub(now); left > 0 {
-		return i.lastSnapshot.Room, left
+		return i.lastSnapshot.Room, i.lastSnapshot.Groups, left
 	}
 	i.toldRoom, i.toldAt = is, now
-	return lines, 0
+	return lines, groups, 0
 }
 
 // use of a node by pods that are bound to it and not finished.

@@ -1,0 +1,331 @@
+package inventory
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"atoll.dev/atoll/internal/freecapacity"
+	"atoll.dev/atoll/internal/kinds"
+)
+
+const (
+	// mostGroups is the number of reported node groups. Labels that would make more are left out.
+	mostGroups = 12
+	// mostGroupBytes bounds the reported groups, as they are sent. A hub that does not have them in its
+	// protocol takes 4 KiB of unknown fields.
+	mostGroupBytes = 3 << 10
+	// mostNodeLabelText bounds the labels that are kept of a node.
+	mostNodeLabelText = 3 << 10
+	// mostUnreported is how many entries name labels that are left out, before "*" does.
+	mostUnreported = 16
+	// mostUnreportedText bounds those entries together.
+	mostUnreportedText = 512
+	// Bytes that the protocol adds to a label, and to a group.
+	labelFrame, groupFrame = 8, 16
+	// maxSizeText is the longest line of a class that a hub reads.
+	maxSizeText = 1000
+)
+
+// nodeLabels are the labels of a node that are kept. Nodes with equal labels share their memory.
+type nodeLabels struct {
+	text unique.Handle[string] // "key=value,key=value", by the order of compareLabelKeys
+	// omitted are the entries of the labels that are left out, joined by commas.
+	omitted unique.Handle[string]
+}
+
+// labelsOf returns what is kept of the labels of a node.
+func labelsOf(n *corev1.Node) nodeLabels {
+	var text strings.Builder
+	omitted := map[string]bool{}
+	for _, key := range slices.SortedFunc(maps.Keys(n.Labels), compareLabelKeys) {
+		value := n.Labels[key]
+		switch {
+		case freecapacity.IsNodeOwnLabel(key):
+		case !isLabelText(key, 317) || !isLabelText(value, 63):
+			omitted["*"] = true // no API server of Kubernetes stores such labels
+		case text.Len()+len(key)+len(value)+2 > mostNodeLabelText:
+			omitted[freecapacity.UnreportedLabelEntry(key)] = true
+		default:
+			if text.Len() > 0 {
+				text.WriteByte(',')
+			}
+			text.WriteString(key + "=" + value)
+		}
+	}
+	return nodeLabels{unique.Make(text.String()), unique.Make(strings.Join(joinOmitted(omitted), ","))}
+}
+
+// isLabelText reports whether a text has only the characters of labels.
+func isLabelText(s string, most int) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-_./", rune(c)) {
+			return false
+		}
+	}
+	return len(s) <= most
+}
+
+// compareLabelKeys orders the keys that pods select by most often first, and the many of feature
+// discovery last.
+func compareLabelKeys(a, b string) int {
+	return cmp.Or(cmp.Compare(rankLabelKey(a), rankLabelKey(b)), strings.Compare(a, b))
+}
+
+func rankLabelKey(key string) int {
+	domain, _, _ := strings.Cut(key, "/")
+	switch {
+	case key == corev1.LabelTopologyZone, key == corev1.LabelTopologyRegion, key == corev1.LabelArchStable, key == corev1.LabelOSStable, key == corev1.LabelInstanceTypeStable:
+		return 0
+	case domain == "node-role.kubernetes.io":
+		return 1
+	case domain == "feature.node.kubernetes.io":
+		return 3
+	}
+	return 2
+}
+
+// joinOmitted returns the entries, sorted. Too many become one for all labels.
+func joinOmitted(entries map[string]bool) []string {
+	text := 0
+	for entry := range entries {
+		text += len(entry) + labelFrame
+	}
+	if entries["*"] || len(entries) > mostUnreported || text > mostUnreportedText {
+		return []string{"*"}
+	}
+	return slices.Sorted(maps.Keys(entries))
+}
+
+// nodeGroups are the groups of all nodes.
+type nodeGroups struct {
+	groups []freecapacity.NodeGroup
+	// at is the index of the group of each node, by the node's name.
+	at      map[string]int
+	omitted []string
+}
+
+// nodeShape is the nodes with equal taints and kept labels.
+type nodeShape struct {
+	labels map[string]string
+	group  int
+	names  []string
+}
+
+// groupNodes groups the nodes. It returns no groups when the taints alone make too many.
+func groupNodes(nodes map[string]node) (out nodeGroups) {
+	shapes, omitted := shapesOf(nodes)
+	count := 0
+	byTaints := map[string]int{}
+	for _, s := range shapes {
+		taints := freecapacity.NodeClass{Taints: nodes[s.names[0]].taints}.String()
+		group, known := byTaints[taints]
+		if !known {
+			group, byTaints[taints] = count, count
+			count++
+		}
+		s.group = group
+	}
+	if count == 0 || count > mostGroups {
+		return nodeGroups{}
+	}
+	sizeText := sizeTextOf(nodes)
+	if count*(groupFrame+sizeText) > mostGroupBytes || sizeText > maxSizeText {
+		return nodeGroups{}
+	}
+	keys, count := chooseLabelKeys(shapes, count, sizeText, omitted)
+	out = nodeGroups{groups: make([]freecapacity.NodeGroup, count), at: make(map[string]int, len(nodes)), omitted: joinOmitted(omitted)}
+	for _, s := range shapes {
+		g := &out.groups[s.group]
+		if g.Labels == nil {
+			g.Labels = map[string]string{}
+			for _, key := range keys {
+				if value, has := s.labels[key]; has {
+					g.Labels[key] = value
+				}
+			}
+		}
+		for _, name := range s.names {
+			n := nodes[name]
+			out.at[name], g.Size.Taints = s.group, n.taints
+			g.Size.Nodes++
+			raiseLargest(&g.Size, n.allocatable)
+		}
+	}
+	return out
+}
+
+// shapesOf returns the shapes of the nodes, by the names of their first nodes, and what is left out of
+// their labels.
+func shapesOf(nodes map[string]node) (shapes []*nodeShape, omitted map[string]bool) {
+	type identity struct {
+		labels nodeLabels
+		taints string
+	}
+	omitted = map[string]bool{}
+	by := map[identity]*nodeShape{}
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		n := nodes[name]
+		id := identity{n.labels, freecapacity.NodeClass{Taints: n.taints}.String()}
+		s := by[id]
+		if s == nil {
+			s = &nodeShape{labels: map[string]string{}}
+			by[id], shapes = s, append(shapes, s)
+			for pair := range strings.SplitSeq(n.labels.text.Value(), ",") {
+				if key, value, ok := strings.Cut(pair, "="); ok {
+					s.labels[key] = value
+				}
+			}
+			for entry := range strings.SplitSeq(n.labels.omitted.Value(), ",") {
+				if entry != "" {
+					omitted[entry] = true
+				}
+			}
+		}
+		s.names = append(s.names, name)
+	}
+	return shapes, omitted
+}
+
+// chooseLabelKeys divides the groups of the shapes by one label after the other, as far as the bounds allow,
+// and returns the keys. It adds the others to omitted.
+func chooseLabelKeys(shapes []*nodeShape, count, sizeText int, omitted map[string]bool) (keys []string, groups int) {
+	all := map[string]bool{}
+	for _, s := range shapes {
+		for key := range s.labels {
+			all[key] = true
+		}
+	}
+	shared, each := 0, groupFrame+sizeText // bytes of what all groups share, and of each group
+	for _, key := range slices.SortedFunc(maps.Keys(all), compareLabelKeys) {
+		d := divideByLabel(shapes, key)
+		oneShared, oneEach := d.text, 0
+		if !d.isShared {
+			oneShared, oneEach = 0, d.text
+		}
+		if d.count > mostGroups || len(keys) >= freecapacity.MaxGroupLabels || shared+oneShared+d.count*(each+oneEach) > mostGroupBytes {
+			omitted[freecapacity.UnreportedLabelEntry(key)] = true
+			continue
+		}
+		for i, s := range shapes {
+			s.group = d.groups[i]
+		}
+		count, keys = d.count, append(keys, key)
+		shared, each = shared+oneShared, each+oneEach
+	}
+	return keys, count
+}
+
+// labelDivision is the groups of the shapes when a label divides them, too.
+type labelDivision struct {
+	groups []int // by shape
+	count  int
+	// text is the most bytes that the label has in a group.
+	text int
+	// isShared: all nodes have the same value.
+	isShared bool
+}
+
+func divideByLabel(shapes []*nodeShape, key string) (d labelDivision) {
+	type part struct {
+		group int
+		value string
+		has   bool
+	}
+	parts, values := map[part]int{}, map[part]bool{}
+	for _, s := range shapes {
+		value, has := s.labels[key]
+		one := part{s.group, value, has}
+		group, known := parts[one]
+		if !known {
+			group, parts[one] = d.count, d.count
+			d.count++
+		}
+		d.groups, d.text = append(d.groups, group), max(d.text, labelFrame+len(key)+len(value))
+		one.group = 0
+		values[one] = true
+	}
+	d.isShared = len(values) == 1
+	return d
+}
+
+// sizeTextOf returns the most bytes that the size of a group has as a line.
+func sizeTextOf(nodes map[string]node) int {
+	resources, taints := map[corev1.ResourceName]bool{}, 0
+	for _, n := range nodes {
+		taints = max(taints, len(freecapacity.NodeClass{Taints: n.taints}.String()))
+		for name := range n.allocatable {
+			if kinds.IsExtraCapacityResource(name) {
+				resources[name] = true
+			}
+		}
+	}
+	size := 60 + taints
+	for name := range resources {
+		size += len(name) + 20
+	}
+	return size
+}
+
+// raiseLargest raises each amount to at least what a node has.
+func raiseLargest(c *freecapacity.NodeClass, has resourceAmounts) {
+	c.CPU, c.Pods = max(c.CPU, has[corev1.ResourceCPU]), max(c.Pods, has[corev1.ResourcePods])
+	c.Memory = max(c.Memory, (has[corev1.ResourceMemory]+leastMemory-1)/leastMemory*leastMemory)
+	for name, n := range has {
+		if kinds.IsExtraCapacityResource(name) && n > 0 {
+			if c.Other == nil {
+				c.Other = map[string]int64{}
+			}
+			c.Other[string(name)] = max(c.Other[string(name)], n)
+		}
+	}
+}
+
+// ReportedGroups are the node groups of the free capacity. The zero value: there are none, or too many.
+type ReportedGroups struct {
+	Sizes  []string            // freecapacity.NodeGroup.Size, by group
+	Labels []map[string]string // without the shared ones, by group
+	// OfClasses has the position, from 1, of the group of each class.
+	OfClasses  []uint32
+	Shared     map[string]string
+	Unreported []string
+}
+
+func (g *ReportedGroups) equal(o ReportedGroups) bool {
+	return slices.Equal(g.Sizes, o.Sizes) && slices.EqualFunc(g.Labels, o.Labels, maps.Equal[map[string]string]) &&
+		slices.Equal(g.OfClasses, o.OfClasses) && maps.Equal(g.Shared, o.Shared) && slices.Equal(g.Unreported, o.Unreported)
+}
+
+// reportGroups returns the groups as they are reported with the classes.
+func (g *nodeGroups) reportGroups(classes freecapacity.NodeClasses) (out ReportedGroups) {
+	if len(g.groups) == 0 {
+		return out
+	}
+	out.Shared, out.Unreported = maps.Clone(g.groups[0].Labels), g.omitted
+	for i := range g.groups {
+		maps.DeleteFunc(out.Shared, func(key, value string) bool {
+			other, has := g.groups[i].Labels[key]
+			return !has || other != value
+		})
+	}
+	for i := range g.groups {
+		own := maps.Clone(g.groups[i].Labels)
+		maps.DeleteFunc(own, func(key, _ string) bool { _, is := out.Shared[key]; return is })
+		out.Sizes, out.Labels = append(out.Sizes, g.groups[i].Size.String()), append(out.Labels, own)
+	}
+	for i := range classes {
+		position := uint32(0)
+		for j := range g.groups {
+			if classes[i].Group == &g.groups[j] {
+				position = uint32(j + 1)
+			}
+		}
+		out.OfClasses = append(out.OfClasses, position)
+	}
+	return out
+}
