@@ -135,6 +135,8 @@ type BundlePlan struct {
 	// spread could not be had.
 	NoFit bool   `json:"noFit,omitempty"`
 	Unmet string `json:"unmet,omitempty"`
+	// Unfit clusters would get pods that do not fit in them now.
+	Unfit []UnfitCluster `json:"unfit,omitempty"`
 	// Full clusters: the capacity that they state would keep the Bundle out, or its row at
 	// the revision that it is at.
 	Full []FullCluster `json:"full,omitempty"`
@@ -174,6 +176,14 @@ type FullCluster struct {
 	RowStays bool         `json:"stays,omitempty"`
 	Reason   atoll.Reason `json:"reason"`
 	Why      string       `json:"why"`
+}
+
+// UnfitCluster is a cluster that would be new to the Bundle, and where its pods do not fit now.
+type UnfitCluster struct {
+	Cluster string `json:"cluster"`
+	// When they fit: AfterScaleUp or Never.
+	When schedule.FitTime `json:"when"`
+	Why  string           `json:"why,omitempty"`
 }
 
 // StayingRow is a cluster that is drained and keeps its row.
@@ -420,6 +430,12 @@ func (c *bundleComparison) addShortages(b *BundlePlan) {
 			b.Full = append(b.Full, FullCluster{v.Cluster, true, atoll.ReasonNoCapacity, v.CapacityReason})
 		case v.Outcome == schedule.OutcomeOut && v.Filter == schedule.FilterCapacity:
 			b.Full = append(b.Full, FullCluster{v.Cluster, false, v.ReasonCode(), v.Reason})
+		}
+		if fit := v.PodFit; fit.When == schedule.FitAfterScaleUp || fit.When == schedule.FitNever {
+			if c.in.mayReadItem(fit.Item) {
+				fit.Reason = fit.Item.Kind + "/" + fit.Item.Name + ": " + fit.Reason
+			}
+			b.Unfit = append(b.Unfit, UnfitCluster{v.Cluster, fit.When, fit.Reason})
 		}
 		if v.DrainReason != "" && atoll.ParseRowReason(c.Before[v.Cluster].Reason).Reason != v.DrainReason {
 			b.Stays = append(b.Stays, StayingRow{v.Cluster, v.DrainReason, v.DrainText})

@@ -165,9 +165,19 @@ func (x BundlePlan) writeShortages(b *strings.Builder, all bool) {
 		}
 		by[line] = append(by[line], f.Cluster)
 	}
+	for _, f := range x.Unfit {
+		line := "would get pods that fit after a scale-up: "
+		if f.When == schedule.FitNever {
+			line = "would get pods that never fit: "
+		}
+		if line += f.Why; by[line] == nil {
+			order = append(order, line)
+		}
+		by[line] = append(by[line], f.Cluster)
+	}
 	for i, line := range order {
 		if i == maxRows && !all {
-			fmt.Fprintf(b, "  and more that are full\n")
+			fmt.Fprintf(b, "  and more that are full, or where pods do not fit\n")
 			break
 		}
 		fmt.Fprintf(b, "  %s %s\n", abbreviateNames(by[line], all), line)

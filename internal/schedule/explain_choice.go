@@ -205,7 +205,7 @@ func (w *choiceComparison) findLowestChosenScore(c *ChoiceExplanation) {
 			continue
 		}
 		c.Chosen++
-		if score := w.options[i].score + w.options[i].penalty; c.Lowest == "" || score < c.LowestScore {
+		if score := w.options[i].plainScore(); c.Lowest == "" || score < c.LowestScore {
 			c.Lowest, c.LowestScore = w.clusterName(int32(i)), score
 		}
 	}

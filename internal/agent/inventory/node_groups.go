@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/freecapacity"
 	"atoll.dev/atoll/internal/kinds"
 )
@@ -123,7 +124,7 @@ func groupNodes(nodes map[string]node) (out nodeGroups) {
 	count := 0
 	byTaints := map[string]int{}
 	for _, s := range shapes {
-		taints := freecapacity.NodeClass{Taints: nodes[s.names[0]].taints}.String()
+		taints := freecapacity.NodeClass{Taints: lastingTaints(nodes[s.names[0]].taints)}.String()
 		group, known := byTaints[taints]
 		if !known {
 			group, byTaints[taints] = count, count
@@ -152,12 +153,19 @@ func groupNodes(nodes map[string]node) (out nodeGroups) {
 		}
 		for _, name := range s.names {
 			n := nodes[name]
-			out.at[name], g.Size.Taints = s.group, n.taints
+			out.at[name], g.Size.Taints = s.group, lastingTaints(n.taints)
 			g.Size.Nodes++
 			raiseLargest(&g.Size, n.allocatable)
 		}
 	}
 	return out
+}
+
+// lastingTaints returns the taints without those by which Kubernetes marks the state of a node.
+func lastingTaints(taints []v1alpha1.Taint) []v1alpha1.Taint {
+	return slices.DeleteFunc(slices.Clone(taints), func(t v1alpha1.Taint) bool {
+		return strings.HasPrefix(t.Key, "node.kubernetes.io/") || strings.HasPrefix(t.Key, "node.cloudprovider.kubernetes.io/")
+	})
 }
 
 // shapesOf returns the shapes of the nodes, by the names of their first nodes, and what is left out of
@@ -171,7 +179,7 @@ func shapesOf(nodes map[string]node) (shapes []*nodeShape, omitted map[string]bo
 	by := map[identity]*nodeShape{}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		n := nodes[name]
-		id := identity{n.labels, freecapacity.NodeClass{Taints: n.taints}.String()}
+		id := identity{n.labels, freecapacity.NodeClass{Taints: lastingTaints(n.taints)}.String()}
 		s := by[id]
 		if s == nil {
 			s = &nodeShape{labels: map[string]string{}}
@@ -258,7 +266,7 @@ func divideByLabel(shapes []*nodeShape, key string) (d labelDivision) {
 func sizeTextOf(nodes map[string]node) int {
 	resources, taints := map[corev1.ResourceName]bool{}, 0
 	for _, n := range nodes {
-		taints = max(taints, len(freecapacity.NodeClass{Taints: n.taints}.String()))
+		taints = max(taints, len(freecapacity.NodeClass{Taints: lastingTaints(n.taints)}.String()))
 		for name := range n.allocatable {
 			if kinds.IsExtraCapacityResource(name) {
 				resources[name] = true

@@ -267,6 +267,10 @@ type ClusterExplanation struct {
 	// Bounds of its share of each divided workload.
 	MinReplicas int64 `json:"minReplicas,omitempty"`
 	MaxReplicas int64 `json:"maxReplicas,omitempty"`
+	// PodFit is when the pods of undivided items fit in a cluster that is new to the Bundle: Now, AfterScaleUp
+	// or Never. PodFitReason says why not now.
+	PodFit       schedule.FitTime `json:"podFit,omitempty"`
+	PodFitReason string           `json:"podFitReason,omitempty"`
 	// Room for more replicas, by item, where that matters and is known.
 	Room map[string]int64 `json:"room,omitempty"`
 	// RoomUnknown: it matters and is unknown.
@@ -482,6 +486,10 @@ func (in ExplanationInput) explainCluster(b Bundle, v schedule.Verdict, w rollou
 		Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, ReasonCode: v.ReasonCode(), Reason: v.Reason, Score: explainScore(v), Group: v.Group, OverflowStep: v.OverflowStep,
 		Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max, Capacity: b.Decision.CapacityBounds(v.Cluster),
 		GetsNothingNew: v.GetsNothingNew, KeptLost: v.KeptLost, DrainReason: v.DrainReason, DrainText: v.DrainText, Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
+	}
+	c.PodFit, c.PodFitReason = v.PodFit.When, v.PodFit.Reason
+	if item := v.PodFit.Item; c.PodFitReason != "" && in.mayRead(item) {
+		c.PodFitReason = item.Kind + "/" + item.Name + ": " + c.PodFitReason
 	}
 	if !v.EvictAt.IsZero() {
 		c.EvictAt = &v.EvictAt

@@ -312,6 +312,15 @@ func (c ClusterExplanation) capacityText() (text string) {
 	return text
 }
 
+// podFitText returns when the pods fit, and why not now.
+func (c ClusterExplanation) podFitText() string {
+	text := map[schedule.FitTime]string{schedule.FitNow: "pods fit now", schedule.FitAfterScaleUp: "pods fit after a scale-up", schedule.FitNever: "pods never fit"}[c.PodFit]
+	if c.PodFitReason != "" {
+		text += " (" + c.PodFitReason + ")"
+	}
+	return text
+}
+
 // divisionText returns the parts that the cluster has in divisions.
 func (c ClusterExplanation) divisionText() (text string) {
 	if c.Weight > 1 {
@@ -325,6 +334,9 @@ func (c ClusterExplanation) divisionText() (text string) {
 	}
 	for _, item := range slices.Sorted(maps.Keys(c.Room)) {
 		text += fmt.Sprintf(", room for %d more of %s", c.Room[item], item[strings.LastIndexByte(item, '/')+1:])
+	}
+	if c.PodFit != "" {
+		text += ", " + c.podFitText()
 	}
 	if c.RoomUnknown {
 		text += ", room unknown"

@@ -130,6 +130,14 @@ func (f *fleetState) decideBundle(b *Bundle) error {
 		}
 	})
 	in.UseFreeCapacity = true
+	undivided := schedule.UndividedPodsOf(b.Content)
+	in.PodFitOf = func(c *schedule.Cluster) schedule.PodFit {
+		left, known := f.freeCapacity[c.Name]
+		if !known || len(undivided) == 0 {
+			return schedule.PodFit{}
+		}
+		return schedule.JudgePodFit(left, undivided)
+	}
 	in.Facts.(*fleetFacts).workloads = workloads
 	b.Decision = schedule.DecidePlacement(in)
 	b.Decision = b.Decision.WithFreeCapacity(func(cluster string) (freecapacity.NodeClasses, bool) {
@@ -143,7 +151,7 @@ func (f *fleetState) decideBundle(b *Bundle) error {
 		if v, ok := b.Decision.FindVerdict(c.Name); !ok || v.Outcome != schedule.OutcomePlaced {
 			continue
 		}
-		replicas, pods := b.Shares.ShareOf(c.Name).AssignedReplicas(), schedule.CountUndividedPods(b.Content)
+		replicas, pods := b.Shares.ShareOf(c.Name).AssignedReplicas(), schedule.CountUndividedPods(undivided)
 		for _, n := range replicas {
 			pods += n
 		}

@@ -1,0 +1,140 @@
+package schedule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/freecapacity"
+	"atoll.dev/atoll/internal/phrase"
+)
+
+// FitTime is when pods fit in a cluster.
+type FitTime string
+
+// The times. Empty: it is not known.
+const (
+	FitNow          FitTime = "Now"
+	FitAfterScaleUp FitTime = "AfterScaleUp"
+	FitNever        FitTime = "Never"
+)
+
+// PodFit is the answer whether pods fit in a cluster, with the reason where they do not now.
+type PodFit struct {
+	When   FitTime
+	Reason string
+	// Item whose pods fit least.
+	Item atoll.ItemKey
+}
+
+// JudgePodFit judges whether the pods fit in the free capacity together. It returns the answer for those that
+// fit least. Not known: they do not fit, and the agent reports no groups of nodes.
+func JudgePodFit(free freecapacity.NodeClasses, demand []PodDemand) PodFit {
+	worst := PodFit{When: FitNow}
+	for i := range demand {
+		d := &demand[i]
+		fitting := min(CountFittingReplicas(free, d.Requests), d.Count)
+		if fitting < d.Count {
+			if fit := judgeLackingPods(free, d, fitting); fit.rank() > worst.rank() {
+				worst = fit
+			}
+		}
+		if fitting > 0 && i < len(demand)-1 {
+			free = TakeCapacity(free, d.Requests, fitting)
+		}
+	}
+	return worst
+}
+
+// rank orders the answers, the best first.
+func (f PodFit) rank() int {
+	return slices.Index([]FitTime{FitNow, "", FitAfterScaleUp, FitNever}, f.When)
+}
+
+// judgeLackingPods returns the answer for pods of which only some fit now.
+func judgeLackingPods(free freecapacity.NodeClasses, d *PodDemand, fitting int64) PodFit {
+	groups := free.Groups()
+	if len(groups) == 0 {
+		return PodFit{}
+	}
+	furthest, why := -1, ""
+	for _, g := range groups {
+		step, text := judgeGroup(g, groups, d.Requests)
+		if step == groupTakesPods {
+			return PodFit{When: FitAfterScaleUp, Item: d.Key, Reason: fmt.Sprintf("there is room for %d of %s now; the others fit after scale-up of %s", fitting, phrase.CountNoun(d.Count, "pod"), text)}
+		}
+		if step > furthest {
+			furthest, why = step, text
+		}
+	}
+	return PodFit{When: FitNever, Item: d.Key, Reason: "they fit on none of its nodes, even without other pods: " + why}
+}
+
+// How far pods come with a group of nodes.
+const (
+	groupLabelsDiffer = iota
+	groupRepelsPods
+	groupIsTooSmall
+	groupTakesPods
+)
+
+// judgeGroup returns how far pods come with the nodes of a group that have no other pods, and why not
+// further, or what the group is.
+func judgeGroup(g *freecapacity.NodeGroup, all []*freecapacity.NodeGroup, r freecapacity.ReplicaRequests) (step int, text string) {
+	if r.Matcher != nil && !r.Matcher.MatchesGroup(g) {
+		return groupLabelsDiffer, "no node has the labels that nodeSelector or the required node affinity asks for"
+	}
+	if !isTolerated(&g.Size, r) {
+		taints := make([]string, 0, len(g.Size.Taints))
+		for _, t := range g.Size.Taints {
+			taints = append(taints, freecapacity.FormatTaint(t))
+		}
+		return groupRepelsPods, describeGroup(g, all) + " have taints that the pods do not tolerate: " + strings.Join(taints, ", ")
+	}
+	if name, has, asks := firstTooLarge(&g.Size, r); name != "" {
+		unit := UsageMeasure{Name: name}
+		return groupIsTooSmall, fmt.Sprintf("a pod requests %s %s, and the most that %s have is %s", unit.FormatQuantity(asks), name, describeGroup(g, all), unit.FormatQuantity(has))
+	}
+	return groupTakesPods, describeGroup(g, all)
+}
+
+// firstTooLarge returns the first resource of which a pod requests more than a node has.
+func firstTooLarge(size *freecapacity.NodeClass, r freecapacity.ReplicaRequests) (name string, has, asks int64) {
+	switch {
+	case size.Pods < 1:
+		return "pods", size.Pods, 1
+	case r.CPU > size.CPU:
+		return "cpu", size.CPU, r.CPU
+	case r.Memory > size.Memory:
+		return "memory", size.Memory, r.Memory
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Other)) {
+		if r.Other[name] > size.Other[name] {
+			return name, size.Other[name], r.Other[name]
+		}
+	}
+	return "", 0, 0
+}
+
+// maxNamedLabels is how many labels describe a group.
+const maxNamedLabels = 3
+
+// describeGroup names a group by the labels that other groups do not have.
+func describeGroup(g *freecapacity.NodeGroup, all []*freecapacity.NodeGroup) string {
+	var own []string
+	for _, key := range slices.Sorted(maps.Keys(g.Labels)) {
+		value := g.Labels[key]
+		if slices.ContainsFunc(all, func(o *freecapacity.NodeGroup) bool {
+			other, has := o.Labels[key]
+			return !has || other != value
+		}) && len(own) < maxNamedLabels {
+			own = append(own, key+"="+value)
+		}
+	}
+	if len(own) == 0 {
+		return "its nodes"
+	}
+	return "its nodes with " + strings.Join(own, ", ")
+}
