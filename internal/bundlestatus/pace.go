@@ -74,6 +74,9 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 	in := StatusInput{Bundle: s.bundle, Rows: s.rows, Content: s.content, Feedback: s.feedback, Now: now}
 	if n := len(s.revisions); n > 0 {
 		in.Latest = s.revisions[n-1]
+		if r.ExplainShortage != nil {
+			in.ExplainShortage = func(w *schedule.Workload) string { return r.ExplainShortage(s.uid, w) }
+		}
 		in.Workloads = r.index.dividedWorkloads(in.Latest.Name, s.content)
 	}
 	in.Terms = s.terms

@@ -1,6 +1,7 @@
 package placer
 
 import (
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/freecapacity"
 	"atoll.dev/atoll/internal/schedule"
 )
@@ -29,6 +30,25 @@ func (x *capacityLedger) judgeFitOf(undivided []schedule.PodDemand) func(c *sche
 		}
 		return schedule.JudgePodFit(left, undivided)
 	}
+}
+
+// ExplainShortage returns in words when one more replica of a workload fits in a cluster that has a row of the Bundle;
+// empty: it is not known, or one fits now.
+func (r *PlacementReconciler) ExplainShortage(bundleUID string, w *schedule.Workload) string {
+	return schedule.JudgeShortage(w, func(yield func(string, freecapacity.NodeClasses) bool) {
+		for _, row := range r.Rows.ListOfBundle(bundleUID) {
+			if row.Spec.Phase != atoll.RowActive {
+				continue
+			}
+			left, known := r.capacity.unpromisedCapacity(row.Cluster)
+			if known && left == nil {
+				left = freecapacity.NodeClasses{}
+			}
+			if !yield(row.Cluster, left) {
+				return
+			}
+		}
+	})
 }
 
 // unpromisedCapacity returns the reported free capacity of a cluster without what was promised to rows; known is

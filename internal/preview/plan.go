@@ -198,6 +198,8 @@ type Shortage struct {
 	Item     string `json:"item"`
 	Replicas int64  `json:"replicas"`
 	Unplaced int64  `json:"unplaced"`
+	// Fit is when the others fit, where this is known.
+	Fit string `json:"fit,omitempty"`
 }
 
 // ChangeKind is what would become of a row.
@@ -443,7 +445,7 @@ func (c *bundleComparison) addShortages(b *BundlePlan) {
 	}
 	for _, s := range c.Short {
 		if c.in.mayReadItem(s.Key) {
-			b.Short = append(b.Short, Shortage{s.Key.Kind + "/" + s.Key.Name, s.Replicas, s.Unplaced})
+			b.Short = append(b.Short, Shortage{s.Key.Kind + "/" + s.Key.Name, s.Replicas, s.Unplaced, s.Fit})
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // The lengths of a text without all: Bundles, lines of refusals, unchecked or unplaced objects,
@@ -197,6 +198,9 @@ func (x BundlePlan) writeShortages(b *strings.Builder, all bool) {
 	}
 	for _, s := range x.Short {
 		fmt.Fprintf(b, "  %d of %d replicas of %s would have no place.\n", s.Unplaced, s.Replicas, s.Item)
+		if s.Fit != "" {
+			fmt.Fprintf(b, "    %s\n", s.Fit)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -25,6 +26,8 @@ const (
 type PodFit struct {
 	When   FitTime
 	Reason string
+	// detail of the reason: the nodes of which more are needed, or why none takes a pod.
+	detail string
 	// Item whose pods fit least.
 	Item atoll.ItemKey
 }
@@ -48,6 +51,37 @@ func JudgePodFit(free freecapacity.NodeClasses, demand []PodDemand) PodFit {
 	return worst
 }
 
+// JudgeShortage returns in words when one more replica fits in one of the clusters, given by name with their free
+// capacity; nil: it is not known. It returns nothing where a replica fits now, so that
+// something else holds it back, and where capacity that is not known could change the answer.
+func JudgeShortage(w *Workload, clusters iter.Seq2[string, freecapacity.NodeClasses]) string {
+	one := []PodDemand{{Key: w.Key, Count: max(w.Requests.Pods, 1), Requests: w.Requests}}
+	one[0].Requests.Pods = 0
+	never, isUnknown := "", false
+	for cluster, free := range clusters {
+		fit := PodFit{}
+		if free != nil {
+			fit = JudgePodFit(free, one)
+		}
+		switch fit.When {
+		case FitNow:
+			return ""
+		case FitAfterScaleUp:
+			return "they fit after scale-up of " + fit.detail + " in " + cluster
+		case FitNever:
+			if never == "" {
+				never = "they fit on no node that the clusters have; in " + cluster + ", " + fit.detail
+			}
+		default:
+			isUnknown = true
+		}
+	}
+	if isUnknown {
+		return ""
+	}
+	return never
+}
+
 // rank orders the answers, the best first.
 func (f PodFit) rank() int {
 	return slices.Index([]FitTime{FitNow, "", FitAfterScaleUp, FitNever}, f.When)
@@ -63,13 +97,13 @@ func judgeLackingPods(free freecapacity.NodeClasses, d *PodDemand, fitting int64
 	for _, g := range groups {
 		step, text := judgeGroup(g, groups, d.Requests)
 		if step == groupTakesPods {
-			return PodFit{When: FitAfterScaleUp, Item: d.Key, Reason: fmt.Sprintf("there is room for %d of %s now; the others fit after scale-up of %s", fitting, phrase.CountNoun(d.Count, "pod"), text)}
+			return PodFit{When: FitAfterScaleUp, Item: d.Key, detail: text, Reason: fmt.Sprintf("there is room for %d of %s now; the others fit after scale-up of %s", fitting, phrase.CountNoun(d.Count, "pod"), text)}
 		}
 		if step > furthest {
 			furthest, why = step, text
 		}
 	}
-	return PodFit{When: FitNever, Item: d.Key, Reason: "they fit on none of its nodes, even without other pods: " + why}
+	return PodFit{When: FitNever, Item: d.Key, detail: why, Reason: "they fit on none of its nodes, even without other pods: " + why}
 }
 
 // How far pods come with a group of nodes.
@@ -134,7 +168,7 @@ func describeGroup(g *freecapacity.NodeGroup, all []*freecapacity.NodeGroup) str
 		}
 	}
 	if len(own) == 0 {
-		return "its nodes"
+		return "the nodes"
 	}
-	return "its nodes with " + strings.Join(own, ", ")
+	return "nodes with " + strings.Join(own, ", ")
 }

@@ -245,6 +245,8 @@ type Shortage struct {
 	Item     string `json:"item"`
 	Replicas int64  `json:"replicas"`
 	Unplaced int64  `json:"unplaced"`
+	// Fit is when the others fit, where this is known.
+	Fit string `json:"fit,omitempty"`
 }
 
 // ClusterExplanation is about the Bundle in one cluster.
@@ -474,7 +476,7 @@ func (in ExplanationInput) explainBundle(b Bundle) BundleExplanation {
 func (in ExplanationInput) visibleShortages(b Bundle) (out []Shortage) {
 	for _, s := range b.Output.Shortages {
 		if in.mayRead(s.Key) && (in.isAboutBundle(b) || s.Key == in.Object) {
-			out = append(out, Shortage{Item: s.Key.Kind + "/" + s.Key.Name, Replicas: s.Replicas, Unplaced: s.Unplaced})
+			out = append(out, Shortage{Item: s.Key.Kind + "/" + s.Key.Name, Replicas: s.Replicas, Unplaced: s.Unplaced, Fit: s.Fit})
 		}
 	}
 	return out
