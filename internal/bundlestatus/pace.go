@@ -10,6 +10,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/pace"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // placing is how long a new Bundle without rows says nothing: place is about to

@@ -205,14 +205,14 @@ func TestFitIsReadWhereItCounts(t *testing.T) {
 
 // Explanations have the answer for each new cluster, and why others came first.
 func TestExplanationsHaveThePodFit(t *testing.T) {
-	in := fitInput(t, "{maxClusters: 1}", map[string]FitTime{"a": FitNever, "b": FitNow})
+	in := fitInput(t, "{maxClusters: 1}", map[string]FitTime{"a": FitNow, "b": FitNever})
 	in.SkipExplanations = false
 	d := DecidePlacement(in)
-	if v, _ := d.FindVerdict("b"); v.Outcome != OutcomePlaced || v.PodFit.When != FitNow {
-		t.Errorf("b: %+v", v)
+	if v, _ := d.FindVerdict("a"); v.Outcome != OutcomePlaced || v.PodFit.When != FitNow {
+		t.Errorf("a: %+v", v)
 	}
-	if v, _ := d.FindVerdict("a"); v.Filter != FilterPodFit || v.ReasonCode() != atoll.ReasonPodsDoNotFit || v.Reason != "clusters where the pods fit sooner come first: as given" {
-		t.Errorf("a: %s %s %q", v.Filter, v.ReasonCode(), v.Reason)
+	if v, _ := d.FindVerdict("b"); v.Filter != FilterPodFit || v.ReasonCode() != atoll.ReasonPodsDoNotFit || v.Reason != "clusters where the pods fit sooner come first: as given" {
+		t.Errorf("b: %s %s %q", v.Filter, v.ReasonCode(), v.Reason)
 	}
 	in = fitInput(t, "{}", map[string]FitTime{"a": FitNever, "b": FitNow}, "b")
 	in.SkipExplanations = false

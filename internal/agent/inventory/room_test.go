@@ -102,8 +102,8 @@ func TestRoomIsToldWhenItMatters(t *testing.T) {
 		reportCapacity := func() string {
 			i.mu.Lock()
 			defer i.mu.Unlock()
-			lines, _ := i.chooseCapacityToReport(time.Now())
-			i.lastSnapshot.Room = lines
+			lines, groups, _ := i.chooseCapacityToReport(time.Now())
+			i.lastSnapshot.Room, i.lastSnapshot.Groups = lines, groups
 			return fmt.Sprint(lines)
 		}
 		check := func(when, want string) {
