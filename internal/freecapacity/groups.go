@@ -54,8 +54,8 @@ func IsNodeOwnLabel(key string) bool {
 	return key == corev1.LabelHostname || strings.HasPrefix(key, "beta.kubernetes.io/") || strings.HasPrefix(key, "failure-domain.beta.kubernetes.io/")
 }
 
-// UnreportedLabelEntry returns the entry of NodeGroup.Unreported that covers a key.
-func UnreportedLabelEntry(key string) string {
+// FormatUnreportedEntry returns the entry of NodeGroup.Unreported that covers a key.
+func FormatUnreportedEntry(key string) string {
 	if domain, _, ok := strings.Cut(key, "/"); ok {
 		return domain + "/*"
 	}
@@ -114,8 +114,8 @@ func areValidGroups(groups []NodeGroup, unreported []string) bool {
 	return true
 }
 
-// Groups returns the groups of the classes, each once, in the order of the classes.
-func (r NodeClasses) Groups() (out []*NodeGroup) {
+// ListGroups returns the groups of the classes, each once, in the order of the classes.
+func (r NodeClasses) ListGroups() (out []*NodeGroup) {
 	for i := range r {
 		if g := r[i].Group; g != nil && !slices.Contains(out, g) {
 			out = append(out, g)

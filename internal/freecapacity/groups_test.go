@@ -40,7 +40,7 @@ func TestStatusHoldsTheGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	is := classes.WithGroups(exampleGroups(t), []int32{1, 2}, []string{"example.com/*"})
-	if classes[0].Group != nil || len(is) != 3 || is[2].Nodes != 0 || len(is.Groups()) != 3 || !slices.Equal(is.EncodeClasses(), classes.EncodeClasses()) {
+	if classes[0].Group != nil || len(is) != 3 || is[2].Nodes != 0 || len(is.ListGroups()) != 3 || !slices.Equal(is.EncodeClasses(), classes.EncodeClasses()) {
 		t.Fatalf("classes %+v of %+v", is, classes)
 	}
 	stored, err := json.Marshal(is.ToStatus())
@@ -120,7 +120,7 @@ func TestUnreadableGroupsAreLeftOut(t *testing.T) {
 		"too many entries":    {same, []int32{1}, slices.Repeat([]string{"a"}, MaxUnreportedLabels+1), false},
 	} {
 		got := classes.WithGroups(tc.change(exampleGroups(t)), tc.positions, tc.unreported)
-		if (len(got.Groups()) > 0) != tc.kept || !tc.kept && !got.Equal(classes) {
+		if (len(got.ListGroups()) > 0) != tc.kept || !tc.kept && !got.Equal(classes) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -140,7 +140,7 @@ func TestUnreportedLabels(t *testing.T) {
 		"a": true, "ab": false, "example.com/x": true, "example.com.org/x": false, "kubernetes.io/hostname": true, "beta.kubernetes.io/arch": true,
 		"failure-domain.beta.kubernetes.io/zone": true, "kubernetes.io/arch": false,
 	} {
-		g := NodeGroup{Unreported: []string{"a", UnreportedLabelEntry("example.com/y")}}
+		g := NodeGroup{Unreported: []string{"a", FormatUnreportedEntry("example.com/y")}}
 		if got := g.IsUnreportedLabel(key); got != want {
 			t.Errorf("%s: %t", key, got)
 		}
@@ -148,7 +148,7 @@ func TestUnreportedLabels(t *testing.T) {
 			t.Errorf("%s is known where all others are left out", key)
 		}
 	}
-	if got := UnreportedLabelEntry("pool"); got != "pool" {
+	if got := FormatUnreportedEntry("pool"); got != "pool" {
 		t.Errorf("the entry of a key without a domain is %q", got)
 	}
 }

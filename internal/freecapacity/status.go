@@ -84,19 +84,19 @@ func (r NodeClasses) ToStatus() *v1alpha1.FreeCapacity {
 		c := &r[i]
 		if g := c.Group; g != nil && positions[g] == 0 {
 			out.NodeGroups = append(out.NodeGroups, v1alpha1.NodeGroup{
-				Nodes: int32(g.Size.Nodes), Labels: g.Labels, Taints: g.Size.Taints, Largest: g.Size.amounts(),
+				Nodes: int32(g.Size.Nodes), Labels: g.Labels, Taints: g.Size.Taints, Largest: g.Size.listAmounts(),
 			})
 			positions[g], out.UnreportedLabels = int32(len(out.NodeGroups)), g.Unreported
 		}
 		if c.Nodes > 0 {
-			out.NodeClasses = append(out.NodeClasses, v1alpha1.NodeClass{Nodes: int32(c.Nodes), Free: c.amounts(), Taints: c.Taints, NodeGroup: positions[c.Group]})
+			out.NodeClasses = append(out.NodeClasses, v1alpha1.NodeClass{Nodes: int32(c.Nodes), Free: c.listAmounts(), Taints: c.Taints, NodeGroup: positions[c.Group]})
 		}
 	}
 	return out
 }
 
-// amounts returns the resources of each node.
-func (c *NodeClass) amounts() corev1.ResourceList {
+// listAmounts returns the resources of each node.
+func (c *NodeClass) listAmounts() corev1.ResourceList {
 	out := corev1.ResourceList{}
 	put := func(name corev1.ResourceName, n int64, quantityOf func(int64, resource.Format) *resource.Quantity, format resource.Format) {
 		if n > 0 {

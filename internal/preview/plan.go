@@ -178,14 +178,6 @@ type FullCluster struct {
 	Why      string       `json:"why"`
 }
 
-// UnfitCluster is a cluster that would be new to the Bundle, and where its pods do not fit now.
-type UnfitCluster struct {
-	Cluster string `json:"cluster"`
-	// When they fit: AfterScaleUp or Never.
-	When schedule.FitTime `json:"when"`
-	Why  string           `json:"why,omitempty"`
-}
-
 // StayingRow is a cluster that is drained and keeps its row.
 type StayingRow struct {
 	Cluster string       `json:"cluster"`
@@ -433,12 +425,7 @@ func (c *bundleComparison) addShortages(b *BundlePlan) {
 		case v.Outcome == schedule.OutcomeOut && v.Filter == schedule.FilterCapacity:
 			b.Full = append(b.Full, FullCluster{v.Cluster, false, v.ReasonCode(), v.Reason})
 		}
-		if fit := v.PodFit; fit.When == schedule.FitAfterScaleUp || fit.When == schedule.FitNever {
-			if c.in.mayReadItem(fit.Item) {
-				fit.Reason = fit.Item.Kind + "/" + fit.Item.Name + ": " + fit.Reason
-			}
-			b.Unfit = append(b.Unfit, UnfitCluster{v.Cluster, fit.When, fit.Reason})
-		}
+		c.addUnfitCluster(b, &v)
 		if v.DrainReason != "" && atoll.ParseRowReason(c.Before[v.Cluster].Reason).Reason != v.DrainReason {
 			b.Stays = append(b.Stays, StayingRow{v.Cluster, v.DrainReason, v.DrainText})
 		}

@@ -25,8 +25,8 @@ func (f *CompiledPlacement) decideAvoidingUnfit(in Input) Decision {
 	return f.decideAvoidingDisconnected(in)
 }
 
-// penalty returns what a newcomer with the answer has less.
-func (f PodFit) penalty() int64 {
+// choicePenalty returns what a newcomer with the answer has less.
+func (f PodFit) choicePenalty() int64 {
 	switch f.When {
 	case FitAfterScaleUp:
 		return afterScaleUpPenalty
@@ -39,7 +39,7 @@ func (f PodFit) penalty() int64 {
 // penalizeUnfit puts a newcomer behind those where the pods fit sooner.
 func (p *candidatePool) penalizeUnfit(o *candidateOption, c *Cluster) {
 	if p.input.weighsFit {
-		o.fitPenalty = p.input.PodFitOf(c).penalty()
+		o.fitPenalty = p.input.PodFitOf(c).choicePenalty()
 	}
 }
 
@@ -53,7 +53,7 @@ func (d *groupDecider) recordPodFit(v *Verdict, c *Cluster) {
 		return
 	}
 	v.PodFit = in.PodFitOf(c)
-	d.ChoseUnfit = d.ChoseUnfit || v.PodFit.penalty() > 0
+	d.ChoseUnfit = d.ChoseUnfit || v.PodFit.choicePenalty() > 0
 }
 
 // isBehindBetterFit reports whether a newcomer was chosen where the pods fit sooner than in an option.

@@ -40,7 +40,7 @@ func JudgePodFit(free freecapacity.NodeClasses, demand []PodDemand) PodFit {
 		d := &demand[i]
 		fitting := min(CountFittingReplicas(free, d.Requests), d.Count)
 		if fitting < d.Count {
-			if fit := judgeLackingPods(free, d, fitting); fit.rank() > worst.rank() {
+			if fit := judgeLackingPods(free, d, fitting); fit.rankAnswer() > worst.rankAnswer() {
 				worst = fit
 			}
 		}
@@ -82,14 +82,14 @@ func JudgeShortage(w *Workload, clusters iter.Seq2[string, freecapacity.NodeClas
 	return never
 }
 
-// rank orders the answers, the best first.
-func (f PodFit) rank() int {
+// rankAnswer orders the answers, the best first.
+func (f PodFit) rankAnswer() int {
 	return slices.Index([]FitTime{FitNow, "", FitAfterScaleUp, FitNever}, f.When)
 }
 
 // judgeLackingPods returns the answer for pods of which only some fit now.
 func judgeLackingPods(free freecapacity.NodeClasses, d *PodDemand, fitting int64) PodFit {
-	groups := free.Groups()
+	groups := free.ListGroups()
 	if len(groups) == 0 {
 		return PodFit{}
 	}

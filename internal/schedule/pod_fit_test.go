@@ -33,8 +33,8 @@ func groupedRoom(t testing.TB, unreported string, texts ...string) freecapacity.
 		}
 	}
 	room := parseRoom(t, lines...).WithGroups(groups, positions, strings.Fields(unreported))
-	if len(room.Groups()) != len(groups) {
-		t.Fatalf("%d of %d groups are kept", len(room.Groups()), len(groups))
+	if len(room.ListGroups()) != len(groups) {
+		t.Fatalf("%d of %d groups are kept", len(room.ListGroups()), len(groups))
 	}
 	return room
 }

@@ -50,7 +50,7 @@ func labelsOf(n *corev1.Node) nodeLabels {
 		case !isLabelText(key, 317) || !isLabelText(value, 63):
 			omitted["*"] = true // no API server of Kubernetes stores such labels
 		case text.Len()+len(key)+len(value)+2 > mostNodeLabelText:
-			omitted[freecapacity.UnreportedLabelEntry(key)] = true
+			omitted[freecapacity.FormatUnreportedEntry(key)] = true
 		default:
 			if text.Len() > 0 {
 				text.WriteByte(',')
@@ -141,24 +141,29 @@ func groupNodes(nodes map[string]node) (out nodeGroups) {
 	}
 	keys, count := chooseLabelKeys(shapes, count, sizeText, omitted)
 	out = nodeGroups{groups: make([]freecapacity.NodeGroup, count), at: make(map[string]int, len(nodes)), omitted: joinOmitted(omitted)}
+	out.addShapes(shapes, keys, nodes)
+	return out
+}
+
+// addShapes adds the nodes of the shapes to their groups, with these labels.
+func (g *nodeGroups) addShapes(shapes []*nodeShape, keys []string, nodes map[string]node) {
 	for _, s := range shapes {
-		g := &out.groups[s.group]
-		if g.Labels == nil {
-			g.Labels = map[string]string{}
+		one := &g.groups[s.group]
+		if one.Labels == nil {
+			one.Labels = map[string]string{}
 			for _, key := range keys {
 				if value, has := s.labels[key]; has {
-					g.Labels[key] = value
+					one.Labels[key] = value
 				}
 			}
 		}
 		for _, name := range s.names {
 			n := nodes[name]
-			out.at[name], g.Size.Taints = s.group, lastingTaints(n.taints)
-			g.Size.Nodes++
-			raiseLargest(&g.Size, n.allocatable)
+			g.at[name], one.Size.Taints = s.group, lastingTaints(n.taints)
+			one.Size.Nodes++
+			raiseLargest(&one.Size, n.allocatable)
 		}
 	}
-	return out
 }
 
 // lastingTaints returns the taints without those by which Kubernetes marks the state of a node.
@@ -217,7 +222,7 @@ func chooseLabelKeys(shapes []*nodeShape, count, sizeText int, omitted map[strin
 			oneShared, oneEach = 0, d.text
 		}
 		if d.count > mostGroups || len(keys) >= freecapacity.MaxGroupLabels || shared+oneShared+d.count*(each+oneEach) > mostGroupBytes {
-			omitted[freecapacity.UnreportedLabelEntry(key)] = true
+			omitted[freecapacity.FormatUnreportedEntry(key)] = true
 			continue
 		}
 		for i, s := range shapes {

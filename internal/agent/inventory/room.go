@@ -82,7 +82,7 @@ func compareByFreeCapacity(a, b freecapacity.NodeClass) int {
 // taints become one class of each group, with the least capacity of them.
 func joinSmallClasses(all freecapacity.NodeClasses) freecapacity.NodeClasses {
 	slices.SortStableFunc(all, func(a, b freecapacity.NodeClass) int { return cmp.Compare(b.Nodes, a.Nodes) })
-	kept := mostClasses - max(len(all.Groups()), 1)
+	kept := mostClasses - max(len(all.ListGroups()), 1)
 	out := slices.Clone(all[:kept])
 	rests := map[*freecapacity.NodeGroup]int{} // indices in out
 	for _, c := range all[kept:] {

@@ -489,10 +489,7 @@ func (in ExplanationInput) explainCluster(b Bundle, v schedule.Verdict, w rollou
 		Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max, Capacity: b.Decision.CapacityBounds(v.Cluster),
 		GetsNothingNew: v.GetsNothingNew, KeptLost: v.KeptLost, DrainReason: v.DrainReason, DrainText: v.DrainText, Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
 	}
-	c.PodFit, c.PodFitReason = v.PodFit.When, v.PodFit.Reason
-	if item := v.PodFit.Item; c.PodFitReason != "" && in.mayRead(item) {
-		c.PodFitReason = item.Kind + "/" + item.Name + ": " + c.PodFitReason
-	}
+	in.explainPodFit(&c, v.PodFit)
 	if !v.EvictAt.IsZero() {
 		c.EvictAt = &v.EvictAt
 	}

@@ -312,15 +312,6 @@ func (c ClusterExplanation) capacityText() (text string) {
 	return text
 }
 
-// podFitText returns when the pods fit, and why not now.
-func (c ClusterExplanation) podFitText() string {
-	text := map[schedule.FitTime]string{schedule.FitNow: "pods fit now", schedule.FitAfterScaleUp: "pods fit after a scale-up", schedule.FitNever: "pods never fit"}[c.PodFit]
-	if c.PodFitReason != "" {
-		text += " (" + c.PodFitReason + ")"
-	}
-	return text
-}
-
 // divisionText returns the parts that the cluster has in divisions.
 func (c ClusterExplanation) divisionText() (text string) {
 	if c.Weight > 1 {
