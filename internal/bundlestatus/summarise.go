@@ -24,6 +24,7 @@ import (
 	"atoll.dev/atoll/internal/pace"
 	"atoll.dev/atoll/internal/quarantine"
 	"atoll.dev/atoll/internal/reconcile"
+	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/tracing"
 )

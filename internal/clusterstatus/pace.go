@@ -61,5 +61,5 @@ func isLoadChangeRelevant(old, next v1alpha1.ResourceSummary) bool {
 	}
 	was, _ := freecapacity.FreeCapacityOf(&old)
 	is, _ := freecapacity.FreeCapacityOf(&next)
-	return is.DiffersSignificantly(was)
+	return is.DiffersSignificantly(was) || is.DiffersInGroups(was)
 }

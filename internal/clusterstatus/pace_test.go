@@ -141,6 +141,15 @@ func TestLoadOfNodesIsPacedToo(t *testing.T) {
 					t.Errorf("%d writes when the nodes have %d m left, want %d", n, step.cpu, step.writes)
 				}
 			}
+			for _, pool := range []string{"cpu", "gpu"} {
+				before, inv := w.writes.Load(), leaving(3000)
+				inv.Room.ClassGroups, inv.Room.Groups = []uint32{1}, []*pb.NodeGroup{{Size: "3 cpu=4000m pods=110", Labels: map[string]string{"pool": pool}}}
+				w.RecordInventory("u0", inv)
+				advanceClock(2 * settle)
+				if n := w.writes.Load() - before; n != 1 {
+					t.Errorf("%d writes when the nodes have the label %s, want 1", n, pool)
+				}
+			}
 		})
 	})
 }

@@ -124,6 +124,17 @@ func (r NodeClasses) ListGroups() (out []*NodeGroup) {
 	return out
 }
 
+// DiffersInGroups reports whether nodes have other labels or taints than before, whatever their number and free
+// capacity.
+func (r NodeClasses) DiffersInGroups(old NodeClasses) bool {
+	is, was := r.ListGroups(), old.ListGroups()
+	return len(is) != len(was) || slices.ContainsFunc(is, func(g *NodeGroup) bool {
+		return !slices.ContainsFunc(was, func(o *NodeGroup) bool {
+			return maps.Equal(g.Labels, o.Labels) && slices.Equal(g.Size.Taints, o.Size.Taints) && slices.Equal(g.Unreported, o.Unreported)
+		})
+	})
+}
+
 func (g *NodeGroup) equal(o *NodeGroup) bool {
 	if g == nil || o == nil || g == o {
 		return g == o

@@ -76,6 +76,33 @@ func TestStatusHoldsTheGroups(t *testing.T) {
 	}
 }
 
+// Other labels and taints make a difference, other numbers and another order do not.
+func TestDifferenceOfGroups(t *testing.T) {
+	classes := NodeClasses{{Nodes: 1, CPU: 1000, Pods: 9}}
+	with := func(change func(g []NodeGroup) []NodeGroup) NodeClasses {
+		return classes.WithGroups(change(exampleGroups(t)), []int32{1}, nil)
+	}
+	is := with(func(g []NodeGroup) []NodeGroup { return g })
+	for name, tc := range map[string]struct {
+		change  func(g []NodeGroup) []NodeGroup
+		differs bool
+	}{
+		"nothing": {func(g []NodeGroup) []NodeGroup { return g }, false},
+		"order":   {func(g []NodeGroup) []NodeGroup { slices.Reverse(g); return g }, false},
+		"numbers": {func(g []NodeGroup) []NodeGroup { g[0].Size.Nodes, g[0].Size.CPU = 9, 1; return g }, false},
+		"a label": {func(g []NodeGroup) []NodeGroup { g[0].Labels = map[string]string{"pool": "x"}; return g }, true},
+		"taints":  {func(g []NodeGroup) []NodeGroup { g[1].Size.Taints = nil; return g }, true},
+		"a group": {func(g []NodeGroup) []NodeGroup { return g[:2] }, true},
+	} {
+		if got := with(tc.change); got.DiffersInGroups(is) != tc.differs || is.DiffersInGroups(got) != tc.differs {
+			t.Errorf("%s: differs is not %t", name, tc.differs)
+		}
+	}
+	if !is.DiffersInGroups(classes) || classes.DiffersInGroups(classes) {
+		t.Error("no groups")
+	}
+}
+
 // Groups of a bad form, or over a bound, are left out all together, and the classes stay.
 func TestUnreadableGroupsAreLeftOut(t *testing.T) {
 	classes, err := ParseClasses([]string{"1 cpu=1000m pods=9"})

@@ -113,6 +113,11 @@ func TestExplainShortage(t *testing.T) {
 		if p, err := r.PreviewBundle(t.Context(), b); err != nil || len(p.Output.Shortages) != 1 || p.Output.Shortages[0].Fit != want {
 			t.Errorf("previewed: %+v, %v", p.Output.Shortages, err)
 		}
+		m.changeCluster("a", withNodes(map[string]string{"pool": "gpu"}, 9, 16))
+		time.Sleep(2 * freeCapacityDebounce)
+		m.settleRows("web")
+		expectRows(t, m, "web", "a Active r1 3, b Active r1 2")
+		m.changeCluster("a", withNodes(map[string]string{"pool": "cpu"}, 3, 16))
 		m.changeCluster("b", func(c *v1alpha1.Cluster) { c.Status.Resources.FreeCapacity = nil })
 		if got := r.ExplainShortage("web", &workloads[0]); got != "" {
 			t.Errorf("without a report of b: %q", got)

@@ -94,10 +94,10 @@ func (g *ReportedGroups) sentBytes() (n int) {
 // named among those that are left out. The order of nodes is no matter.
 func TestGroupsStayWithinTheirBounds(t *testing.T) {
 	r := rand.New(rand.NewPCG(51, 52))
-	for round := range 40 {
+	for round := range 16 {
 		var nodes []*corev1.Node
 		keys, values := 1+r.IntN(120), 1+r.IntN(6)
-		for at := range 1 + r.IntN(200) {
+		for at := range 1 + r.IntN(60) {
 			n := labelledNode(fmt.Sprintf("n%03d", at), "")
 			for k := range keys {
 				domain := []string{"", "feature.node.kubernetes.io/", "example.com/", strings.Repeat("d", 60) + ".example/", "topology.kubernetes.io/"}[k%5]

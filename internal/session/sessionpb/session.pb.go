@@ -1852,7 +1852,7 @@ type Room struct {
 	// hub that does not have the fields takes no more.
 	Groups []*NodeGroup `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"` // at most 16
 	// The position in groups, from 1, of the group of each class.
-	ClassGroups []uint32 `protobuf:"varint,3,rep,packed,name=class_groups,json=classGroups,proto3" json:"class_groups,omitempty"` // at most 64, each at most 16
+	ClassGroups []uint32 `protobuf:"varint,3,rep,packed,name=class_groups,json=classGroups,proto3" json:"class_groups,omitempty"` // at most 64
 	// Labels that all nodes share.
 	SharedLabels map[string]string `protobuf:"bytes,4,rep,name=shared_labels,json=sharedLabels,proto3" json:"shared_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 64; keys of 317 bytes, values of 63 bytes
 	// Labels that groups leave out: keys, domains as "example.com/*", or "*".
