@@ -474,8 +474,8 @@ type FreeCapacity struct {
 	// +kubebuilder:validation:MaxItems=16
 	NodeGroups []NodeGroup `json:"nodeGroups,omitempty"`
 	// UnreportedLabels are node labels that nodeGroups leave out for their size or number: a key, all
-	// keys of a domain such as "feature.node.kubernetes.io/*", or "*". What pods require of such labels is
-	// taken as met, as is what they require of kubernetes.io/hostname.
+	// keys of a domain such as "feature.node.kubernetes.io/*", or "*". The hub takes requirements of pods
+	// about such labels, and about kubernetes.io/hostname, as met.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32

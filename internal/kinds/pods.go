@@ -181,7 +181,7 @@ func ComponentsOf(obj *unstructured.Unstructured) []atoll.PodSet {
 
 // ReplicaRequests returns what one replica requests. A replica of several pods counts as that
 // many equal pods: each requests the largest amount of any of them, and tolerates what all of
-// them tolerate. What they require of nodes counts where all require the same. The result is zero where the object has no pods, or none that can be decoded.
+// them tolerate. Their node selectors and affinities count where all have the same. The result is zero where the object has no pods, or none that can be decoded.
 func ReplicaRequests(obj *unstructured.Unstructured) freecapacity.ReplicaRequests {
 	return LargestPodRequests(replicaPodSets(obj))
 }

@@ -19,16 +19,16 @@ func (x *capacityLedger) totalFittingReplicas(cluster string, workloads []schedu
 
 // judgeFitOf returns the answers whether undivided pods fit in a cluster, without the capacity promised to other
 // rows; nil where there are no pods.
-func (x *capacityLedger) judgeFitOf(undivided []schedule.PodDemand) func(c *schedule.Cluster) schedule.PodFit {
+func (x *capacityLedger) judgeFitOf(undivided []schedule.PodDemand) func(c *schedule.Cluster, explain bool) schedule.PodFit {
 	if len(undivided) == 0 {
 		return nil
 	}
-	return func(c *schedule.Cluster) schedule.PodFit {
+	return func(c *schedule.Cluster, explain bool) schedule.PodFit {
 		left, known := x.unpromisedCapacity(c.Name)
 		if !known {
 			return schedule.PodFit{}
 		}
-		return schedule.JudgePodFit(left, undivided)
+		return schedule.JudgePodFit(left, undivided, explain)
 	}
 }
 

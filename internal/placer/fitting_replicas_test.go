@@ -55,7 +55,7 @@ func contentSelectingGPU(divided bool, replicas int) *atoll.Content {
 }
 
 // Undivided pods go where nodes that they select have room, and where they fit nowhere now, to the clusters where they fit
-// first. What runs stays. An agent that reports no labels keeps nothing away.
+// first. Running pods stay. An agent that reports no labels keeps nothing away.
 func TestPodsChooseClustersOfTheirNodes(t *testing.T) {
 	gpu, cpu := map[string]string{"pool": "gpu"}, map[string]string{"pool": "cpu"}
 	m := newFakeHub()
@@ -75,6 +75,7 @@ func TestPodsChooseClustersOfTheirNodes(t *testing.T) {
 		m.settleRows("later")
 		expectRows(t, m, "later", "free Active r1, full Active r1")
 		m.changeCluster("old", withFreeCPUs(9))
+		time.Sleep(time.Minute) // the cluster is known
 		m.placeBundle("other", v1alpha1.PlacementSpec{MaxClusters: 1}, contentSelectingGPU(false, 1))
 		m.settleRows("other")
 		expectRows(t, m, "other", "old Active r1")

@@ -21,3 +21,11 @@ func (c *bundleComparison) addUnfitCluster(b *BundlePlan, v *schedule.Verdict) {
 	}
 	b.Unfit = append(b.Unfit, UnfitCluster{v.Cluster, fit.When, fit.Reason})
 }
+
+// fitText returns when the replicas without a place fit, as a line.
+func (s Shortage) fitText() string {
+	if s.Fit == "" {
+		return ""
+	}
+	return "    " + s.Fit + "\n"
+}

@@ -431,7 +431,7 @@ func (d *groupDecider) judgeNewOption(i int32, r *choiceResult) {
 	case o.penalty > 0:
 		v.Filter, v.Reason = FilterConnection, disconnectedReason
 	case o.fitPenalty > 0 && d.isBehindBetterFit(o, r):
-		v.Filter, v.Reason = FilterPodFit, "clusters where the pods fit sooner come first: "+d.input.PodFitOf(c).Reason
+		v.Filter, v.Reason = FilterPodFit, "clusters where the pods fit sooner come first: "+d.input.PodFitOf(c, true).Reason
 	case r.why != nil:
 		v.Filter, v.Reason = r.why.explainNotChosen(i)
 	}

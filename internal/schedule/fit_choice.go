@@ -39,7 +39,7 @@ func (f PodFit) choicePenalty() int64 {
 // penalizeUnfit puts a newcomer behind those where the pods fit sooner.
 func (p *candidatePool) penalizeUnfit(o *candidateOption, c *Cluster) {
 	if p.input.weighsFit {
-		o.fitPenalty = p.input.PodFitOf(c).choicePenalty()
+		o.fitPenalty = p.input.PodFitOf(c, false).choicePenalty()
 	}
 }
 
@@ -52,7 +52,7 @@ func (d *groupDecider) recordPodFit(v *Verdict, c *Cluster) {
 	if in.PodFitOf == nil || v.Outcome != OutcomePlaced || in.heldRow(c) != nil || d.pool == nil && in.SkipExplanations {
 		return
 	}
-	v.PodFit = in.PodFitOf(c)
+	v.PodFit = in.PodFitOf(c, !in.SkipExplanations)
 	d.ChoseUnfit = d.ChoseUnfit || v.PodFit.choicePenalty() > 0
 }
 

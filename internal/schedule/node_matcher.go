@@ -3,121 +3,86 @@ package schedule
 import (
 	"maps"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"atoll.dev/atoll/internal/freecapacity"
 )
 
-// nodeMatcher decides by what pods require of the labels of their nodes. What they require of the names of
-// nodes, and of labels that an agent leaves out, counts as met. Safe for concurrent use.
+// nodeMatcher decides by the labels that pods require of their nodes. Requirements of the names of nodes, and
+// of labels that an agent leaves out, count as met. Read-only.
 type nodeMatcher struct {
 	selector map[string]string
-	affinity *corev1.NodeSelector
-	// keys of the labels that are required, and the whole requirement.
-	keys  []string
-	whole nodeaffinity.RequiredNodeAffinity
-
-	mu sync.Mutex
-	// partial requirements by the unknown keys, as bits.
-	partial map[uint64]*nodeaffinity.RequiredNodeAffinity
+	// terms of the required node affinity, of which one has to match; nil: there is none.
+	terms []nodeTerm
 }
 
-// maxMatchedKeys is how many labels pods may require. More count as met.
-const maxMatchedKeys = 64
+// nodeTerm is the expressions of a term, which all have to match.
+type nodeTerm []nodeExpression
+
+// nodeExpression is a requirement of one label, as Kubernetes compiles it.
+type nodeExpression struct {
+	key      string
+	compiled *nodeaffinity.LazyErrorNodeSelector
+}
 
 // compileRequests returns the requests with their matcher.
 func compileRequests(r freecapacity.ReplicaRequests) freecapacity.ReplicaRequests {
 	if len(r.NodeSelector) == 0 && r.NodeAffinity == nil {
 		return r
 	}
-	m := &nodeMatcher{selector: r.NodeSelector, affinity: r.NodeAffinity, partial: map[uint64]*nodeaffinity.RequiredNodeAffinity{}}
-	keys := slices.Collect(maps.Keys(r.NodeSelector))
+	m := &nodeMatcher{selector: maps.Clone(r.NodeSelector)}
 	if r.NodeAffinity != nil {
+		m.terms = []nodeTerm{}
 		for i := range r.NodeAffinity.NodeSelectorTerms {
-			for _, e := range r.NodeAffinity.NodeSelectorTerms[i].MatchExpressions {
-				keys = append(keys, e.Key)
+			term := &r.NodeAffinity.NodeSelectorTerms[i]
+			if len(term.MatchExpressions)+len(term.MatchFields) > 0 { // an empty term matches no node
+				m.terms = append(m.terms, compileTerm(term))
 			}
 		}
 	}
-	slices.Sort(keys)
-	if m.keys = slices.Compact(keys); len(m.keys) > maxMatchedKeys {
-		return r
-	}
-	m.whole, r.Matcher = m.compileWithout(0), m
+	r.Matcher = m
 	return r
 }
 
-// nodePool has empty nodes for the labels of a group: a Node is large, and groups are many.
-var nodePool = sync.Pool{New: func() any { return &corev1.Node{} }}
+func compileTerm(term *corev1.NodeSelectorTerm) nodeTerm {
+	out := nodeTerm{}
+	for _, e := range term.MatchExpressions {
+		one := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{e}}}}
+		out = append(out, nodeExpression{e.Key, nodeaffinity.NewLazyErrorNodeSelector(one)})
+	}
+	return out
+}
 
 // MatchesGroup reports whether pods may run on the nodes of a group.
 func (m *nodeMatcher) MatchesGroup(g *freecapacity.NodeGroup) bool {
 	if g == nil {
 		return true
 	}
-	unknown := uint64(0)
-	for i, key := range m.keys {
-		if _, has := g.Labels[key]; !has && g.IsUnreportedLabel(key) {
-			unknown |= 1 << i
+	for key, value := range m.selector {
+		if got, has := g.Labels[key]; (!has || got != value) && (has || !g.IsUnreportedLabel(key)) {
+			return false
 		}
 	}
-	required := &m.whole
-	if unknown != 0 {
-		required = m.requirementWithout(unknown)
+	if m.terms == nil {
+		return true
 	}
-	node := nodePool.Get().(*corev1.Node)
-	node.Labels = g.Labels
-	matches, err := required.Match(node)
-	node.Labels = nil
-	nodePool.Put(node)
-	return matches || err != nil // the member judges what cannot be read
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: g.Labels}}
+	return slices.ContainsFunc(m.terms, func(t nodeTerm) bool { return t.matchesNode(node, g) })
 }
 
-func (m *nodeMatcher) requirementWithout(unknown uint64) *nodeaffinity.RequiredNodeAffinity {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.partial[unknown]
-	if r == nil {
-		compiled := m.compileWithout(unknown)
-		r = &compiled
-		m.partial[unknown] = r
-	}
-	return r
-}
-
-// compileWithout compiles the requirement without the unknown keys, and without names of nodes.
-func (m *nodeMatcher) compileWithout(unknown uint64) nodeaffinity.RequiredNodeAffinity {
-	isUnknown := func(key string) bool {
-		at, found := slices.BinarySearch(m.keys, key)
-		return found && unknown&(1<<at) != 0
-	}
-	pod := &corev1.Pod{}
-	pod.Spec.NodeSelector = maps.Clone(m.selector)
-	maps.DeleteFunc(pod.Spec.NodeSelector, func(key, _ string) bool { return isUnknown(key) })
-	if terms, all := m.knownTerms(isUnknown); !all {
-		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
-	}
-	return nodeaffinity.GetRequiredNodeAffinity(pod)
-}
-
-// knownTerms returns the terms of the affinity without what is unknown. all: every node may match.
-func (m *nodeMatcher) knownTerms(isUnknown func(key string) bool) (terms []corev1.NodeSelectorTerm, all bool) {
-	if m.affinity == nil {
-		return nil, true
-	}
-	for i := range m.affinity.NodeSelectorTerms {
-		term := m.affinity.NodeSelectorTerms[i]
-		if len(term.MatchExpressions)+len(term.MatchFields) == 0 {
-			continue // an empty term matches no node
+// matchesNode reports whether all expressions match that can be judged.
+func (t nodeTerm) matchesNode(node *corev1.Node, g *freecapacity.NodeGroup) bool {
+	for i := range t {
+		e := &t[i]
+		if _, has := node.Labels[e.key]; !has && g.IsUnreportedLabel(e.key) {
+			continue
 		}
-		known := slices.DeleteFunc(slices.Clone(term.MatchExpressions), func(e corev1.NodeSelectorRequirement) bool { return isUnknown(e.Key) })
-		if len(known) == 0 {
-			return nil, true
+		if matches, err := e.compiled.Match(node); !matches && err == nil {
+			return false // the member judges an expression that cannot be read
 		}
-		terms = append(terms, corev1.NodeSelectorTerm{MatchExpressions: known})
 	}
-	return terms, false
+	return true
 }

@@ -33,14 +33,14 @@ type PodFit struct {
 }
 
 // JudgePodFit judges whether the pods fit in the free capacity together. It returns the answer for those that
-// fit least. Not known: they do not fit, and the agent reports no groups of nodes.
-func JudgePodFit(free freecapacity.NodeClasses, demand []PodDemand) PodFit {
+// fit least, with its reason where explain is set. Not known: they do not fit, and the agent reports no groups of nodes.
+func JudgePodFit(free freecapacity.NodeClasses, demand []PodDemand, explain bool) PodFit {
 	worst := PodFit{When: FitNow}
 	for i := range demand {
 		d := &demand[i]
 		fitting := min(CountFittingReplicas(free, d.Requests), d.Count)
 		if fitting < d.Count {
-			if fit := judgeLackingPods(free, d, fitting); fit.rankAnswer() > worst.rankAnswer() {
+			if fit := judgeLackingPods(free, d, fitting, explain); fit.rankAnswer() > worst.rankAnswer() {
 				worst = fit
 			}
 		}
@@ -61,7 +61,7 @@ func JudgeShortage(w *Workload, clusters iter.Seq2[string, freecapacity.NodeClas
 	for cluster, free := range clusters {
 		fit := PodFit{}
 		if free != nil {
-			fit = JudgePodFit(free, one)
+			fit = JudgePodFit(free, one, true)
 		}
 		switch fit.When {
 		case FitNow:
@@ -88,21 +88,29 @@ func (f PodFit) rankAnswer() int {
 }
 
 // judgeLackingPods returns the answer for pods of which only some fit now.
-func judgeLackingPods(free freecapacity.NodeClasses, d *PodDemand, fitting int64) PodFit {
+func judgeLackingPods(free freecapacity.NodeClasses, d *PodDemand, fitting int64, explain bool) PodFit {
 	groups := free.ListGroups()
 	if len(groups) == 0 {
 		return PodFit{}
 	}
-	furthest, why := -1, ""
+	furthest, nearest := -1, groups[0]
 	for _, g := range groups {
-		step, text := judgeGroup(g, groups, d.Requests)
+		step := judgeGroup(g, d.Requests)
+		if step == groupTakesPods && !explain {
+			return PodFit{When: FitAfterScaleUp, Item: d.Key}
+		}
 		if step == groupTakesPods {
+			text := describeGroup(g, groups)
 			return PodFit{When: FitAfterScaleUp, Item: d.Key, detail: text, Reason: fmt.Sprintf("there is room for %d of %s now; the others fit after scale-up of %s", fitting, phrase.CountNoun(d.Count, "pod"), text)}
 		}
 		if step > furthest {
-			furthest, why = step, text
+			furthest, nearest = step, g
 		}
 	}
+	if !explain {
+		return PodFit{When: FitNever, Item: d.Key}
+	}
+	why := explainGroup(furthest, nearest, groups, d.Requests)
 	return PodFit{When: FitNever, Item: d.Key, detail: why, Reason: "they fit on none of its nodes, even without other pods: " + why}
 }
 
@@ -114,24 +122,35 @@ const (
 	groupTakesPods
 )
 
-// judgeGroup returns how far pods come with the nodes of a group that have no other pods, and why not
-// further, or what the group is.
-func judgeGroup(g *freecapacity.NodeGroup, all []*freecapacity.NodeGroup, r freecapacity.ReplicaRequests) (step int, text string) {
+// judgeGroup returns how far pods come with the nodes of a group that have no other pods.
+func judgeGroup(g *freecapacity.NodeGroup, r freecapacity.ReplicaRequests) (step int) {
 	if r.Matcher != nil && !r.Matcher.MatchesGroup(g) {
-		return groupLabelsDiffer, "no node has the labels that nodeSelector or the required node affinity asks for"
+		return groupLabelsDiffer
 	}
 	if !isTolerated(&g.Size, r) {
+		return groupRepelsPods
+	}
+	if name, _, _ := firstTooLarge(&g.Size, r); name != "" {
+		return groupIsTooSmall
+	}
+	return groupTakesPods
+}
+
+// explainGroup returns why pods come no further with the nodes of a group.
+func explainGroup(step int, g *freecapacity.NodeGroup, all []*freecapacity.NodeGroup, r freecapacity.ReplicaRequests) string {
+	switch step {
+	case groupLabelsDiffer:
+		return "no node has the labels that nodeSelector or the required node affinity asks for"
+	case groupRepelsPods:
 		taints := make([]string, 0, len(g.Size.Taints))
 		for _, t := range g.Size.Taints {
 			taints = append(taints, freecapacity.FormatTaint(t))
 		}
-		return groupRepelsPods, describeGroup(g, all) + " have taints that the pods do not tolerate: " + strings.Join(taints, ", ")
+		return describeGroup(g, all) + " have taints that the pods do not tolerate: " + strings.Join(taints, ", ")
 	}
-	if name, has, asks := firstTooLarge(&g.Size, r); name != "" {
-		unit := UsageMeasure{Name: name}
-		return groupIsTooSmall, fmt.Sprintf("a pod requests %s %s, and the most that %s have is %s", unit.FormatQuantity(asks), name, describeGroup(g, all), unit.FormatQuantity(has))
-	}
-	return groupTakesPods, describeGroup(g, all)
+	name, has, asks := firstTooLarge(&g.Size, r)
+	unit := UsageMeasure{Name: name}
+	return fmt.Sprintf("a pod requests %s %s, and the most that %s have is %s", unit.FormatQuantity(asks), name, describeGroup(g, all), unit.FormatQuantity(has))
 }
 
 // firstTooLarge returns the first resource of which a pod requests more than a node has.

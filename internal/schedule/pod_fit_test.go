@@ -83,7 +83,7 @@ func TestJudgePodFit(t *testing.T) {
 		"a host":                     {"1", "{nodeSelector: {kubernetes.io/hostname: n1}, containers: [{name: c}]}", "", []string{cpuClass}, FitNow, ""},
 		"what cannot be read":        {"1", affinity("{matchExpressions: [{key: pool, operator: Sometimes}]}"), "", []string{cpuClass}, FitNow, ""},
 	} {
-		got := JudgePodFit(groupedRoom(t, tc.unreported, tc.room...), podsOf(t, tc.replicas, tc.spec))
+		got := JudgePodFit(groupedRoom(t, tc.unreported, tc.room...), podsOf(t, tc.replicas, tc.spec), true)
 		if got.When != tc.when || got.Reason != tc.reason {
 			t.Errorf("%s: %s, %q\nwant %s, %q", name, got.When, got.Reason, tc.when, tc.reason)
 		}
@@ -94,13 +94,13 @@ func TestJudgePodFit(t *testing.T) {
 // refuse nothing.
 func TestUnknownGroupsRefuseNothing(t *testing.T) {
 	room := parseRoom(t, "2 cpu=3000m memory=8192Mi pods=50")
-	if got := JudgePodFit(room, podsOf(t, "2", "{nodeSelector: {pool: gpu}, containers: [{name: c}]}")); got.When != FitNow {
+	if got := JudgePodFit(room, podsOf(t, "2", "{nodeSelector: {pool: gpu}, containers: [{name: c}]}"), true); got.When != FitNow {
 		t.Errorf("pods that select nodes: %+v", got)
 	}
-	if got := JudgePodFit(room, podsOf(t, "1", "{containers: [{name: c, resources: {requests: {cpu: 9}}}]}")); got.When != "" || got.Reason != "" {
+	if got := JudgePodFit(room, podsOf(t, "1", "{containers: [{name: c, resources: {requests: {cpu: 9}}}]}"), true); got.When != "" || got.Reason != "" {
 		t.Errorf("pods that are too large: %+v", got)
 	}
-	if got := JudgePodFit(nil, nil); got.When != FitNow {
+	if got := JudgePodFit(nil, nil, true); got.When != FitNow {
 		t.Errorf("no pods: %+v", got)
 	}
 }
@@ -111,12 +111,12 @@ func TestPodsOfItemsShareCapacity(t *testing.T) {
 	one := podsOf(t, "4", "{containers: [{name: c, resources: {requests: {cpu: 1}}}]}")
 	two := podsOf(t, "3", "{containers: [{name: c, resources: {requests: {cpu: 1}}}]}")
 	two[0].Key.Name = "two"
-	if got := JudgePodFit(room, slices.Concat(one, two)); got.When != FitAfterScaleUp || got.Item.Name != "two" || got.Reason != "there is room for 2 of 3 pods now; the others fit after scale-up of the nodes" {
+	if got := JudgePodFit(room, slices.Concat(one, two), true); got.When != FitAfterScaleUp || got.Item.Name != "two" || got.Reason != "there is room for 2 of 3 pods now; the others fit after scale-up of the nodes" {
 		t.Errorf("both: %+v", got)
 	}
 	never := podsOf(t, "1", gpuPod)
 	never[0].Key.Name = "never"
-	if got := JudgePodFit(room, slices.Concat(never, one, two)); got.When != FitNever || got.Item.Name != "never" {
+	if got := JudgePodFit(room, slices.Concat(never, one, two), false); got.When != FitNever || got.Item.Name != "never" {
 		t.Errorf("with one that never fits: %+v", got)
 	}
 }
@@ -129,10 +129,10 @@ func TestComponentsAreJudgedOneByOne(t *testing.T) {
 		t.Fatalf("%d pods in %d sets", n, len(pods))
 	}
 	gpu := "1 pods=9 nvidia.com/gpu=4 taints=gpu=yes:NoSchedule | 1 pods=110 nvidia.com/gpu=8 taints=gpu=yes:NoSchedule | kubernetes.io/arch=amd64 pool=gpu"
-	if got := JudgePodFit(groupedRoom(t, "", cpuClass, gpu), pods); got.When != FitNow {
+	if got := JudgePodFit(groupedRoom(t, "", cpuClass, gpu), pods, false); got.When != FitNow {
 		t.Errorf("with both kinds of nodes: %+v", got)
 	}
-	if got := JudgePodFit(groupedRoom(t, "", gpu), pods); got.When != FitNever {
+	if got := JudgePodFit(groupedRoom(t, "", gpu), pods, false); got.When != FitNever {
 		t.Errorf("without nodes for the head: %+v", got)
 	}
 }
@@ -140,7 +140,7 @@ func TestComponentsAreJudgedOneByOne(t *testing.T) {
 // fitInput is an Input over clusters where a Deployment's pods fit as given.
 func fitInput(t testing.TB, placement string, fits map[string]FitTime, rows ...string) Input {
 	p := parsePlacement(t, placement)
-	in := Input{BundleUID: "b", Placement: p, Now: now, Rows: map[string]atoll.RowSpec{}, SkipExplanations: true, PodFitOf: func(c *Cluster) PodFit {
+	in := Input{BundleUID: "b", Placement: p, Now: now, Rows: map[string]atoll.RowSpec{}, SkipExplanations: true, PodFitOf: func(c *Cluster, _ bool) PodFit {
 		return PodFit{When: fits[c.Name], Reason: "as given"}
 	}}
 	for _, name := range slices.Sorted(maps.Keys(fits)) {
@@ -193,7 +193,7 @@ func TestFitIsReadWhereItCounts(t *testing.T) {
 	}{{FitNow, 5}, {"", 5}, {FitNever, 1010}} {
 		asked := 0
 		p := parsePlacement(t, "{maxClusters: 5}")
-		d := DecidePlacement(Input{BundleUID: "b", Placement: p, Clusters: spreadFleet(1000), Now: now, SkipExplanations: true, PodFitOf: func(*Cluster) PodFit {
+		d := DecidePlacement(Input{BundleUID: "b", Placement: p, Clusters: spreadFleet(1000), Now: now, SkipExplanations: true, PodFitOf: func(*Cluster, bool) PodFit {
 			asked++
 			return PodFit{When: tc.fits}
 		}})
@@ -260,7 +260,7 @@ func BenchmarkNodeSelectors10000(b *testing.B) {
 	none := podsOf(b, "2", "{nodeSelector: {pool: none, kubernetes.io/arch: amd64}, containers: [{name: c, resources: {requests: {cpu: 1}}}]}")
 	for name, demand := range map[string][]PodDemand{"fits": pods, "never": none} {
 		in, _ := decisionInput(b, "{maxClusters: 50}", 10_000, 0)
-		in.PodFitOf = func(*Cluster) PodFit { return JudgePodFit(room, demand) }
+		in.PodFitOf = func(*Cluster, bool) PodFit { return JudgePodFit(room, demand, false) }
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

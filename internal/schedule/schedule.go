@@ -55,8 +55,8 @@ type Input struct {
 	// OverriddenShares are shares that overrides set, by cluster name and item key.
 	OverriddenShares map[string]map[string]int64
 	// PodFitOf returns whether the pods of undivided items fit in the reported free capacity of a cluster; nil: there are
-	// none. A placement that limits its clusters chooses newcomers by it, and explanations have it.
-	PodFitOf func(c *Cluster) PodFit `json:"-"`
+	// none. A placement that limits its clusters chooses newcomers by it, and explanations have it, with a reason.
+	PodFitOf func(c *Cluster, explain bool) PodFit `json:"-"`
 	// Demand of the content; nil: stated capacity does not count.
 	Demand *Demand
 	// Rows by cluster name.

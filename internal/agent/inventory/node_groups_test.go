@@ -41,8 +41,8 @@ func inventoryOf(nodes ...*corev1.Node) *Inventory {
 	return i
 }
 
-// report returns what is reported at first.
-func (i *Inventory) report() (lines []string, groups ReportedGroups) {
+// reportCapacity returns what is reported at first.
+func (i *Inventory) reportCapacity() (lines []string, groups ReportedGroups) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	lines, groups, _ = i.chooseCapacityToReport(time.Now())
@@ -58,7 +58,7 @@ func TestGroupsOfNodes(t *testing.T) {
 	cordoned.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("8")
 	unready := labelledNode("d", "pool=cpu arch=amd64")
 	unready.Status.Conditions = nil
-	lines, groups := inventoryOf(labelledNode("a", "pool=cpu arch=amd64"), labelledNode("b", "arch=amd64"), cordoned, unready).report()
+	lines, groups := inventoryOf(labelledNode("a", "pool=cpu arch=amd64"), labelledNode("b", "arch=amd64"), cordoned, unready).reportCapacity()
 	if want := []string{"1 cpu=3840m memory=65536Mi pods=96", "1 cpu=3840m memory=65536Mi pods=96"}; !slices.Equal(lines, want) {
 		t.Errorf("classes %q", lines)
 	}
@@ -90,7 +90,7 @@ func (g *ReportedGroups) sentBytes() (n int) {
 	return n + 3 + len(g.OfClasses)
 }
 
-// Whatever labels and taints nodes have, the report stays within its bounds, and a label of a node is in its group, or is
+// The report stays within its bounds whatever labels and taints nodes have. A label of a node is in its group, or is
 // named among those that are left out. The order of nodes is no matter.
 func TestGroupsStayWithinTheirBounds(t *testing.T) {
 	r := rand.New(rand.NewPCG(51, 52))
@@ -114,7 +114,7 @@ func TestGroupsStayWithinTheirBounds(t *testing.T) {
 			nodes = append(nodes, n)
 		}
 		i := inventoryOf(nodes...)
-		lines, groups := i.report()
+		lines, groups := i.reportCapacity()
 		if len(groups.Sizes) > mostGroups || len(lines) > mostClasses || groups.sentBytes() > 4<<10 {
 			t.Fatalf("round %d: %d groups, %d classes, %d bytes", round, len(groups.Sizes), len(lines), groups.sentBytes())
 		}
@@ -141,7 +141,7 @@ func TestGroupsStayWithinTheirBounds(t *testing.T) {
 			}
 		}
 		slices.Reverse(nodes)
-		if againLines, again := inventoryOf(nodes...).report(); !again.equal(groups) || !slices.Equal(againLines, lines) {
+		if againLines, again := inventoryOf(nodes...).reportCapacity(); !again.equal(groups) || !slices.Equal(againLines, lines) {
 			t.Fatalf("round %d: the order matters", round)
 		}
 	}
@@ -151,11 +151,11 @@ func TestGroupsStayWithinTheirBounds(t *testing.T) {
 func TestStrangeLabelsAreNotKept(t *testing.T) {
 	n := labelledNode("a", "pool=cpu")
 	n.Labels["a\x1b[2J"] = "b"
-	_, groups := inventoryOf(n).report()
+	_, groups := inventoryOf(n).reportCapacity()
 	if !slices.Equal(groups.Unreported, []string{"*"}) || !maps.Equal(groups.Shared, map[string]string{"pool": "cpu"}) {
 		t.Errorf("groups %+v", groups)
 	}
-	if _, none := inventoryOf().report(); !reflect.DeepEqual(none, ReportedGroups{}) {
+	if _, none := inventoryOf().reportCapacity(); !reflect.DeepEqual(none, ReportedGroups{}) {
 		t.Errorf("no nodes have groups %+v", none)
 	}
 }
@@ -164,28 +164,28 @@ func TestStrangeLabelsAreNotKept(t *testing.T) {
 func TestChangedLabelsAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := inventoryOf(labelledNode("a", "pool=cpu"))
-		i.lastSnapshot.Room, i.lastSnapshot.Groups = i.report()
+		i.lastSnapshot.Room, i.lastSnapshot.Groups = i.reportCapacity()
 		_ = i.newNodeSumStore().Update(labelledNode("a", "pool=cpu"))
 		if i.groupsStale {
 			t.Error("a heartbeat groups the nodes again")
 		}
 		_ = i.newNodeSumStore().Update(labelledNode("a", "pool=gpu"))
-		if _, groups := i.report(); groups.Shared["pool"] != "cpu" {
+		if _, groups := i.reportCapacity(); groups.Shared["pool"] != "cpu" {
 			t.Errorf("reported at once: %+v", groups)
 		}
 		time.Sleep(roomQuiet)
-		if _, groups := i.report(); groups.Shared["pool"] != "gpu" {
+		if _, groups := i.reportCapacity(); groups.Shared["pool"] != "gpu" {
 			t.Errorf("reported later: %+v", groups)
 		}
 		_ = i.newNodeSumStore().Delete(labelledNode("a", ""))
 		time.Sleep(roomQuiet)
-		if lines, groups := i.report(); len(lines) != 0 || len(groups.Sizes) != 0 {
+		if lines, groups := i.reportCapacity(); len(lines) != 0 || len(groups.Sizes) != 0 {
 			t.Errorf("a deleted node is reported: %q, %+v", lines, groups)
 		}
 	})
 }
 
-// Where nodes are too different, small classes are joined within their groups.
+// Small classes are joined within their groups when nodes are too different.
 func TestSmallClassesJoinWithinGroups(t *testing.T) {
 	var nodes []*corev1.Node
 	for at := range 200 {
@@ -194,7 +194,7 @@ func TestSmallClassesJoinWithinGroups(t *testing.T) {
 		n.Status.Allocatable["memory"] = *resource.NewQuantity(int64(1+at%17)<<30, resource.BinarySI)
 		nodes = append(nodes, n)
 	}
-	lines, groups := inventoryOf(nodes...).report()
+	lines, groups := inventoryOf(nodes...).reportCapacity()
 	if len(lines) > mostClasses || len(groups.Sizes) != 3 {
 		t.Fatalf("%d classes, %d groups", len(lines), len(groups.Sizes))
 	}

@@ -17,3 +17,11 @@ func (c ClusterExplanation) podFitText() string {
 	}
 	return text
 }
+
+// fitText returns when the replicas without a place fit, as a line.
+func (s Shortage) fitText() string {
+	if s.Fit == "" {
+		return ""
+	}
+	return "    " + s.Fit + ".\n"
+}

@@ -1848,7 +1848,7 @@ func (x *Inventory) GetProperties() map[string]string {
 type Room struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Classes []string               `protobuf:"bytes,1,rep,name=classes,proto3" json:"classes,omitempty"` // at most 64, of 4 KiB
-	// All nodes by their taints and labels. What follows has 4 KiB at most all together, because a
+	// All nodes by their taints and labels. The following fields have 4 KiB at most all together: a
 	// hub that does not have the fields takes no more.
 	Groups []*NodeGroup `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"` // at most 16
 	// The position in groups, from 1, of the group of each class.

@@ -188,8 +188,8 @@ spec:
 		explanationMatches("deploy/widgets -n "+ns, `^ +member3 +fits, room unknown`)))
 }
 
-// A Deployment that selects nodes goes to the member that has such nodes. Where no member has them, it is placed
-// all the same.
+// A Deployment that selects nodes goes to the member that has such nodes. It is placed
+// all the same when no member has them.
 func TestPodsGoToNodesThatTheySelect(t *testing.T) {
 	t.Parallel()
 	label := func(member, value string) {
