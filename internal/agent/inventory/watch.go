@@ -27,7 +27,7 @@ type node struct {
 	cordoned    bool
 	taints      []v1alpha1.Taint
 	labels      nodeLabels
-	// provider and region that it says it is of; empty: it does not.
+	// provider and region of its labels; empty: it has none.
 	provider, region string
 }
 
