@@ -32,7 +32,8 @@ const (
 	MaxNodeGroups       = 16
 	MaxGroupLabels      = 64
 	MaxUnreportedLabels = 32
-	maxGroupsText       = 16 << 10
+	// MaxGroupsText bounds the labels of all groups together, in bytes.
+	MaxGroupsText = 16 << 10
 )
 
 // IsUnreportedLabel reports whether the nodes may have a label with this key that is not in Labels.
@@ -106,7 +107,7 @@ func areValidGroups(groups []NodeGroup, unreported []string) bool {
 			return false
 		}
 		for key, value := range g.Labels {
-			if text += len(key) + len(value); text > maxGroupsText || len(validation.IsQualifiedName(key))+len(validation.IsValidLabelValue(value)) > 0 {
+			if text += len(key) + len(value); text > MaxGroupsText || len(validation.IsQualifiedName(key))+len(validation.IsValidLabelValue(value)) > 0 {
 				return false
 			}
 		}

@@ -11,11 +11,11 @@
 //   - Changed is called when CurrentSnapshot returns something new, at most every Quiet.
 //     A node that turns ready or not is new at once, sums of requests only when
 //     their first two digits change.
-//   - Free capacity of nodes is reported in at most 24 classes, whatever the number
+//   - Free capacity of nodes is reported in at most 32 classes, whatever the number
 //     of nodes, and rounded down. A change of an eighth of some resource, or of the
 //     number of nodes, is reported within 5 s, a smaller lasting one within 30 s.
 //   - Nodes are reported in at most 12 groups by taints and labels, in at most 4 KiB. Labels
-//     that would take more are left out, and their names are reported.
+//     that would take more, or make free capacity less exact, are left out. Their names are reported.
 //   - Served is called after each discovery that returned other APIs than before.
 //     Discovery runs when CRDs or API services of the member change, and when the
 //     member is reachable again.
@@ -104,6 +104,8 @@ type Inventory struct {
 	nodes        map[string]node
 	groups       nodeGroups
 	groupsStale  bool // the nodes changed since they were grouped
+	groupLimit   int  // index in groupLimits
+	groupedAt    time.Time
 	pods         map[string]pod
 	used         map[string]*use   // by node
 	total        resourceAmounts   // allocatable

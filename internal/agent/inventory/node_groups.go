@@ -22,6 +22,9 @@ const (
 	mostGroupBytes = 3 << 10
 	// mostNodeLabelText bounds the labels that are kept of a node.
 	mostNodeLabelText = 3 << 10
+	// mostTriedKeys is the number of labels by which groups may be divided. In push mode, a hostile member could
+	// have millions of them.
+	mostTriedKeys = 200
 	// mostUnreported is how many entries name labels that are left out, before "*" does.
 	mostUnreported = 16
 	// mostUnreportedText bounds those entries together.
@@ -59,6 +62,17 @@ func labelsOf(n *corev1.Node) nodeLabels {
 		}
 	}
 	return nodeLabels{unique.Make(text.String()), unique.Make(strings.Join(joinOmitted(omitted), ","))}
+}
+
+// selectLabels returns the kept labels with these keys.
+func (l nodeLabels) selectLabels(keys []string) map[string]string {
+	out := map[string]string{}
+	for pair := range strings.SplitSeq(l.text.Value(), ",") {
+		if key, value, _ := strings.Cut(pair, "="); key != "" && slices.Contains(keys, key) {
+			out[key] = value
+		}
+	}
+	return out
 }
 
 // isLabelText reports whether a text has only the characters of labels.
@@ -113,13 +127,23 @@ type nodeGroups struct {
 
 // nodeShape is the nodes with equal taints and kept labels.
 type nodeShape struct {
-	labels map[string]string
-	group  int
-	names  []string
+	group int
+	names []string
+	// key and value are the next label of the nodes that does not divide the groups yet, and rest has those after it. An
+	// empty key: there are no more labels.
+	key, value, rest string
 }
 
-// groupNodes groups the nodes. It returns no groups when the taints alone make too many.
-func groupNodes(nodes map[string]node) (out nodeGroups) {
+// nextLabel goes on to the next label.
+func (s *nodeShape) nextLabel() {
+	var pair string
+	pair, s.rest, _ = strings.Cut(s.rest, ",")
+	s.key, s.value, _ = strings.Cut(pair, "=")
+}
+
+// groupNodes groups the nodes by taints, and by labels into at most so many groups. It returns no groups when the
+// taints alone make more than mostGroups.
+func groupNodes(nodes map[string]node, most int) (out nodeGroups) {
 	shapes, omitted := shapesOf(nodes)
 	count := 0
 	byTaints := map[string]int{}
@@ -139,7 +163,7 @@ func groupNodes(nodes map[string]node) (out nodeGroups) {
 	if count*(groupFrame+sizeText) > mostGroupBytes || sizeText > maxSizeText {
 		return nodeGroups{}
 	}
-	keys, count := chooseLabelKeys(shapes, count, sizeText, omitted)
+	keys, count := chooseLabelKeys(shapes, count, max(most, count), sizeText, omitted)
 	out = nodeGroups{groups: make([]freecapacity.NodeGroup, count), at: make(map[string]int, len(nodes)), omitted: joinOmitted(omitted)}
 	out.addShapes(shapes, keys, nodes)
 	return out
@@ -150,12 +174,7 @@ func (g *nodeGroups) addShapes(shapes []*nodeShape, keys []string, nodes map[str
 	for _, s := range shapes {
 		one := &g.groups[s.group]
 		if one.Labels == nil {
-			one.Labels = map[string]string{}
-			for _, key := range keys {
-				if value, has := s.labels[key]; has {
-					one.Labels[key] = value
-				}
-			}
+			one.Labels = nodes[s.names[0]].labels.selectLabels(keys)
 		}
 		for _, name := range s.names {
 			n := nodes[name]
@@ -187,13 +206,9 @@ func shapesOf(nodes map[string]node) (shapes []*nodeShape, omitted map[string]bo
 		id := identity{n.labels, freecapacity.NodeClass{Taints: lastingTaints(n.taints)}.String()}
 		s := by[id]
 		if s == nil {
-			s = &nodeShape{labels: map[string]string{}}
+			s = &nodeShape{rest: n.labels.text.Value()}
+			s.nextLabel()
 			by[id], shapes = s, append(shapes, s)
-			for pair := range strings.SplitSeq(n.labels.text.Value(), ",") {
-				if key, value, ok := strings.Cut(pair, "="); ok {
-					s.labels[key] = value
-				}
-			}
 			for entry := range strings.SplitSeq(n.labels.omitted.Value(), ",") {
 				if entry != "" {
 					omitted[entry] = true
@@ -207,21 +222,20 @@ func shapesOf(nodes map[string]node) (shapes []*nodeShape, omitted map[string]bo
 
 // chooseLabelKeys divides the groups of the shapes by one label after the other, as far as the bounds allow,
 // and returns the keys. It adds the others to omitted.
-func chooseLabelKeys(shapes []*nodeShape, count, sizeText int, omitted map[string]bool) (keys []string, groups int) {
-	all := map[string]bool{}
-	for _, s := range shapes {
-		for key := range s.labels {
-			all[key] = true
+func chooseLabelKeys(shapes []*nodeShape, count, most, sizeText int, omitted map[string]bool) (keys []string, groups int) {
+	shared, each, labels := 0, groupFrame+sizeText, 0 // bytes of what all groups share, of each group, and of its labels on the hub
+	for range mostTriedKeys {
+		key := firstLabelKey(shapes)
+		if key == "" {
+			break
 		}
-	}
-	shared, each := 0, groupFrame+sizeText // bytes of what all groups share, and of each group
-	for _, key := range slices.SortedFunc(maps.Keys(all), compareLabelKeys) {
-		d := divideByLabel(shapes, key)
+		d := divideByLabel(shapes, key, most)
 		oneShared, oneEach := d.text, 0
 		if !d.isShared {
 			oneShared, oneEach = 0, d.text
 		}
-		if d.count > mostGroups || len(keys) >= freecapacity.MaxGroupLabels || shared+oneShared+d.count*(each+oneEach) > mostGroupBytes {
+		if d.count > most || len(keys) >= freecapacity.MaxGroupLabels || shared+oneShared+d.count*(each+oneEach) > mostGroupBytes ||
+			d.count*(labels+d.text) > freecapacity.MaxGroupsText {
 			omitted[freecapacity.FormatUnreportedEntry(key)] = true
 			continue
 		}
@@ -229,9 +243,31 @@ func chooseLabelKeys(shapes []*nodeShape, count, sizeText int, omitted map[strin
 			s.group = d.groups[i]
 		}
 		count, keys = d.count, append(keys, key)
-		shared, each = shared+oneShared, each+oneEach
+		shared, each, labels = shared+oneShared, each+oneEach, labels+d.text
 	}
+	omitRemainingLabels(shapes, omitted)
 	return keys, count
+}
+
+// firstLabelKey returns the first of the next labels of the shapes; empty: there are no more.
+func firstLabelKey(shapes []*nodeShape) (first string) {
+	for _, s := range shapes {
+		if s.key != "" && s.key != first && (first == "" || compareLabelKeys(s.key, first) < 0) {
+			first = s.key
+		}
+	}
+	return first
+}
+
+// omitRemainingLabels adds the labels to omitted that were not tried.
+func omitRemainingLabels(shapes []*nodeShape, omitted map[string]bool) {
+	for _, s := range shapes {
+		for ; s.key != ""; s.nextLabel() {
+			if omitted[freecapacity.FormatUnreportedEntry(s.key)] = true; len(omitted) > mostUnreported {
+				return // "*" stands for all
+			}
+		}
+	}
 }
 
 // labelDivision is the groups of the shapes when a label divides them, too.
@@ -244,7 +280,9 @@ type labelDivision struct {
 	isShared bool
 }
 
-func divideByLabel(shapes []*nodeShape, key string) (d labelDivision) {
+// divideByLabel divides the groups by the label that is the next one of the shapes that have it, and goes on to the
+// labels after it. It stops counting above the number of groups that there may be.
+func divideByLabel(shapes []*nodeShape, key string, most int) (d labelDivision) {
 	type part struct {
 		group int
 		value string
@@ -252,14 +290,20 @@ func divideByLabel(shapes []*nodeShape, key string) (d labelDivision) {
 	}
 	parts, values := map[part]int{}, map[part]bool{}
 	for _, s := range shapes {
-		value, has := s.labels[key]
-		one := part{s.group, value, has}
+		one := part{group: s.group}
+		if s.key == key {
+			one.value, one.has = s.value, true
+			s.nextLabel()
+		}
+		if d.count > most {
+			continue
+		}
 		group, known := parts[one]
 		if !known {
 			group, parts[one] = d.count, d.count
 			d.count++
 		}
-		d.groups, d.text = append(d.groups, group), max(d.text, labelFrame+len(key)+len(value))
+		d.groups, d.text = append(d.groups, group), max(d.text, labelFrame+len(key)+len(one.value))
 		one.group = 0
 		values[one] = true
 	}

@@ -115,7 +115,7 @@ func TestGroupsStayWithinTheirBounds(t *testing.T) {
 		}
 		i := inventoryOf(nodes...)
 		lines, groups := i.reportCapacity()
-		if len(groups.Sizes) > mostGroups || len(lines) > mostClasses || groups.sentBytes() > 4<<10 {
+		if len(groups.Sizes) > mostGroups || len(lines) > freecapacity.MaxNodeClasses || groups.sentBytes() > 4<<10 {
 			t.Fatalf("round %d: %d groups, %d classes, %d bytes", round, len(groups.Sizes), len(lines), groups.sentBytes())
 		}
 		for _, line := range groups.Sizes {
@@ -187,26 +187,147 @@ func TestChangedLabelsAreReported(t *testing.T) {
 
 // Small classes are joined within their groups when nodes are too different.
 func TestSmallClassesJoinWithinGroups(t *testing.T) {
-	var nodes []*corev1.Node
-	for at := range 200 {
-		n := labelledNode(fmt.Sprintf("n%03d", at), fmt.Sprint("pool=p", at%3))
-		n.Status.Allocatable["cpu"] = *resource.NewMilliQuantity(int64(1+at)*397, resource.DecimalSI)
-		n.Status.Allocatable["memory"] = *resource.NewQuantity(int64(1+at%17)<<30, resource.BinarySI)
+	var nodes []freecapacity.NodeClass
+	groups := []*freecapacity.NodeGroup{{}, {}, {}}
+	for at := range int64(200) {
+		nodes = append(nodes, freecapacity.NodeClass{CPU: (1 + at) * 397, Memory: (1 + at%17) << 30, Pods: 100, Group: groups[at%3]})
+	}
+	classes := classifyFreeCapacity(nodes, mostClasses)
+	if len(classes) > mostClasses {
+		t.Fatalf("%d classes", len(classes))
+	}
+	by := map[*freecapacity.NodeGroup]int64{}
+	for _, c := range classes {
+		by[c.Group] += c.Nodes
+	}
+	if want := map[*freecapacity.NodeGroup]int64{groups[0]: 67, groups[1]: 67, groups[2]: 66}; !maps.Equal(by, want) {
+		t.Errorf("nodes by group: %v", by)
+	}
+}
+
+// variedNodes are nodes of so many pools with free capacities of all sizes.
+func variedNodes(count, pools int) (nodes []*corev1.Node) {
+	r := rand.New(rand.NewPCG(61, 62))
+	for at := range count {
+		n := labelledNode(fmt.Sprintf("n%04d", at), fmt.Sprint("pool=p", at%pools))
+		n.Status.Allocatable["cpu"] = *resource.NewMilliQuantity(500+r.Int64N(16_000), resource.DecimalSI)
+		n.Status.Allocatable["memory"] = *resource.NewQuantity((1+r.Int64N(64))<<30, resource.BinarySI)
 		nodes = append(nodes, n)
 	}
-	lines, groups := inventoryOf(nodes...).reportCapacity()
-	if len(lines) > mostClasses || len(groups.Sizes) != 3 {
-		t.Fatalf("%d classes, %d groups", len(lines), len(groups.Sizes))
+	return nodes
+}
+
+// Groups by labels take little of the free capacity that is reported without them: where nodes differ too much, labels are left
+// out.
+func TestGroupsLeaveFreeCapacityExact(t *testing.T) {
+	for _, tc := range []struct{ nodes, pools, groups int }{{12, 12, 12}, {50, 4, 4}, {300, 4, 1}, {300, 12, 1}} {
+		i := inventoryOf(variedNodes(tc.nodes, tc.pools)...)
+		_, free := i.freeNodes()
+		want := classifyFreeCapacity(free, mostClasses).TotalByResource()
+		lines, groups := i.reportCapacity()
+		classes, err := freecapacity.ParseClasses(lines)
+		if err != nil || len(groups.Sizes) != tc.groups {
+			t.Errorf("%d nodes of %d pools are in %d groups, want %d: %v", tc.nodes, tc.pools, len(groups.Sizes), tc.groups, err)
+		}
+		got := classes.TotalByResource()
+		for name, n := range want {
+			if got[name] < n-n/firstLossFraction {
+				t.Errorf("%d nodes of %d pools: %d %s are reported, and %d without labels", tc.nodes, tc.pools, got[name], name, n)
+			}
+		}
 	}
-	by := map[uint32]int64{}
-	for i, line := range lines {
-		c, err := freecapacity.ParseNodeClass(line)
+}
+
+// Nodes that became alike are grouped by labels again after a time.
+func TestGroupsComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := variedNodes(300, 12)
+		i := inventoryOf(nodes...)
+		if _, groups := i.reportCapacity(); len(groups.Sizes) != 1 || !slices.Equal(groups.Unreported, []string{"pool"}) {
+			t.Fatalf("groups %+v", groups)
+		}
+		var pods []any
+		for at, n := range nodes {
+			p := aPod(fmt.Sprint("fill", at), n.Name, "1")
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": *n.Status.Allocatable.Cpu(), "memory": *n.Status.Allocatable.Memory()}
+			pods = append(pods, p)
+		}
+		_ = i.newPodSumStore().Replace(pods, "")
+		time.Sleep(regroupInterval)
+		if _, groups := i.reportCapacity(); len(groups.Sizes) != mostGroups {
+			t.Errorf("%d groups of nodes that are alike", len(groups.Sizes))
+		}
+	})
+}
+
+// The hub reads all groups that an agent may report, with many shared labels, too.
+func TestHubReadsReportedGroups(t *testing.T) {
+	var nodes []*corev1.Node
+	for at := range 10 {
+		n := labelledNode(fmt.Sprint("n", at), fmt.Sprint("pool=p", at))
+		for k := range 45 {
+			n.Labels[fmt.Sprintf("feature.node.kubernetes.io/cpu-%02d", k)] = "true"
+		}
+		nodes = append(nodes, n)
+	}
+	lines, sent := inventoryOf(nodes...).reportCapacity()
+	classes, err := freecapacity.ParseClasses(lines)
+	if err != nil || len(sent.Sizes) != 10 {
+		t.Fatalf("%d groups: %v", len(sent.Sizes), err)
+	}
+	var groups []freecapacity.NodeGroup
+	for at, size := range sent.Sizes {
+		labels := maps.Clone(sent.Shared)
+		maps.Copy(labels, sent.Labels[at])
+		g, err := freecapacity.ParseGroup(size, labels)
 		if err != nil {
 			t.Fatal(err)
 		}
-		by[groups.OfClasses[i]] += c.Nodes
+		groups = append(groups, g)
 	}
-	if !maps.Equal(by, map[uint32]int64{1: 67, 2: 67, 3: 66}) {
-		t.Errorf("nodes by group: %v", by)
+	var positions []int32
+	for _, p := range sent.OfClasses {
+		positions = append(positions, int32(p))
+	}
+	if kept := classes.WithGroups(groups, positions, sent.Unreported).ListGroups(); len(kept) != 10 {
+		t.Errorf("the hub keeps %d of 10 groups", len(kept))
+	}
+}
+
+// The work on labels has a bound: however many distinct labels nodes have, only so many are tried.
+func TestManyLabelsAreTriedToABound(t *testing.T) {
+	shapes, omitted := []*nodeShape{}, map[string]bool{}
+	for at := range 3000 {
+		var text strings.Builder
+		for k := range 40 {
+			fmt.Fprintf(&text, "k%06d=v,", at*40+k)
+		}
+		s := &nodeShape{rest: strings.TrimSuffix(text.String(), ",")}
+		s.nextLabel()
+		shapes = append(shapes, s)
+	}
+	keys, groups := chooseLabelKeys(shapes, 1, mostGroups, 60, omitted)
+	if groups > mostGroups || !slices.Equal(joinOmitted(omitted), []string{"*"}) {
+		t.Errorf("%d groups, without %d labels", groups, len(omitted))
+	}
+	for _, key := range keys {
+		if key > fmt.Sprintf("k%06d", mostTriedKeys) {
+			t.Errorf("label %s is tried", key)
+		}
+	}
+	if len(omitted) > mostUnreported+mostTriedKeys {
+		t.Errorf("%d labels are listed", len(omitted))
+	}
+}
+
+// What is left out after the bound is named by its domain.
+func TestLabelsAfterTheBoundAreNamed(t *testing.T) {
+	n := labelledNode("a", "pool=cpu")
+	for k := range 250 {
+		n.Labels[fmt.Sprintf("feature.node.kubernetes.io/%03d", k)] = ""
+	}
+	_, groups := inventoryOf(n).reportCapacity()
+	if !slices.Equal(groups.Unreported, []string{"feature.node.kubernetes.io/*"}) || groups.Shared["pool"] != "cpu" {
+		t.Errorf("groups %+v", groups)
 	}
 }

@@ -20,7 +20,8 @@ const (
 	// kept; roomPace is how long one that does.
 	roomQuiet = 30 * time.Second
 	roomPace  = 5 * time.Second
-	// mostClasses is the number of reported node classes, whatever the number of nodes.
+	// mostClasses is the number of node classes, whatever the number of nodes. Groups by labels may have more of them,
+	// up to freecapacity.MaxNodeClasses.
 	mostClasses = 24
 	// leastCPU and leastMemory are the smallest differences that separate node classes.
 	leastCPU, leastMemory = 10, 16 << 20
@@ -28,14 +29,14 @@ const (
 
 // classifyFreeCapacity classifies the capacity that nodes have left, each of them given as a class of its own, in classes of
 // nodes that have about as much: rounded down to as few digits as it takes to have no
-// more than mostClasses. Nodes without room for a pod are left out.
-func classifyFreeCapacity(nodes []freecapacity.NodeClass) freecapacity.NodeClasses {
+// more than so many. Nodes without room for a pod are left out.
+func classifyFreeCapacity(nodes []freecapacity.NodeClass, most int) freecapacity.NodeClasses {
 	for digits := 4; digits > 0; digits-- {
-		if out := groupNodeClasses(nodes, digits); len(out) <= mostClasses {
+		if out := groupNodeClasses(nodes, digits); len(out) <= most {
 			return out
 		}
 	}
-	return joinSmallClasses(groupNodeClasses(nodes, 1))
+	return joinSmallClasses(groupNodeClasses(nodes, 1), most)
 }
 
 func groupNodeClasses(nodes []freecapacity.NodeClass, digits int) freecapacity.NodeClasses {
@@ -80,9 +81,9 @@ func compareByFreeCapacity(a, b freecapacity.NodeClass) int {
 
 // joinSmallClasses reduces the number of classes: the largest stay, and the other ones without
 // taints become one class of each group, with the least capacity of them.
-func joinSmallClasses(all freecapacity.NodeClasses) freecapacity.NodeClasses {
+func joinSmallClasses(all freecapacity.NodeClasses, most int) freecapacity.NodeClasses {
 	slices.SortStableFunc(all, func(a, b freecapacity.NodeClass) int { return cmp.Compare(b.Nodes, a.Nodes) })
-	kept := mostClasses - max(len(all.ListGroups()), 1)
+	kept := most - countGroupsWithoutTaints(all)
 	out := slices.Clone(all[:kept])
 	rests := map[*freecapacity.NodeGroup]int{} // indices in out
 	for _, c := range all[kept:] {
@@ -102,6 +103,17 @@ func joinSmallClasses(all freecapacity.NodeClasses) freecapacity.NodeClasses {
 	return out
 }
 
+// countGroupsWithoutTaints returns how many groups have classes without taints, and at least 1.
+func countGroupsWithoutTaints(all freecapacity.NodeClasses) int {
+	groups := map[*freecapacity.NodeGroup]bool{}
+	for i := range all {
+		if len(all[i].Taints) == 0 {
+			groups[all[i].Group] = true
+		}
+	}
+	return max(len(groups), 1)
+}
+
 // roundDownToBits rounds down to so many binary digits.
 func roundDownToBits(v int64, digits int) int64 {
 	if v <= 0 {
@@ -111,13 +123,59 @@ func roundDownToBits(v int64, digits int) int64 {
 	return v >> drop << drop
 }
 
-// currentFreeCapacity returns the free capacity of the member's ready and schedulable nodes. The
-// caller holds mu.
-func (i *Inventory) currentFreeCapacity() freecapacity.NodeClasses {
-	if i.groupsStale {
-		i.groups, i.groupsStale = groupNodes(i.nodes), false
+// The numbers of groups into which labels may divide nodes, the first that leaves the free capacity exact enough. With
+// the last, labels divide nothing.
+var groupLimits = [...]int{mostGroups, 6, 3, 1}
+
+const (
+	// Groups by labels may lose an eighth of the free capacity of some resource to rounding when nodes are grouped, and a
+	// quarter later.
+	firstLossFraction, laterLossFraction = 8, 4
+	// regroupInterval is how long nodes keep fewer groups because of such a loss.
+	regroupInterval = 10 * time.Minute
+)
+
+// currentFreeCapacity returns the free capacity of the member's ready and schedulable nodes. The classes are
+// about as exact as they would be without groups. The caller holds mu.
+func (i *Inventory) currentFreeCapacity(now time.Time) freecapacity.NodeClasses {
+	names, free := i.freeNodes()
+	exact, fraction := classifyFreeCapacity(free, mostClasses).TotalByResource(), int64(laterLossFraction)
+	if i.groupsStale || i.groupLimit > 0 && now.Sub(i.groupedAt) >= regroupInterval {
+		i.groups, i.groupsStale, i.groupLimit, i.groupedAt = groupNodes(i.nodes, groupLimits[0]), false, 0, now
+		fraction = firstLossFraction
 	}
-	free := make([]freecapacity.NodeClass, 0, len(i.nodes))
+	for {
+		for at, name := range names {
+			free[at].Group = nil
+			if group, known := i.groups.at[name]; known {
+				free[at].Group = &i.groups.groups[group]
+			}
+		}
+		most := freecapacity.MaxNodeClasses
+		if i.groupLimit == len(groupLimits)-1 {
+			most = mostClasses
+		}
+		is := classifyFreeCapacity(free, most)
+		if i.groupLimit == len(groupLimits)-1 || len(i.groups.groups) == 0 || !losesCapacity(is.TotalByResource(), exact, fraction) {
+			return is
+		}
+		i.groupLimit++
+		i.groups, fraction = groupNodes(i.nodes, groupLimits[i.groupLimit]), firstLossFraction
+	}
+}
+
+// losesCapacity reports whether some resource has less than it has exactly by more than the fraction.
+func losesCapacity(is, exact map[string]int64, fraction int64) bool {
+	for name, n := range exact {
+		if is[name] < n-n/fraction {
+			return true
+		}
+	}
+	return false
+}
+
+// freeNodes returns the ready and schedulable nodes by name, each as a class without a group. The caller holds mu.
+func (i *Inventory) freeNodes() (names []string, free []freecapacity.NodeClass) {
 	for _, name := range slices.Sorted(maps.Keys(i.nodes)) {
 		n := i.nodes[name]
 		if !n.ready || n.cordoned {
@@ -129,9 +187,6 @@ func (i *Inventory) currentFreeCapacity() freecapacity.NodeClasses {
 			left[corev1.ResourcePods] -= used.pods
 		}
 		c := freecapacity.NodeClass{CPU: left[corev1.ResourceCPU], Memory: left[corev1.ResourceMemory], Pods: left[corev1.ResourcePods], Taints: n.taints}
-		if at, known := i.groups.at[name]; known {
-			c.Group = &i.groups.groups[at]
-		}
 		for resource, v := range left {
 			if kinds.IsExtraCapacityResource(resource) {
 				if c.Other == nil {
@@ -140,9 +195,9 @@ func (i *Inventory) currentFreeCapacity() freecapacity.NodeClasses {
 				c.Other[string(resource)] = v
 			}
 		}
-		free = append(free, c)
+		names, free = append(names, name), append(free, c)
 	}
-	return classifyFreeCapacity(free)
+	return names, free
 }
 
 // chooseCapacityToReport decides whether the present free capacity is reported, and if not, when to decide
@@ -151,7 +206,7 @@ func (i *Inventory) chooseCapacityToReport(now time.Time) (tell []string, groups
 	if !i.counted[countNodes] || !i.counted[countPods] {
 		return nil, ReportedGroups{}, 0
 	}
-	is := i.currentFreeCapacity()
+	is := i.currentFreeCapacity(now)
 	lines := is.EncodeClasses()
 	groups = i.groups.reportGroups(is)
 	if i.lastSnapshot.Room != nil && slices.Equal(lines, i.lastSnapshot.Room) && groups.equal(i.lastSnapshot.Groups) {
