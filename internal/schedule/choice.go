@@ -326,6 +326,8 @@ type choiceResult struct {
 	isTaken []bool
 	move    *clusterMove
 	why     *choiceComparison
+	// leastFitPenalty of the newcomers that are taken.
+	leastFitPenalty int64
 	// overflowSteps of further options, by option.
 	overflowSteps map[int32]int32
 }
@@ -347,6 +349,7 @@ func (d *groupDecider) applyChoice() (fit int) {
 	}
 	r.why = d.explainChoice(p, r.poolChoice, r.isTaken)
 	d.addOverflowOptions(&r)
+	r.leastFitPenalty = p.leastFitPenalty(r.isTaken)
 	d.Verdicts = slices.Grow(d.Verdicts, p.countOptionsWithoutVerdict(r.options))
 	for i := range p.options {
 		at := p.options[i].verdictIndex
@@ -430,7 +433,7 @@ func (d *groupDecider) judgeNewOption(i int32, r *choiceResult) {
 		v.Filter, v.Reason = FilterSpread, r.unmetReason
 	case o.penalty > 0:
 		v.Filter, v.Reason = FilterConnection, disconnectedReason
-	case o.fitPenalty > 0 && d.isBehindBetterFit(o, r):
+	case o.fitPenalty > r.leastFitPenalty:
 		v.Filter, v.Reason = FilterPodFit, "clusters where the pods fit sooner come first: "+d.input.PodFitOf(c, true).Reason
 	case r.why != nil:
 		v.Filter, v.Reason = r.why.explainNotChosen(i)

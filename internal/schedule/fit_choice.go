@@ -1,5 +1,7 @@
 package schedule
 
+import "math"
+
 // FilterPodFit refuses a newcomer, because undivided pods fit sooner in the clusters that are chosen.
 const FilterPodFit = "podFit"
 
@@ -56,12 +58,14 @@ func (d *groupDecider) recordPodFit(v *Verdict, c *Cluster) {
 	d.ChoseUnfit = d.ChoseUnfit || v.PodFit.choicePenalty() > 0
 }
 
-// isBehindBetterFit reports whether a newcomer was chosen where the pods fit sooner than in an option.
-func (d *groupDecider) isBehindBetterFit(o *candidateOption, r *choiceResult) bool {
-	for i := range d.pool.options {
-		if other := &d.pool.options[i]; r.isTaken[i] && other.priority == prioNew && other.fitPenalty < o.fitPenalty {
-			return true
+// leastFitPenalty returns the least penalty for unfit pods of the newcomers that were taken. No option has more where none
+// was taken.
+func (p *candidatePool) leastFitPenalty(isTaken []bool) int64 {
+	least := int64(math.MaxInt64)
+	for i := range p.options {
+		if o := &p.options[i]; isTaken[i] && o.priority == prioNew {
+			least = min(least, o.fitPenalty)
 		}
 	}
-	return false
+	return least
 }

@@ -43,6 +43,9 @@ func JudgePodFit(free freecapacity.NodeClasses, demand []PodDemand, explain bool
 			if fit := judgeLackingPods(free, d, fitting, explain); fit.rankAnswer() > worst.rankAnswer() {
 				worst = fit
 			}
+			if worst.When == FitNever && !explain {
+				return worst
+			}
 		}
 		if fitting > 0 && i < len(demand)-1 {
 			free = TakeCapacity(free, d.Requests, fitting)
@@ -57,29 +60,29 @@ func JudgePodFit(free freecapacity.NodeClasses, demand []PodDemand, explain bool
 func JudgeShortage(w *Workload, clusters iter.Seq2[string, freecapacity.NodeClasses]) string {
 	one := []PodDemand{{Key: w.Key, Count: max(w.Requests.Pods, 1), Requests: w.Requests}}
 	one[0].Requests.Pods = 0
-	never, isUnknown := "", false
+	never, nodesOfNever, isUnknown := "", freecapacity.NodeClasses(nil), false
 	for cluster, free := range clusters {
-		fit := PodFit{}
+		when := FitTime("")
 		if free != nil {
-			fit = JudgePodFit(free, one, true)
+			when = JudgePodFit(free, one, false).When
 		}
-		switch fit.When {
+		switch when {
 		case FitNow:
 			return ""
 		case FitAfterScaleUp:
-			return "they fit after scale-up of " + fit.detail + " in " + cluster
+			return "they fit after scale-up of " + JudgePodFit(free, one, true).detail + " in " + cluster
 		case FitNever:
 			if never == "" {
-				never = "they fit on no node that the clusters have; in " + cluster + ", " + fit.detail
+				never, nodesOfNever = cluster, free
 			}
 		default:
 			isUnknown = true
 		}
 	}
-	if isUnknown {
+	if isUnknown || never == "" {
 		return ""
 	}
-	return never
+	return "they fit on no node that the clusters have; in " + never + ", " + JudgePodFit(nodesOfNever, one, true).detail
 }
 
 // rankAnswer orders the answers, the best first.
@@ -100,7 +103,7 @@ func judgeLackingPods(free freecapacity.NodeClasses, d *PodDemand, fitting int64
 			return PodFit{When: FitAfterScaleUp, Item: d.Key}
 		}
 		if step == groupTakesPods {
-			text := describeGroup(g, groups)
+			text := describeGroup(g, groups, &d.Requests)
 			return PodFit{When: FitAfterScaleUp, Item: d.Key, detail: text, Reason: fmt.Sprintf("there is room for %d of %s now; the others fit after scale-up of %s", fitting, phrase.CountNoun(d.Count, "pod"), text)}
 		}
 		if step > furthest {
@@ -146,11 +149,11 @@ func explainGroup(step int, g *freecapacity.NodeGroup, all []*freecapacity.NodeG
 		for _, t := range g.Size.Taints {
 			taints = append(taints, freecapacity.FormatTaint(t))
 		}
-		return describeGroup(g, all) + " have taints that the pods do not tolerate: " + strings.Join(taints, ", ")
+		return describeGroup(g, all, &r) + " have taints that the pods do not tolerate: " + strings.Join(taints, ", ")
 	}
 	name, has, asks := firstTooLarge(&g.Size, r)
 	unit := UsageMeasure{Name: name}
-	return fmt.Sprintf("a pod requests %s %s, and the most that %s have is %s", unit.FormatQuantity(asks), name, describeGroup(g, all), unit.FormatQuantity(has))
+	return fmt.Sprintf("a pod requests %s %s, and the most that %s have is %s", unit.FormatQuantity(asks), name, describeGroup(g, all, &r), unit.FormatQuantity(has))
 }
 
 // firstTooLarge returns the first resource of which a pod requests more than a node has.
@@ -174,12 +177,16 @@ func firstTooLarge(size *freecapacity.NodeClass, r freecapacity.ReplicaRequests)
 // maxNamedLabels is how many labels describe a group.
 const maxNamedLabels = 3
 
-// describeGroup names a group by the labels that other groups do not have.
-func describeGroup(g *freecapacity.NodeGroup, all []*freecapacity.NodeGroup) string {
+// describeGroup names a group by the labels that other groups do not have. It names only labels that the pods themselves
+// require: owners of pods need not know the other labels of nodes.
+func describeGroup(g *freecapacity.NodeGroup, all []*freecapacity.NodeGroup, r *freecapacity.ReplicaRequests) string {
+	if len(all) == 1 {
+		return "the nodes"
+	}
 	var own []string
-	for _, key := range slices.Sorted(maps.Keys(g.Labels)) {
-		value := g.Labels[key]
-		if slices.ContainsFunc(all, func(o *freecapacity.NodeGroup) bool {
+	for _, key := range requiredLabelKeys(r) {
+		value, has := g.Labels[key]
+		if has && slices.ContainsFunc(all, func(o *freecapacity.NodeGroup) bool {
 			other, has := o.Labels[key]
 			return !has || other != value
 		}) && len(own) < maxNamedLabels {
@@ -187,7 +194,21 @@ func describeGroup(g *freecapacity.NodeGroup, all []*freecapacity.NodeGroup) str
 		}
 	}
 	if len(own) == 0 {
-		return "the nodes"
+		return "some nodes"
 	}
 	return "nodes with " + strings.Join(own, ", ")
+}
+
+// requiredLabelKeys returns the keys of the labels that pods require of their nodes, sorted.
+func requiredLabelKeys(r *freecapacity.ReplicaRequests) []string {
+	keys := slices.Collect(maps.Keys(r.NodeSelector))
+	if r.NodeAffinity != nil {
+		for _, term := range r.NodeAffinity.NodeSelectorTerms {
+			for _, e := range term.MatchExpressions {
+				keys = append(keys, e.Key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -253,14 +254,91 @@ func TestDivisionHonoursNodeRequirements(t *testing.T) {
 	}
 }
 
-// The decision over 10,000 clusters with node selectors.
+// Explanations have the scores of clusters, without what they have less because pods do not fit.
+func TestExplanationsHaveScoresWithoutPenalty(t *testing.T) {
+	in := fitInput(t, "{maxClusters: 1}", map[string]FitTime{"a": FitNever, "b": FitNever, "c": FitNever})
+	in.SkipExplanations = false
+	d, refused := DecidePlacement(in), 0
+	for _, v := range d.Verdicts {
+		if v.Outcome == OutcomeOut {
+			if refused++; v.Filter != FilterMost || v.Score < 0 || strings.Contains(v.Reason, " -") {
+				t.Errorf("%s: %s %d %q", v.Cluster, v.Filter, v.Score, v.Reason)
+			}
+		}
+	}
+	if refused != 2 {
+		t.Errorf("%d are refused", refused)
+	}
+	in = fitInput(t, "{maxClusters: 1}", map[string]FitTime{"a": FitNever, "b": FitNever}, "a")
+	in.SkipExplanations = false
+	if v, _ := DecidePlacement(in).FindVerdict("b"); !strings.Contains(v.Reason, "as a does, which runs it already and stays") {
+		t.Errorf("behind a row: %q", v.Reason)
+	}
+}
+
+// Texts name labels of nodes that the pods require, and no others: owners of applications read them, who may not read Clusters.
+func TestReasonsNameNoOtherLabelsOfNodes(t *testing.T) {
+	secret := "1 cpu=500m pods=9 | 1 cpu=4000m pods=110 | pool=cpu example.com/tenant=rival"
+	gpu := "| 1 cpu=4000m pods=110 taints=gpu=yes:NoSchedule | pool=gpu example.com/tenant=other"
+	for name, tc := range map[string]struct{ spec, reason string }{
+		"scale-up":      {"{containers: [{name: c, resources: {requests: {cpu: 3}}}]}", "there is room for 0 of 1 pod now; the others fit after scale-up of some nodes"},
+		"a label":       {"{nodeSelector: {pool: cpu}, containers: [{name: c, resources: {requests: {cpu: 3}}}]}", "there is room for 0 of 1 pod now; the others fit after scale-up of nodes with pool=cpu"},
+		"an expression": {"{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: NotIn, values: [gpu]}]}]}}}, containers: [{name: c, resources: {requests: {cpu: 3}}}]}", "there is room for 0 of 1 pod now; the others fit after scale-up of nodes with pool=cpu"},
+		"too large":     {"{containers: [{name: c, resources: {requests: {cpu: 9}}}]}", "they fit on none of its nodes, even without other pods: a pod requests 9 cpu, and the most that some nodes have is 4"},
+		"taints":        {"{nodeSelector: {pool: gpu}, containers: [{name: c}]}", "they fit on none of its nodes, even without other pods: nodes with pool=gpu have taints that the pods do not tolerate: gpu=yes:NoSchedule"},
+	} {
+		if got := JudgePodFit(groupedRoom(t, "", secret, gpu), podsOf(t, "1", tc.spec), true); got.Reason != tc.reason {
+			t.Errorf("%s: %q\nwant %q", name, got.Reason, tc.reason)
+		}
+	}
+}
+
+// Of very many sets of pods, the last ones count by their number, so that a decision over the fleet has a bound.
+func TestSetsOfPodsHaveABound(t *testing.T) {
+	var objects []string
+	for range 40 {
+		objects = append(objects, "{apiVersion: apps/v1, kind: Deployment, spec: {replicas: 2, template: {spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}}}}")
+	}
+	pods := UndividedPodsOf(contentOf(t, objects...))
+	if n := CountUndividedPods(pods); len(pods) != maxPodDemands+1 || n != 80 || pods[maxPodDemands].Count != 16 {
+		t.Errorf("%d pods in %d sets", n, len(pods))
+	}
+	if got := JudgePodFit(groupedRoom(t, "", "1 cpu=64000m pods=80 | 1 cpu=64000m pods=110 | pool=cpu"), pods, false); got.When != FitNow {
+		t.Errorf("with room for all: %+v", got)
+	}
+	if got := JudgePodFit(groupedRoom(t, "", "1 cpu=64000m pods=79 | 1 cpu=64000m pods=110 | pool=cpu"), pods, false); got.When != FitAfterScaleUp {
+		t.Errorf("with room for all but one: %+v", got)
+	}
+}
+
+// largeRoom is 12 groups of nodes, of which the last has nodes that are selected, without room for all pods.
+func largeRoom() (out []string) {
+	for i := range 11 {
+		out = append(out, fmt.Sprintf("%d cpu=3000m memory=8192Mi pods=50 | 9 cpu=4000m memory=16384Mi pods=110 | kubernetes.io/arch=amd64 pool=p%d topology.kubernetes.io/zone=z%d", i+1, i, i%3))
+	}
+	return append(out, "3 cpu=2000m memory=4096Mi pods=20 | 5 cpu=8000m memory=16384Mi pods=110 | kubernetes.io/arch=amd64 pool=gpu topology.kubernetes.io/zone=z0")
+}
+
+// The decision over 10,000 clusters with node selectors. Of "groups", each cluster has 12 groups of its own memory, and the Bundle
+// has 8 sets of pods.
 func BenchmarkNodeSelectors10000(b *testing.B) {
 	room := groupedRoom(b, "example.com/*", cpuClass, "3 cpu=2000m memory=4096Mi pods=20 | 5 cpu=8000m memory=16384Mi pods=110 | kubernetes.io/arch=amd64 pool=gpu")
 	pods := podsOf(b, "2", "{nodeSelector: {pool: gpu, kubernetes.io/arch: amd64}, containers: [{name: c, resources: {requests: {cpu: 1}}}]}")
 	none := podsOf(b, "2", "{nodeSelector: {pool: none, kubernetes.io/arch: amd64}, containers: [{name: c, resources: {requests: {cpu: 1}}}]}")
-	for name, demand := range map[string][]PodDemand{"fits": pods, "never": none} {
+	rooms := map[string]freecapacity.NodeClasses{}
+	for name, demand := range map[string][]PodDemand{"fits": pods, "never": none, "groups": slices.Repeat(pods, 8)} {
 		in, _ := decisionInput(b, "{maxClusters: 50}", 10_000, 0)
-		in.PodFitOf = func(*Cluster, bool) PodFit { return JudgePodFit(room, demand, false) }
+		in.PodFitOf = func(c *Cluster, _ bool) PodFit {
+			if name == "groups" {
+				return JudgePodFit(rooms[c.Name], demand, false)
+			}
+			return JudgePodFit(room, demand, false)
+		}
+		for i := range in.Clusters {
+			if name == "groups" {
+				rooms[in.Clusters[i].Name] = groupedRoom(b, "example.com/*", largeRoom()...)
+			}
+		}
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

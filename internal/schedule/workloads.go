@@ -69,8 +69,12 @@ type PodDemand struct {
 	Requests freecapacity.ReplicaRequests
 }
 
+// maxPodDemands bounds the sets of pods that are judged for each cluster.
+const maxPodDemands = 32
+
 // UndividedPodsOf returns the pods that a content creates in each cluster that has it, by its
-// undivided items. It does not return pods whose number depends on nodes, as a DaemonSet's.
+// undivided items. It does not return pods whose number depends on nodes, as a DaemonSet's. Of many sets of pods, the
+// last one has the number of all others, and requests nothing.
 func UndividedPodsOf(content *atoll.Content) (out []PodDemand) {
 	for i := range content.Items {
 		item := &content.Items[i]
@@ -86,8 +90,14 @@ func UndividedPodsOf(content *atoll.Content) (out []PodDemand) {
 		times, sets := PodsOf(item, u)
 		for _, s := range sets {
 			n := min(quantity.MultiplyCapped(times, s.Count), MaxWeight)
-			if s.Count = 1; n > 0 {
+			switch s.Count = 1; {
+			case n <= 0:
+			case len(out) < maxPodDemands:
 				out = append(out, PodDemand{item.Key, n, compileRequests(kinds.LargestPodRequests([]atoll.PodSet{s}))})
+			case len(out) == maxPodDemands:
+				out = append(out, PodDemand{Key: item.Key, Count: n})
+			default:
+				out[maxPodDemands].Count = quantity.AddCapped(out[maxPodDemands].Count, n)
 			}
 		}
 	}
