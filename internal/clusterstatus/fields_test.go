@@ -85,6 +85,10 @@ func TestStatusFields(t *testing.T) {
 			if withBadGroup == nil || len(withBadGroup.NodeClasses) != 1 || withBadGroup.NodeGroups != nil {
 				t.Errorf("a group that cannot be read: %+v", withBadGroup)
 			}
+			partial.Room.Groups[0].Size, partial.Room.UnreportedLabels = "3 pods=110", []string{"a b"}
+			if withBadEntry, _ := reportedCapacity(partial.Room); withBadEntry == nil || withBadEntry.NodeGroups != nil {
+				t.Errorf("an entry that cannot be read: %+v", withBadEntry)
+			}
 			now := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady)
 			if now.Status != metav1.ConditionFalse || now.Reason != "MemberNotReady" || !strings.Contains(now.Message, "connection refused") || len(now.Message) > troubleMost+len("…") || !utf8.ValidString(now.Message) || !now.LastTransitionTime.After(ready.LastTransitionTime.Time) {
 				t.Errorf("Ready turned from %+v to %+v", ready, now)

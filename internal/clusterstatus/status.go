@@ -246,6 +246,9 @@ func withReportedGroups(free freecapacity.NodeClasses, r *pb.Room) freecapacity.
 	for _, position := range r.GetClassGroups() {
 		positions = append(positions, int32(position))
 	}
+	if !freecapacity.AreUnreportedEntries(r.GetUnreportedLabels()) {
+		return free
+	}
 	return free.WithGroups(groups, positions, r.GetUnreportedLabels())
 }
 

@@ -1,6 +1,7 @@
 package freecapacity
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -64,10 +65,10 @@ func FormatUnreportedEntry(key string) string {
 }
 
 // WithGroups returns the classes with their groups. The position of a class's group counts from 1, and
-// 0 means that the group is not known. Groups over a bound, or of a bad form, are left out all
-// together: with some of them, the others would seem to be all.
+// 0 means that the group is not known. Groups over a bound are left out all together: with some of
+// them, the others would seem to be all.
 func (r NodeClasses) WithGroups(groups []NodeGroup, positions []int32, unreported []string) NodeClasses {
-	if len(groups) == 0 || len(positions) != len(r) || !areValidGroups(groups, unreported) {
+	if len(groups) == 0 || len(positions) != len(r) || !areBoundedGroups(groups, unreported) {
 		return r
 	}
 	out, used := slices.Clone(r), make([]bool, len(groups))
@@ -85,21 +86,42 @@ func (r NodeClasses) WithGroups(groups []NodeGroup, positions []int32, unreporte
 	return out
 }
 
-// ParseGroup reads a group as agents send it: its size as the line of a class, and its labels.
+// ParseGroup reads a group as agents send it: its size as the line of a class, and its labels. Labels and taints have the form
+// that Kubernetes gives them.
 func ParseGroup(size string, labels map[string]string) (NodeGroup, error) {
 	c, err := ParseNodeClass(size)
-	return NodeGroup{Size: c, Labels: labels}, err
+	if err != nil {
+		return NodeGroup{}, err
+	}
+	for key, value := range labels {
+		if !isLabel(key, value) {
+			return NodeGroup{}, fmt.Errorf("%.100q is not a label", key+"="+value)
+		}
+	}
+	for _, t := range c.Taints {
+		if !isLabel(t.Key, t.Value) {
+			return NodeGroup{}, fmt.Errorf("%.100q is not a taint", t.Key+"="+t.Value)
+		}
+	}
+	return NodeGroup{Size: c, Labels: labels}, nil
 }
 
-func areValidGroups(groups []NodeGroup, unreported []string) bool {
+func isLabel(key, value string) bool {
+	return len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
+}
+
+// AreUnreportedEntries reports whether all entries have a form of NodeGroup.Unreported.
+func AreUnreportedEntries(entries []string) bool {
+	return !slices.ContainsFunc(entries, func(entry string) bool {
+		return entry != "*" && len(validation.IsQualifiedName(strings.TrimSuffix(entry, "*")+strings.Repeat("x", strings.Count(entry, "*")))) > 0
+	})
+}
+
+// areBoundedGroups reports whether the groups are within their bounds. Their form was checked when the hub received them.
+func areBoundedGroups(groups []NodeGroup, unreported []string) bool {
 	text := 0
 	if len(groups) > MaxNodeGroups || len(unreported) > MaxUnreportedLabels {
 		return false
-	}
-	for _, entry := range unreported {
-		if entry != "*" && len(validation.IsQualifiedName(strings.TrimSuffix(entry, "*")+strings.Repeat("x", strings.Count(entry, "*")))) > 0 {
-			return false
-		}
 	}
 	for i := range groups {
 		g := &groups[i]
@@ -107,7 +129,7 @@ func areValidGroups(groups []NodeGroup, unreported []string) bool {
 			return false
 		}
 		for key, value := range g.Labels {
-			if text += len(key) + len(value); text > MaxGroupsText || len(validation.IsQualifiedName(key))+len(validation.IsValidLabelValue(value)) > 0 {
+			if text += len(key) + len(value); text > MaxGroupsText {
 				return false
 			}
 		}

@@ -103,14 +103,11 @@ func TestDifferenceOfGroups(t *testing.T) {
 	}
 }
 
-// Groups of a bad form, or over a bound, are left out all together, and the classes stay.
+// Groups over a bound are left out all together, and the classes stay.
 func TestUnreadableGroupsAreLeftOut(t *testing.T) {
 	classes, err := ParseClasses([]string{"1 cpu=1000m pods=9"})
 	if err != nil {
 		t.Fatal(err)
-	}
-	label := func(key, value string) func([]NodeGroup) []NodeGroup {
-		return func(g []NodeGroup) []NodeGroup { g[1].Labels = map[string]string{key: value}; return g }
 	}
 	many := func(n int) map[string]string {
 		out := map[string]string{}
@@ -132,8 +129,6 @@ func TestUnreadableGroupsAreLeftOut(t *testing.T) {
 		"too many positions": {same, []int32{1, 1}, nil, false},
 		"an unknown group":   {same, []int32{4}, nil, false},
 		"no group":           {same, []int32{0}, nil, false},
-		"a bad key":          {label("a b", "c"), []int32{1}, nil, false},
-		"a bad value":        {label("a", "\x1b[2J"), []int32{1}, nil, false},
 		"no nodes":           {func(g []NodeGroup) []NodeGroup { g[0].Size.Nodes = 0; return g }, []int32{1}, nil, false},
 		"too many groups":    {func(g []NodeGroup) []NodeGroup { return slices.Repeat(g, 6) }, []int32{1}, nil, false},
 		"too many labels":    {func(g []NodeGroup) []NodeGroup { g[0].Labels = many(MaxGroupLabels + 1); return g }, []int32{1}, nil, false},
@@ -141,23 +136,43 @@ func TestUnreadableGroupsAreLeftOut(t *testing.T) {
 			g[0].Labels, g[1].Labels, g[2].Labels = many(60), many(60), many(60)
 			return g
 		}, []int32{1}, nil, false},
-		"a bad entry":         {same, []int32{1}, []string{"a b"}, false},
-		"an entry of nothing": {same, []int32{1}, []string{""}, false},
-		"stars":               {same, []int32{1}, []string{"a*b/*"}, false},
-		"too many entries":    {same, []int32{1}, slices.Repeat([]string{"a"}, MaxUnreportedLabels+1), false},
+		"too many entries": {same, []int32{1}, slices.Repeat([]string{"a"}, MaxUnreportedLabels+1), false},
 	} {
 		got := classes.WithGroups(tc.change(exampleGroups(t)), tc.positions, tc.unreported)
 		if (len(got.ListGroups()) > 0) != tc.kept || !tc.kept && !got.Equal(classes) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if _, err := ParseGroup("many nodes", nil); err == nil {
-		t.Error("a bad size is read")
-	}
 	status := classes.WithGroups(exampleGroups(t), []int32{1}, nil).ToStatus()
 	status.NodeGroups[2].Nodes = 0
 	if free, known := FreeCapacityOf(&v1alpha1.ResourceSummary{FreeCapacity: status}); !known || !free.Equal(classes) {
 		t.Errorf("a status with a bad group: %+v, %t", free, known)
+	}
+}
+
+// Labels, taints and entries of another form than Kubernetes gives them are refused when they are received.
+func TestFormOfReceivedGroups(t *testing.T) {
+	const size = "1 pods=9"
+	for name, tc := range map[string]struct {
+		size, key, value string
+		valid            bool
+	}{
+		"valid":                  {size + " taints=example.com/gpu=yes:NoSchedule,a:NoExecute", "example.com/a", "b", true},
+		"an empty value":         {size, "a", "", true},
+		"a bad size":             {"many nodes", "a", "b", false},
+		"a bad key":              {size, "a b", "c", false},
+		"a bad value":            {size, "a", "\x1b[2J", false},
+		"a bad key of a taint":   {size + " taints=\x1b[2J:NoSchedule", "a", "b", false},
+		"a bad value of a taint": {size + " taints=a=b\nc:NoSchedule", "a", "b", false},
+	} {
+		if _, err := ParseGroup(tc.size, map[string]string{tc.key: tc.value}); (err == nil) != tc.valid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for entry, valid := range map[string]bool{"a": true, "example.com/b": true, "example.com/*": true, "*": true, "a b": false, "": false, "a*b/*": false, "**": false} {
+		if got := AreUnreportedEntries([]string{"a", entry}); got != valid {
+			t.Errorf("entry %q: %t", entry, got)
+		}
 	}
 }
 

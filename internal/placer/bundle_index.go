@@ -31,7 +31,7 @@ type bundleIndex struct {
 	stepsUnderway     map[string]bool
 	fleet             clusterList
 	workloadCache     *lru.Cache // revision → []schedule.Workload
-	undividedPodCache *lru.Cache // revision → int64, schedule.CountFixedPods
+	undividedPodCache *lru.Cache // revision → []schedule.PodDemand
 	reserved          podReservations
 	movable           movableBundles
 	kindCache         *lru.Cache // revision → []string, the kinds that clusters must serve

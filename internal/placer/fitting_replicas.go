@@ -60,9 +60,6 @@ func (x *capacityLedger) unpromisedCapacity(cluster string) (left freecapacity.N
 	if m == nil || !m.isKnown {
 		return nil, false
 	}
-	left = m.reported
-	for _, p := range m.promises {
-		left = schedule.TakeCapacity(left, p.requests, p.replicas)
-	}
-	return left, true
+	m.updateFreeCapacity()
+	return m.freeCapacity, true
 }

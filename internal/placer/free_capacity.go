@@ -163,6 +163,11 @@ func (m *memberCapacity) settlePromises(rows Rows, now time.Time) {
 		m.promises = slices.DeleteFunc(m.promises, func(p *capacityPromise) bool { return p.isExpired(rows, m.checkInInterval, now) })
 		m.isStale = m.isStale || len(m.promises) < n
 	}
+	m.updateFreeCapacity()
+}
+
+// updateFreeCapacity computes what is left, unless nothing changed.
+func (m *memberCapacity) updateFreeCapacity() {
 	if !m.isStale {
 		return
 	}
