@@ -276,7 +276,7 @@ func TestExplanationsHaveScoresWithoutPenalty(t *testing.T) {
 	}
 }
 
-// Texts name labels of nodes that the pods require, and no others: owners of applications read them, who may not read Clusters.
+// Texts name labels of nodes that the pods require, and no others: owners of applications read the texts, and may not read Clusters.
 func TestReasonsNameNoOtherLabelsOfNodes(t *testing.T) {
 	secret := "1 cpu=500m pods=9 | 1 cpu=4000m pods=110 | pool=cpu example.com/tenant=rival"
 	gpu := "| 1 cpu=4000m pods=110 taints=gpu=yes:NoSchedule | pool=gpu example.com/tenant=other"
