@@ -293,7 +293,7 @@ func TestReasonsNameNoOtherLabelsOfNodes(t *testing.T) {
 	}
 }
 
-// Of very many sets of pods, the last ones count by their number, so that a decision over the fleet has a bound.
+// The last ones of very many sets of pods count by their number, so that a decision over the fleet has a bound.
 func TestSetsOfPodsHaveABound(t *testing.T) {
 	var objects []string
 	for range 40 {
@@ -319,8 +319,8 @@ func largeRoom() (out []string) {
 	return append(out, "3 cpu=2000m memory=4096Mi pods=20 | 5 cpu=8000m memory=16384Mi pods=110 | kubernetes.io/arch=amd64 pool=gpu topology.kubernetes.io/zone=z0")
 }
 
-// The decision over 10,000 clusters with node selectors. Of "groups", each cluster has 12 groups of its own memory, and the Bundle
-// has 8 sets of pods.
+// The decision over 10,000 clusters with node selectors. In the case "groups", each cluster has 12 groups in memory of its own, and
+// the Bundle has 8 sets of pods.
 func BenchmarkNodeSelectors10000(b *testing.B) {
 	room := groupedRoom(b, "example.com/*", cpuClass, "3 cpu=2000m memory=4096Mi pods=20 | 5 cpu=8000m memory=16384Mi pods=110 | kubernetes.io/arch=amd64 pool=gpu")
 	pods := podsOf(b, "2", "{nodeSelector: {pool: gpu, kubernetes.io/arch: amd64}, containers: [{name: c, resources: {requests: {cpu: 1}}}]}")

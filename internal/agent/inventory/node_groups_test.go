@@ -320,7 +320,7 @@ func TestManyLabelsAreTriedToABound(t *testing.T) {
 	}
 }
 
-// What is left out after the bound is named by its domain.
+// Labels after the bound are named by their domain.
 func TestLabelsAfterTheBoundAreNamed(t *testing.T) {
 	n := labelledNode("a", "pool=cpu")
 	for k := range 250 {

@@ -270,7 +270,7 @@ type ClusterExplanation struct {
 	MinReplicas int64 `json:"minReplicas,omitempty"`
 	MaxReplicas int64 `json:"maxReplicas,omitempty"`
 	// PodFit is when the pods of undivided items fit in a cluster that is new to the Bundle: Now, AfterScaleUp
-	// or Never. PodFitReason says why not now.
+	// or Never. PodFitReason has the reason where they do not fit now.
 	PodFit       schedule.FitTime `json:"podFit,omitempty"`
 	PodFitReason string           `json:"podFitReason,omitempty"`
 	// Room for more replicas, by item, where that matters and is known.
