@@ -73,7 +73,7 @@ type PodDemand struct {
 const maxPodDemands = 32
 
 // UndividedPodsOf returns the pods that a content creates in each cluster that has it, by its
-// undivided items. It does not return pods whose number depends on nodes, as a DaemonSet's. Where there are many sets of
+// undivided items. It does not return pods whose number depends on nodes, as a DaemonSet's. If there are many sets of
 // pods, the last one has the number of all others, and requests nothing.
 func UndividedPodsOf(content *atoll.Content) (out []PodDemand) {
 	for i := range content.Items {
