@@ -467,6 +467,37 @@ type FreeCapacity struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	NodeClasses []NodeClass `json:"nodeClasses,omitempty"`
+	// NodeGroups are all nodes by their taints and reported labels, also those that are full, cordoned
+	// or not ready. At most 12 are reported. There are none while the agent reports none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	NodeGroups []NodeGroup `json:"nodeGroups,omitempty"`
+	// UnreportedLabels are node labels that nodeGroups leave out for their size or number: a key, all
+	// keys of a domain such as "feature.node.kubernetes.io/*", or "*". The hub takes requirements of pods
+	// about such labels, and about kubernetes.io/hostname, as met.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=320
+	UnreportedLabels []string `json:"unreportedLabels,omitempty"`
+}
+
+// NodeGroup is the nodes with the same taints and reported labels.
+type NodeGroup struct {
+	// Nodes in the group.
+	Nodes int32 `json:"nodes"`
+	// Labels that every node of the group has.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Labels map[string]string `json:"labels,omitempty"`
+	// Taints of the nodes that repel pods. They have no timeAdded.
+	// +optional
+	// +listType=atomic
+	Taints []Taint `json:"taints,omitempty"`
+	// Largest is the most of each resource that a node of the group has without pods, rounded up.
+	// +optional
+	Largest corev1.ResourceList `json:"largest,omitempty"`
 }
 
 // NodeClass is a number of nodes with about the same free capacity.
@@ -481,6 +512,9 @@ type NodeClass struct {
 	// +optional
 	// +listType=atomic
 	Taints []Taint `json:"taints,omitempty"`
+	// NodeGroup is the position in nodeGroups, from 1, of the group of the nodes. 0: it is not known.
+	// +optional
+	NodeGroup int32 `json:"nodeGroup,omitempty"`
 }
 
 // NodeRoom is the free capacity as v0.1.0 wrote it. Deprecated: use FreeCapacity.

@@ -73,4 +73,8 @@ type PodSet struct {
 	Requests map[corev1.ResourceName]int64 `json:"requests,omitempty"`
 	// Tolerations of each pod.
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// NodeSelector and NodeAffinity are what each pod requires of its node. Answers of interpreters do not
+	// have them, and no Revision stores them.
+	NodeSelector map[string]string    `json:"-"`
+	NodeAffinity *corev1.NodeSelector `json:"-"`
 }

@@ -282,6 +282,7 @@ var Reasons = []ReasonInfo{
 	{ReasonExpressionRefuses, "verdict", ActorUser, "The expression of the placement is false for the cluster, or has no result."},
 	{ReasonNoGroupFits, "verdict", ActorUser, "The cluster is in no group of clusterAffinities that is in use."},
 	{ReasonSpreadExcludes, "verdict", ActorUser, "The spread constraints leave out the cluster."},
+	{ReasonPodsDoNotFit, "verdict", ActorMember, "The cluster fits, and pods that are not divided fit sooner in the clusters that were chosen."},
 	{ReasonNotChosen, "verdict", ActorUser, "The cluster fits, and maxClusters prefers others."},
 	{ReasonClusterDisconnected, "verdict", ActorMember, "The cluster fits, is disconnected, and gets nothing new until it connects."},
 	{ReasonClusterDeleted, "verdict", ActorNone, "The Cluster is deleted; no agent acts on its row any more."},

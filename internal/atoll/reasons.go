@@ -15,6 +15,7 @@ const (
 	ReasonDrainDelayed         Reason = "DrainDelayed"
 	ReasonSpreadUnmet          Reason = "SpreadUnmet"
 	ReasonNoCapacity           Reason = "NoCapacity"
+	ReasonPodsDoNotFit         Reason = "PodsDoNotFit"
 	ReasonPlacementEdited      Reason = "PlacementEdited"
 	ReasonMovedToBetter        Reason = "MovedToBetter"
 	ReasonGroupLeft            Reason = "GroupLeft"

@@ -11,6 +11,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/pace"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // placing is how long a new Bundle without rows gets no status: place is about to
@@ -75,6 +76,9 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 	in := StatusInput{Bundle: s.bundle, Rows: s.rows, Content: s.content, Feedback: s.feedback, Now: now}
 	if n := len(s.revisions); n > 0 {
 		in.Latest = s.revisions[n-1]
+		if r.ExplainShortage != nil {
+			in.ExplainShortage = func(w *schedule.Workload) string { return r.ExplainShortage(s.uid, w) }
+		}
 		in.Workloads = r.index.dividedWorkloads(in.Latest.Name, s.content)
 	}
 	in.Terms = s.terms.ForClusters(countCopies(s.rows))

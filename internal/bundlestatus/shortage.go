@@ -46,6 +46,9 @@ func (in StatusInput) countShortage() (s shortage) {
 		one := schedule.Shortage{Key: w.Key, Replicas: w.Replicas, Unplaced: w.Replicas - assigned[w.Key.String()]}
 		switch {
 		case one.Unplaced > 0:
+			if in.ExplainShortage != nil && len(s.short) < mostNamed {
+				one.Fit = in.ExplainShortage(&w)
+			}
 			s.short = append(s.short, one)
 		case one.Unplaced < 0 && w.HasReplicaOverrides:
 			s.surplus = append(s.surplus, one)
@@ -96,6 +99,11 @@ func (s shortage) placedCondition() metav1.Condition {
 	}
 	c.Status, c.Reason = metav1.ConditionFalse, string(ReasonNoPlace)
 	c.Message = fmt.Sprintf("no place for %s: every cluster that fits is at its bounds, `atoll explain` shows at which; %s", s.shortageText(), byWhom)
+	for i := range s.short {
+		if one := &s.short[i]; one.Fit != "" {
+			c.Message += fmt.Sprintf("; as to %s/%s, %s", one.Key.Kind, one.Key.Name, one.Fit)
+		}
+	}
 	return c
 }
 

@@ -59,6 +59,12 @@ func TestShortage(t *testing.T) {
 			}
 		})
 	}
+	explained := ComputeStatus(StatusInput{Rows: []Row{newRow("a", readyStatus(), assigned(4, 3))}, Latest: latest, Workloads: []schedule.Workload{web, db}, Content: &atoll.Content{}, Now: time.Unix(1000, 0), ExplainShortage: func(w *schedule.Workload) string {
+		return "one more of " + w.Key.Name + " fits after scale-up of nodes with pool=gpu in a"
+	}})
+	if c := meta.FindStatusCondition(explained.Conditions, v1alpha1.BundleReplicasPlaced); c == nil || !strings.HasSuffix(c.Message, "; as to Deployment/web, one more of web fits after scale-up of nodes with pool=gpu in a") {
+		t.Errorf("with the reason: %+v", c)
+	}
 	handed := web
 	handed.HasReplicaOverrides = true
 	over := ComputeStatus(StatusInput{Rows: []Row{newRow("a", readyStatus(), assigned(9, 0)), newRow("b", readyStatus(), assigned(4, 0))}, Latest: latest, Workloads: []schedule.Workload{handed}, Content: &atoll.Content{}, Now: time.Unix(1000, 0)})

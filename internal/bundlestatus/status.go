@@ -49,6 +49,8 @@ type StatusInput struct {
 	Content *atoll.Content
 	// Workloads of it whose replicas are divided.
 	Workloads []schedule.Workload
+	// ExplainShortage returns in words when one more replica of a workload fits; nil: it is not known.
+	ExplainShortage func(w *schedule.Workload) string
 	// Feedback that the rows report.
 	Feedback []v1alpha1.BundleFeedback
 	// Quarantine of a Revision that a row is to hold; nil: there is none.

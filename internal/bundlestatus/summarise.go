@@ -24,6 +24,7 @@ import (
 	"atoll.dev/atoll/internal/pace"
 	"atoll.dev/atoll/internal/quarantine"
 	"atoll.dev/atoll/internal/reconcile"
+	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/tracing"
 )
@@ -115,6 +116,9 @@ type Config struct {
 	// OnShown is called after the statuses of a Bundle and of its templates are up to date; nil: it
 	// is not called.
 	OnShown func(bundleUID string)
+	// ExplainShortage returns in words when one more replica of a workload fits in a cluster of the Bundle's rows; empty:
+	// it is not known. nil: it never is.
+	ExplainShortage func(bundleUID string, w *schedule.Workload) string
 	// StatusWrites counts written statuses by object and cause; nil: they are not counted.
 	StatusWrites *prometheus.CounterVec
 	// Log; nil: slog's default.

@@ -1,6 +1,7 @@
 package clusterstatus
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +26,10 @@ func TestStatusFields(t *testing.T) {
 			inv.KubernetesVersion, inv.AgentVersion, inv.ApisHash = "v1.37.1", "v0.3", "apis"
 			inv.NodesTotal, inv.NodesReady = 5, 4
 			inv.Requested["memory"] = "3Gi"
-			inv.Room = &pb.Room{Classes: []string{"3 cpu=3500m memory=8192Mi pods=90"}}
+			inv.Room = &pb.Room{
+				Classes: []string{"3 cpu=3500m memory=8192Mi pods=90"}, ClassGroups: []uint32{1}, SharedLabels: map[string]string{"arch": "amd64"}, UnreportedLabels: []string{"example.com/*"},
+				Groups: []*pb.NodeGroup{{Size: "3 cpu=4000m pods=110", Labels: map[string]string{"pool": "cpu"}}, {Size: "2 pods=110 taints=gpu:NoSchedule"}},
+			}
 			w.StreamUp("u0", "TLS")
 			w.RecordInventory("u0", inv)
 			synctest.Wait()
@@ -43,6 +47,11 @@ func TestStatusFields(t *testing.T) {
 			}
 			if free, known := freecapacity.FreeCapacityOf(&r); !known || !slices.Equal(free.EncodeClasses(), []string{"3 cpu=3500m memory=8192Mi pods=90"}) || !slices.Equal(r.Room.Classes, free.EncodeClasses()) {
 				t.Errorf("free capacity %+v, room %+v", r.FreeCapacity, r.Room)
+			}
+			if free := r.FreeCapacity; free.NodeClasses[0].NodeGroup != 1 || len(free.NodeGroups) != 2 || !slices.Equal(free.UnreportedLabels, []string{"example.com/*"}) ||
+				!maps.Equal(free.NodeGroups[0].Labels, map[string]string{"arch": "amd64", "pool": "cpu"}) || free.NodeGroups[0].Nodes != 3 || free.NodeGroups[0].Largest.Cpu().String() != "4" ||
+				!maps.Equal(free.NodeGroups[1].Labels, map[string]string{"arch": "amd64"}) || free.NodeGroups[1].Taints[0].Key != "gpu" {
+				t.Errorf("groups %+v", free)
 			}
 			for _, is := range atoll.ConditionTypes["Cluster"] {
 				c := meta.FindStatusCondition(s.Conditions, is.Type)
@@ -69,6 +78,16 @@ func TestStatusFields(t *testing.T) {
 			c, _ = w.Get("c0")
 			if c.Status.Resources.FreeCapacity != nil {
 				t.Errorf("a report that cannot be read: %+v", c.Status.Resources.FreeCapacity)
+			}
+			partial := healthyInventory()
+			partial.Room = &pb.Room{Classes: []string{"3 cpu=3500m pods=90"}, ClassGroups: []uint32{1}, Groups: []*pb.NodeGroup{{Size: "many"}}}
+			withBadGroup, _ := reportedCapacity(partial.Room)
+			if withBadGroup == nil || len(withBadGroup.NodeClasses) != 1 || withBadGroup.NodeGroups != nil {
+				t.Errorf("a group that cannot be read: %+v", withBadGroup)
+			}
+			partial.Room.Groups[0].Size, partial.Room.UnreportedLabels = "3 pods=110", []string{"a b"}
+			if withBadEntry, _ := reportedCapacity(partial.Room); withBadEntry == nil || withBadEntry.NodeGroups != nil {
+				t.Errorf("an entry that cannot be read: %+v", withBadEntry)
 			}
 			now := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady)
 			if now.Status != metav1.ConditionFalse || now.Reason != "MemberNotReady" || !strings.Contains(now.Message, "connection refused") || len(now.Message) > troubleMost+len("…") || !utf8.ValidString(now.Message) || !now.LastTransitionTime.After(ready.LastTransitionTime.Time) {

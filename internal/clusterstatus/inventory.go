@@ -115,9 +115,9 @@ type member struct {
 	apis  []string // to be stored
 	// newAPISets is the member's budget of new sets of APIs.
 	newAPISets pace.Bucket
-	// conditions is the member's budget of writes of changed conditions.
-	conditions pace.Bucket
-	wrote      time.Time
+	// conditions is the member's budget of writes of changed conditions, and nodeGroups that of changed labels and taints of nodes.
+	conditions, nodeGroups pace.Bucket
+	wrote                  time.Time
 	// nextCheckIn to write that its load has changed, among all that wait for that; zero: it requested
 	// none.
 	nextCheckIn time.Time
@@ -288,7 +288,7 @@ func (r *ClusterStatusReconciler) CountHeldSilences() int {
 func (r *ClusterStatusReconciler) ensureMember(uid string) *member {
 	m, ok := r.members[uid]
 	if !ok {
-		m = &member{met: time.Now(), newAPISets: pace.NewAPISets.NewBucket(), conditions: pace.ConditionChanges.NewBucket()}
+		m = &member{met: time.Now(), newAPISets: pace.NewAPISets.NewBucket(), conditions: pace.ConditionChanges.NewBucket(), nodeGroups: pace.NodeGroupChanges.NewBucket()}
 		r.members[uid] = m
 	}
 	return m
@@ -428,6 +428,9 @@ func (r *ClusterStatusReconciler) writeStatus(ctx context.Context, c *v1alpha1.C
 		m.wrote, m.nextCheckIn = now, time.Time{}
 		if !equalConditionStatuses(c.Status.Conditions, next.Conditions) {
 			m.conditions.TakeTokens(now, 1)
+		}
+		if differsInNodeGroups(c.Status.Resources, next.Resources) {
+			m.nodeGroups.TakeUpToOneToken(now)
 		}
 		r.writes.Inc()
 	}

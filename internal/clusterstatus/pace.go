@@ -24,7 +24,7 @@ func (r *ClusterStatusReconciler) statusWriteDelay(m *member, old, next v1alpha1
 		return m.wrote.Add(settle).Sub(now)
 	}
 	every, since := settle, m.wrote
-	if !isLoadChangeRelevant(old.Resources, next.Resources) {
+	if !isLoadChangeRelevant(old.Resources, next.Resources) && (!differsInNodeGroups(old.Resources, next.Resources) || !m.nodeGroups.HasToken(now)) {
 		every = loadEvery
 	}
 	if since.IsZero() { // a hub that starts does not write all of the fleet
@@ -62,4 +62,11 @@ func isLoadChangeRelevant(old, next v1alpha1.ResourceSummary) bool {
 	was, _ := freecapacity.FreeCapacityOf(&old)
 	is, _ := freecapacity.FreeCapacityOf(&next)
 	return is.DiffersSignificantly(was)
+}
+
+// differsInNodeGroups reports whether nodes have other labels or taints.
+func differsInNodeGroups(old, next v1alpha1.ResourceSummary) bool {
+	was, _ := freecapacity.FreeCapacityOf(&old)
+	is, _ := freecapacity.FreeCapacityOf(&next)
+	return is.DiffersInGroups(was)
 }

@@ -141,6 +141,25 @@ func TestLoadOfNodesIsPacedToo(t *testing.T) {
 					t.Errorf("%d writes when the nodes have %d m left, want %d", n, step.cpu, step.writes)
 				}
 			}
+			for _, pool := range []string{"cpu", "gpu"} {
+				before, inv := w.writes.Load(), leaving(3000)
+				inv.Room.ClassGroups, inv.Room.Groups = []uint32{1}, []*pb.NodeGroup{{Size: "3 cpu=4000m pods=110", Labels: map[string]string{"pool": pool}}}
+				w.RecordInventory("u0", inv)
+				advanceClock(2 * settle)
+				if n := w.writes.Load() - before; n != 1 {
+					t.Errorf("%d writes when the nodes have the label %s, want 1", n, pool)
+				}
+			}
+			before, span := w.writes.Load(), 2*time.Hour
+			for i := range int(span / time.Minute) { // a label that changes all the time
+				inv := leaving(3000)
+				inv.Room.ClassGroups, inv.Room.Groups = []uint32{1}, []*pb.NodeGroup{{Size: "3 cpu=4000m pods=110", Labels: map[string]string{"beat": fmt.Sprint(i)}}}
+				w.RecordInventory("u0", inv)
+				advanceClock(time.Minute)
+			}
+			if n, most := w.writes.Load()-before, int64(pace.NodeGroupChanges.Burst)+int64(span/loadEvery)+1; n > most || n < int64(span/loadEvery) {
+				t.Errorf("%d writes for a label that changes each minute, at most %d", n, most)
+			}
 		})
 	})
 }

@@ -224,7 +224,32 @@ func reportedCapacity(r *pb.Room) (*v1alpha1.FreeCapacity, *v1alpha1.NodeRoom) {
 	if err != nil {
 		return nil, nil
 	}
-	return free.ToStatus(), &v1alpha1.NodeRoom{Classes: free.EncodeClasses()}
+	return withReportedGroups(free, r).ToStatus(), &v1alpha1.NodeRoom{Classes: free.EncodeClasses()}
+}
+
+// withReportedGroups adds the node groups that an agent reports. Groups that cannot be read are left
+// out all together, and the classes stay.
+func withReportedGroups(free freecapacity.NodeClasses, r *pb.Room) freecapacity.NodeClasses {
+	groups, positions := make([]freecapacity.NodeGroup, 0, len(r.GetGroups())), make([]int32, 0, len(free))
+	for _, sent := range r.GetGroups() {
+		labels := maps.Clone(r.GetSharedLabels())
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		maps.Copy(labels, sent.GetLabels())
+		g, err := freecapacity.ParseGroup(sent.GetSize(), labels)
+		if err != nil {
+			return free
+		}
+		groups = append(groups, g)
+	}
+	for _, position := range r.GetClassGroups() {
+		positions = append(positions, int32(position))
+	}
+	if !freecapacity.AreUnreportedEntries(r.GetUnreportedLabels()) {
+		return free
+	}
+	return free.WithGroups(groups, positions, r.GetUnreportedLabels())
 }
 
 // parseQuantities returns the quantities that can be read; the others are left out.

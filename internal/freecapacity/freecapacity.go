@@ -25,14 +25,22 @@ type NodeClass struct {
 	Other             map[string]int64
 	// Taints of the nodes that repel pods, sorted.
 	Taints []v1alpha1.Taint
+	// Group of the nodes; nil: the agent reports none. A class of no nodes stands for a group
+	// whose nodes are all full, cordoned or not ready.
+	Group *NodeGroup
 }
 
 // ReplicaRequests of one replica: CPU in thousandths, memory in bytes, other resources by name,
-// and the taints of nodes that it tolerates.
+// and the nodes that it requires or tolerates.
 type ReplicaRequests struct {
 	CPU, Memory int64
 	Other       map[string]int64
 	Tolerations []corev1.Toleration
+	// NodeSelector and NodeAffinity are what each pod requires of the labels of its node. Matcher decides
+	// by both; nil: they require nothing.
+	NodeSelector map[string]string
+	NodeAffinity *corev1.NodeSelector
+	Matcher      GroupMatcher
 	// Pods of which a replica is made, each of which requests the above; 0 means 1.
 	Pods int64
 }
@@ -155,11 +163,13 @@ func isTaintEffect(e corev1.TaintEffect) bool {
 	return e == corev1.TaintEffectNoSchedule || e == corev1.TaintEffectPreferNoSchedule || e == corev1.TaintEffectNoExecute
 }
 
-// EncodeClasses returns a line for each class.
+// EncodeClasses returns a line for each class that has nodes.
 func (r NodeClasses) EncodeClasses() []string {
 	out := make([]string, 0, len(r))
 	for _, c := range r {
-		out = append(out, c.String())
+		if c.Nodes > 0 {
+			out = append(out, c.String())
+		}
 	}
 	return out
 }

@@ -132,7 +132,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	p.bundleStatus = bundlestatus.New(bundlestatus.Config{
 		Bundles: st.Bundles, Rows: st.Rows, RowSlices: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions, Templates: st.Templates,
 		Namespaces: st.Namespaces, Hub: st.Hub, Intent: bundlestatus.NewItemMatcher(defaulting.New(st.Templates.FindCRD), p.fingerprints.FingerprintOf), Events: p.recorder, Quarantines: p.quarantines,
-		OnShown: p.stateMetrics.EndChangeIfReady, StatusWrites: statusWrites,
+		OnShown: p.stateMetrics.EndChangeIfReady, ExplainShortage: p.placer.ExplainShortage, StatusWrites: statusWrites,
 		Writer: &bundlestatus.APIWriter{Client: st.Client, Bundles: st.Bundles, Templates: st.Templates},
 		Traces: h.traces, Log: h.log.With("component", "summarise"),
 	})

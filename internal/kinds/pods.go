@@ -1,7 +1,10 @@
 package kinds
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -80,7 +83,9 @@ func replicaPodSets(obj *unstructured.Unstructured) []atoll.PodSet {
 	k := traitsOf(obj)
 	if k.podParts == nil {
 		spec, _ := firstPodSpec(obj)
-		return []atoll.PodSet{{Count: 1, Requests: PodRequests(&spec), Tolerations: spec.Tolerations}}
+		one := atoll.PodSet{Count: 1}
+		setPodRequirements(&one, &spec)
+		return []atoll.PodSet{one}
 	}
 	var out []atoll.PodSet
 	for i := range k.podParts {
@@ -127,10 +132,18 @@ func (p *podPart) appendPodSet(m map[string]any, name string, out []atoll.PodSet
 			continue
 		}
 		if spec, ok := decodePodSpec(nestedMap(mapAt(m, template), "spec")); ok {
-			s.Requests, s.Tolerations = PodRequests(&spec), spec.Tolerations
+			setPodRequirements(&s, &spec)
 		}
 	}
 	return append(out, s)
+}
+
+// setPodRequirements sets what each pod of the set requires.
+func setPodRequirements(s *atoll.PodSet, spec *corev1.PodSpec) {
+	s.Requests, s.Tolerations, s.NodeSelector = PodRequests(spec), spec.Tolerations, spec.NodeSelector
+	if a := spec.Affinity; a != nil && a.NodeAffinity != nil {
+		s.NodeAffinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
 }
 
 func decodePodSpec(m map[string]any) (spec corev1.PodSpec, ok bool) {
@@ -168,7 +181,7 @@ func ComponentsOf(obj *unstructured.Unstructured) []atoll.PodSet {
 
 // ReplicaRequests returns what one replica requests. A replica of several pods counts as that
 // many equal pods: each requests the largest amount of any of them, and tolerates what all of
-// them tolerate. The result is zero where the object has no pods, or none that can be decoded.
+// them tolerate. Their node selectors and affinities count where all have the same. The result is zero where the object has no pods, or none that can be decoded.
 func ReplicaRequests(obj *unstructured.Unstructured) freecapacity.ReplicaRequests {
 	return LargestPodRequests(replicaPodSets(obj))
 }
@@ -180,9 +193,12 @@ func LargestPodRequests(sets []atoll.PodSet) (r freecapacity.ReplicaRequests) {
 		s := &sets[i]
 		all.raiseTo(s.Requests)
 		if r.Pods = quantity.AddCapped(r.Pods, s.Count); i == 0 {
-			r.Tolerations = s.Tolerations
-		} else {
-			r.Tolerations = commonTolerations(r.Tolerations, s.Tolerations)
+			r.Tolerations, r.NodeSelector, r.NodeAffinity = s.Tolerations, s.NodeSelector, s.NodeAffinity
+			continue
+		}
+		r.Tolerations = commonTolerations(r.Tolerations, s.Tolerations)
+		if !maps.Equal(s.NodeSelector, sets[0].NodeSelector) || !apiequality.Semantic.DeepEqual(s.NodeAffinity, sets[0].NodeAffinity) {
+			r.NodeSelector, r.NodeAffinity = nil, nil
 		}
 	}
 	if r.Pods <= 1 {

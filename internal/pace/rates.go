@@ -50,6 +50,9 @@ var (
 	// ConditionChanges are the writes because a condition of one Cluster changed. The Cluster's
 	// other changes are written with them.
 	ConditionChanges = Rate{10 * time.Second, 20}
+	// NodeGroupChanges are the writes because nodes of one Cluster have other labels or taints. Some
+	// labels change all the time.
+	NodeGroupChanges = Rate{10 * time.Minute, 10}
 	// UnplacedEvents are the Events about Bundles without a place, of all Bundles: a lack of
 	// places for all has one cause, and the last Bundles report it only if it lasts.
 	UnplacedEvents = PerSecond(5, 50)

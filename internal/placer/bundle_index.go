@@ -27,16 +27,16 @@ type bundleIndex struct {
 	// stepsUnderway holds the Bundles of running steps.
 	knownClusters map[string]schedule.Cluster
 	// unschedulable are the clusters that a person drains or cordons, by name.
-	unschedulable map[string]struct{}
-	stepsUnderway map[string]bool
-	fleet         clusterList
-	workloadCache *lru.Cache // revision → []schedule.Workload
-	fixedPodCache *lru.Cache // revision → int64, schedule.CountFixedPods
-	reserved      podReservations
-	movable       movableBundles
-	kindCache     *lru.Cache // revision → kindTerms
-	termsCache    *lru.Cache // hash of terms → compiledTerms
-	demandCache   *lru.Cache // revision → *schedule.Demand
+	unschedulable     map[string]struct{}
+	stepsUnderway     map[string]bool
+	fleet             clusterList
+	workloadCache     *lru.Cache // revision → []schedule.Workload
+	undividedPodCache *lru.Cache // revision → []schedule.PodDemand
+	reserved          podReservations
+	movable           movableBundles
+	kindCache         *lru.Cache // revision → kindTerms
+	termsCache        *lru.Cache // hash of terms → compiledTerms
+	demandCache       *lru.Cache // revision → *schedule.Demand
 	// connectionWaits holds the Bundles whose decision may differ when a cluster connects or is lost.
 	// connected holds the clusters that are connected, as last compared.
 	connectionWaits map[string]struct{}
@@ -132,7 +132,7 @@ type bundleView struct {
 func newBundleIndex() *bundleIndex {
 	return &bundleIndex{
 		entries: map[string]*bundleEntry{}, knownClusters: map[string]schedule.Cluster{}, unschedulable: map[string]struct{}{}, stepsUnderway: map[string]bool{},
-		workloadCache: lru.New(1024), fixedPodCache: lru.New(4096), kindCache: lru.New(4096), termsCache: lru.New(1024), demandCache: lru.New(4096), reserved: newPodReservations(), movable: newMovableBundles(),
+		workloadCache: lru.New(1024), undividedPodCache: lru.New(4096), kindCache: lru.New(4096), termsCache: lru.New(1024), demandCache: lru.New(4096), reserved: newPodReservations(), movable: newMovableBundles(),
 		connectionWaits: map[string]struct{}{}, connected: map[string]bool{}, losses: recentLosses{at: map[string]time.Time{}},
 	}
 }
@@ -488,17 +488,17 @@ func (x *bundleIndex) removeCluster(name string) (was schedule.Cluster, known bo
 	return was, known
 }
 
-// fixedPodsOf counts the fixed pods of a revision once.
-func (x *bundleIndex) fixedPodsOf(revision string, content *atoll.Content) int64 {
+// undividedPodsOf reads the pods of a revision's undivided items once.
+func (x *bundleIndex) undividedPodsOf(revision string, content *atoll.Content) []schedule.PodDemand {
 	if content == nil {
-		return 0
+		return nil
 	}
-	if n, ok := x.fixedPodCache.Get(revision); ok {
-		return n.(int64)
+	if pods, ok := x.undividedPodCache.Get(revision); ok {
+		return pods.([]schedule.PodDemand)
 	}
-	n := schedule.CountUndividedPods(content)
-	x.fixedPodCache.Add(revision, n)
-	return n
+	pods := schedule.UndividedPodsOf(content)
+	x.undividedPodCache.Add(revision, pods)
+	return pods
 }
 
 // workloadsOf reads the workloads of a revision once.

@@ -349,14 +349,16 @@ func TestRemovedEntriesLeaveNothing(t *testing.T) {
 // No content has no pods and no workloads. A content is read once for its revision.
 func TestContentsAreReadOnce(t *testing.T) {
 	x := newBundleIndex()
-	if n := x.fixedPodsOf("r0", nil); n != 0 {
+	if n := schedule.CountUndividedPods(x.undividedPodsOf("r0", nil)); n != 0 {
 		t.Errorf("no content has %d pods", n)
 	}
 	if w, err := x.workloadsOf("r0", nil); w != nil || err != nil {
 		t.Errorf("no content has the workloads %v, %v", w, err)
 	}
-	if n := x.fixedPodsOf("r1", undividedContent("web", 3)); n != 3 || x.fixedPodsOf("r1", undividedContent("web", 9)) != 3 {
-		t.Errorf("%d pods are fixed, then %d", n, x.fixedPodsOf("r1", undividedContent("web", 9)))
+	for _, replicas := range []int{3, 9} {
+		if n := schedule.CountUndividedPods(x.undividedPodsOf("r1", undividedContent("web", replicas))); n != 3 {
+			t.Errorf("%d pods are not divided", n)
+		}
 	}
 	for _, replicas := range []int{3, 9} {
 		if w, err := x.workloadsOf("r1", contentAsking("web", replicas)); err != nil || len(w) != 1 || w[0].Replicas != 3 {

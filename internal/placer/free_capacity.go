@@ -102,7 +102,7 @@ func (x *capacityLedger) setReportedCapacity(c *v1alpha1.Cluster, rows Rows, now
 	if m.isKnown && m.reported.Equal(is) {
 		return false
 	}
-	more = len(x.shortBundles) > 0 && (!m.isKnown || hasMoreCapacity(is, m.reported))
+	more = len(x.shortBundles) > 0 && (!m.isKnown || hasMoreCapacity(is, m.reported) || is.DiffersInGroups(m.reported))
 	m.reported, m.isKnown, m.isStale = is, true, true
 	m.promises = slices.DeleteFunc(m.promises, func(p *capacityPromise) bool { return p.isReported(rows, now) })
 	return more
@@ -163,6 +163,11 @@ func (m *memberCapacity) settlePromises(rows Rows, now time.Time) {
 		m.promises = slices.DeleteFunc(m.promises, func(p *capacityPromise) bool { return p.isExpired(rows, m.checkInInterval, now) })
 		m.isStale = m.isStale || len(m.promises) < n
 	}
+	m.updateFreeCapacity()
+}
+
+// updateFreeCapacity computes what is left, unless nothing changed.
+func (m *memberCapacity) updateFreeCapacity() {
 	if !m.isStale {
 		return
 	}

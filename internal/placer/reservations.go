@@ -267,7 +267,7 @@ func (s *stepInput) isReserveEnough() bool {
 			come++
 		}
 	}
-	return come <= schedule.ReserveDepth && !s.rollout.Decision.WantsMore && !s.rollout.Decision.NoFit
+	return come <= schedule.ReserveDepth && !s.rollout.Decision.WantsMore && !s.rollout.Decision.ChoseUnfit && !s.rollout.Decision.NoFit
 }
 
 // dropReserveClusters makes the next step look at the whole fleet.

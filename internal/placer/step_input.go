@@ -106,7 +106,8 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 	if err != nil {
 		return stepInput{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
 	}
-	snap.podsPerRow = r.index.fixedPodsOf(target, content)
+	undivided := r.index.undividedPodsOf(target, content)
+	snap.podsPerRow = schedule.CountUndividedPods(undivided)
 	clusters := r.candidateClusters(v, snap.baseRows)
 	if snap.demand, err = r.capacityDemandOf(ctx, clusters, snap.baseRows, target); err != nil {
 		return stepInput{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
@@ -120,6 +121,7 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 		BundleUID: b.Ref.UID, Placement: b.Spec.Placement, Filter: v.filter, WhenUnfit: b.Spec.WhenUnfit,
 		Clusters: clusters, AdmittedClusters: v.admittedClusters(clusters), UnlistedHolders: v.placedElsewhere, SkipExplanations: !v.explainAll, Workloads: workloads, Rows: specs, Now: now,
 		UnschedulableClusters: r.index.listUnschedulableClusters,
+		PodFitOf:              r.capacity.judgeFitOf(undivided),
 		Facts:                 facts, UseFreeCapacity: true, AvoidDisconnected: true, KeepsLost: moveOrderOf(&b.Spec, content) != rollout.ReplacementFirst, PodLoads: r.fleetLoads.loadsOf(&v, clusters, r.Rows, snap.reserved), NearbyBundles: r.nearbyBundles(b, b.Spec.Placement.Scores),
 		OverriddenShares: overriddenReplicas(content, clusters), PendingFailback: v.failback.better, FailbackNotBefore: r.earliestFailback(v.failback), Demand: snap.demand.demands[target],
 	})

@@ -136,6 +136,8 @@ type BundlePlan struct {
 	// not be had.
 	NoFit bool   `json:"noFit,omitempty"`
 	Unmet string `json:"unmet,omitempty"`
+	// Unfit clusters would get pods that do not fit in them now.
+	Unfit []UnfitCluster `json:"unfit,omitempty"`
 	// Full clusters: the capacity that they state would keep the Bundle out, or its row at
 	// the revision that it is at.
 	Full []FullCluster `json:"full,omitempty"`
@@ -189,6 +191,8 @@ type Shortage struct {
 	Item     string `json:"item"`
 	Replicas int64  `json:"replicas"`
 	Unplaced int64  `json:"unplaced"`
+	// Fit is when the others fit, where this is known.
+	Fit string `json:"fit,omitempty"`
 }
 
 // ChangeKind is what would become of a row.
@@ -425,13 +429,14 @@ func (c *bundleComparison) addShortages(b *BundlePlan) {
 		case v.Outcome == schedule.OutcomeOut && v.Filter == schedule.FilterCapacity:
 			b.Full = append(b.Full, FullCluster{v.Cluster, false, v.ReasonCode(), v.Reason})
 		}
+		c.addUnfitCluster(b, &v)
 		if v.DrainReason != "" && atoll.ParseRowReason(c.Before[v.Cluster].Reason).Reason != v.DrainReason {
 			b.Stays = append(b.Stays, StayingRow{v.Cluster, v.DrainReason, v.DrainText})
 		}
 	}
 	for _, s := range c.Short {
 		if c.in.mayReadItem(s.Key) {
-			b.Short = append(b.Short, Shortage{s.Key.Kind + "/" + s.Key.Name, s.Replicas, s.Unplaced})
+			b.Short = append(b.Short, Shortage{s.Key.Kind + "/" + s.Key.Name, s.Replicas, s.Unplaced, s.Fit})
 		}
 	}
 }

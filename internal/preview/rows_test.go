@@ -175,6 +175,26 @@ func TestFullClustersAreListed(t *testing.T) {
 	}
 }
 
+// A new cluster where undivided pods do not fit now is listed, with the item for those that may read it.
+func TestUnfitClustersAreListed(t *testing.T) {
+	fit := func(cluster string, when schedule.FitTime) schedule.Verdict {
+		return schedule.Verdict{Cluster: cluster, Outcome: schedule.OutcomePlaced, PodFit: schedule.PodFit{When: when, Reason: "as judged", Item: webKey}}
+	}
+	verdicts := []schedule.Verdict{fit("a", schedule.FitNow), fit("b", schedule.FitAfterScaleUp), fit("c", schedule.FitNever), fit("d", "")}
+	for mayRead, prefix := range map[bool]string{true: "Deployment/web: ", false: ""} {
+		b := compareShopRows(nil, &atoll.RowSpec{UID: "u", Revision: "r1", Phase: atoll.RowActive}, func(c *BundleChange, in *Input) {
+			c.Decision.Verdicts = verdicts
+			if !mayRead {
+				in.MayReadItem = func(k atoll.ItemKey) bool { return k != webKey }
+			}
+		})
+		want := []UnfitCluster{{"b", schedule.FitAfterScaleUp, prefix + "as judged"}, {"c", schedule.FitNever, prefix + "as judged"}}
+		if !reflect.DeepEqual(b.Unfit, want) {
+			t.Errorf("may read %t: %+v, want %+v", mayRead, b.Unfit, want)
+		}
+	}
+}
+
 // A row that goes leaves behind what its policy or the item says. Without a policy, what runs stays too.
 func TestWhatARowLeavesBehind(t *testing.T) {
 	active := &atoll.RowSpec{UID: "u", Revision: "r1", Phase: atoll.RowActive}

@@ -10,6 +10,7 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // The lengths of a text without all: Bundles, lines of refusals, unchecked or unplaced objects,
@@ -151,23 +152,40 @@ func (x BundlePlan) writeHeldRemovals(b *strings.Builder, all bool) {
 	}
 }
 
-// writeShortages writes what has no place: clusters that are full, alike ones together, and
-// replicas.
-func (x BundlePlan) writeShortages(b *strings.Builder, all bool) {
-	by, order := map[string][]string{}, []string{}
+// groupFullClusters returns the lines about clusters that are full, or where pods do not fit, and the clusters of
+// each line.
+func (x BundlePlan) groupFullClusters() (order []string, by map[string][]string) {
+	by = map[string][]string{}
+	add := func(line, cluster string) {
+		if by[line] == nil {
+			order = append(order, line)
+		}
+		by[line] = append(by[line], cluster)
+	}
 	for _, f := range x.Full {
 		line := "would be left out: "
 		if f.RowStays {
 			line = "would stay as it is there: "
 		}
-		if line += f.Why; by[line] == nil {
-			order = append(order, line)
-		}
-		by[line] = append(by[line], f.Cluster)
+		add(line+f.Why, f.Cluster)
 	}
+	for _, f := range x.Unfit {
+		line := "would get pods that fit after a scale-up: "
+		if f.When == schedule.FitNever {
+			line = "would get pods that never fit: "
+		}
+		add(line+f.Why, f.Cluster)
+	}
+	return order, by
+}
+
+// writeShortages writes what has no place: clusters that are full, alike ones together, and
+// replicas.
+func (x BundlePlan) writeShortages(b *strings.Builder, all bool) {
+	order, by := x.groupFullClusters()
 	for i, line := range order {
 		if i == maxRows && !all {
-			fmt.Fprintf(b, "  and more that are full\n")
+			fmt.Fprintf(b, "  and more that are full, or where pods do not fit\n")
 			break
 		}
 		fmt.Fprintf(b, "  %s %s\n", abbreviateNames(by[line], all), line)
@@ -186,7 +204,7 @@ func (x BundlePlan) writeShortages(b *strings.Builder, all bool) {
 		fmt.Fprintf(b, "  %s would have no policy any more: what runs stays as it is, and edits would not be sent.\n", abbreviateNames(x.Frozen, all))
 	}
 	for _, s := range x.Short {
-		fmt.Fprintf(b, "  %d of %d replicas of %s would have no place.\n", s.Unplaced, s.Replicas, s.Item)
+		fmt.Fprintf(b, "  %d of %d replicas of %s would have no place.\n%s", s.Unplaced, s.Replicas, s.Item, s.fitText())
 	}
 }
 

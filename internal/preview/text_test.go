@@ -128,17 +128,20 @@ func TestTextsOfBundlePlans(t *testing.T) {
 		plan BundlePlan
 		want string
 	}{
-		"it waits":    {BundlePlan{Waits: "its namespace"}, "  Nothing would be sent: its namespace.\n"},
-		"no fit":      {BundlePlan{NoFit: true}, "  No cluster would fit; what runs is kept.\n"},
-		"unmet":       {BundlePlan{NoFit: true, Unmet: "too few zones"}, "  No cluster would fit: too few zones; what runs is kept.\n"},
-		"a problem":   {BundlePlan{Problems: []Refusal{{Object: "Secret/a", Why: "too large"}}}, "  ! Secret/a could not be sent: too large\n"},
-		"full":        {BundlePlan{Full: []FullCluster{{Cluster: "a", Why: "9 of 9"}, {Cluster: "b", RowStays: true, Why: "9 of 9"}, {Cluster: "c", Why: "9 of 9"}}}, "  a, c would be left out: 9 of 9\n  b would stay as it is there: 9 of 9\n"},
-		"unknown":     {BundlePlan{Unknown: []string{"a", "b"}}, "  There is no cluster a, b, which the placement names.\n"},
-		"unweighed":   {BundlePlan{Unweighed: true, EvenDivision: true}, "  No entry of staticWeightList would match a cluster that is chosen: each would keep the replicas that it has.\n"},
-		"even":        {BundlePlan{EvenDivision: true}, "  No entry of staticWeightList would match a cluster that is chosen: replicas would be divided evenly.\n"},
-		"later":       {BundlePlan{OverridesLater: []string{"a"}}, "  a would keep their overrides until the next change of what is sent there: the newer ones are of a policy with apply: WithNextChange.\n"},
-		"frozen":      {BundlePlan{Frozen: []string{"Secret/a"}}, "  Secret/a would have no policy any more: what runs stays as it is, and edits would not be sent.\n"},
-		"short":       {BundlePlan{Short: []Shortage{{"Deployment/web", 5, 2}}}, "  2 of 5 replicas of Deployment/web would have no place.\n"},
+		"it waits":       {BundlePlan{Waits: "its namespace"}, "  Nothing would be sent: its namespace.\n"},
+		"no fit":         {BundlePlan{NoFit: true}, "  No cluster would fit; what runs is kept.\n"},
+		"unmet":          {BundlePlan{NoFit: true, Unmet: "too few zones"}, "  No cluster would fit: too few zones; what runs is kept.\n"},
+		"a problem":      {BundlePlan{Problems: []Refusal{{Object: "Secret/a", Why: "too large"}}}, "  ! Secret/a could not be sent: too large\n"},
+		"full":           {BundlePlan{Full: []FullCluster{{Cluster: "a", Why: "9 of 9"}, {Cluster: "b", RowStays: true, Why: "9 of 9"}, {Cluster: "c", Why: "9 of 9"}}}, "  a, c would be left out: 9 of 9\n  b would stay as it is there: 9 of 9\n"},
+		"unknown":        {BundlePlan{Unknown: []string{"a", "b"}}, "  There is no cluster a, b, which the placement names.\n"},
+		"unweighed":      {BundlePlan{Unweighed: true, EvenDivision: true}, "  No entry of staticWeightList would match a cluster that is chosen: each would keep the replicas that it has.\n"},
+		"even":           {BundlePlan{EvenDivision: true}, "  No entry of staticWeightList would match a cluster that is chosen: replicas would be divided evenly.\n"},
+		"later":          {BundlePlan{OverridesLater: []string{"a"}}, "  a would keep their overrides until the next change of what is sent there: the newer ones are of a policy with apply: WithNextChange.\n"},
+		"frozen":         {BundlePlan{Frozen: []string{"Secret/a"}}, "  Secret/a would have no policy any more: what runs stays as it is, and edits would not be sent.\n"},
+		"short, and why": {BundlePlan{Short: []Shortage{{"Deployment/web", 5, 2, "they fit after scale-up of nodes with pool=gpu in a"}}}, "  2 of 5 replicas of Deployment/web would have no place.\n    they fit after scale-up of nodes with pool=gpu in a\n"},
+		"unfit": {BundlePlan{Unfit: []UnfitCluster{{"a", schedule.FitNever, "Deployment/web: no node"}, {"b", schedule.FitAfterScaleUp, "Deployment/web: later"}, {"c", schedule.FitNever, "Deployment/web: no node"}}},
+			"  a, c would get pods that never fit: Deployment/web: no node\n  b would get pods that fit after a scale-up: Deployment/web: later\n"},
+		"short":       {BundlePlan{Short: []Shortage{{"Deployment/web", 5, 2, ""}}}, "  2 of 5 replicas of Deployment/web would have no place.\n"},
 		"only added":  {BundlePlan{Rows: []RowGroup{{Change: ChangeAdded, Clusters: []string{"a"}}}}, "  + a\n"},
 		"only remove": {BundlePlan{Rows: []RowGroup{{Change: ChangeRemoved, Clusters: []string{"a"}}}}, "  - a\n"},
 	} {
@@ -147,7 +150,7 @@ func TestTextsOfBundlePlans(t *testing.T) {
 			t.Errorf("%s: got\n%swant\n%s", name, got, c.want)
 		}
 	}
-	if text := (BundlePlan{Full: full}).formatPlan(false); strings.Count(text, "left out") != maxRows || !strings.HasSuffix(text, "\n  and more that are full\n") {
+	if text := (BundlePlan{Full: full}).formatPlan(false); strings.Count(text, "left out") != maxRows || !strings.HasSuffix(text, "\n  and more that are full, or where pods do not fit\n") {
 		t.Errorf("full for many reasons:\n%s", text)
 	}
 	if text := (BundlePlan{Full: full}).formatPlan(true); strings.Count(text, "left out") != maxRows+1 || strings.Contains(text, "and more") {

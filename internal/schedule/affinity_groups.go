@@ -133,7 +133,7 @@ type groupTrial struct {
 
 func (t *groupTrials) decideGroup(g int) *groupTrial {
 	if t.byGroup[g] == nil {
-		one := &groupTrial{decision: t.f.affinityGroups[g].decideAvoidingDisconnected(*t.in)}
+		one := &groupTrial{decision: t.f.affinityGroups[g].decideAvoidingUnfit(*t.in)}
 		one.measureCapacity(t.in)
 		one.needsDisconnected = one.decision.needsDisconnectedClusters(t.in)
 		t.byGroup[g] = one

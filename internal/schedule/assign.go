@@ -87,6 +87,9 @@ type Shortage struct {
 	Key atoll.ItemKey
 	// Replicas that the workload states, and how many of them have no place.
 	Replicas, Unplaced int64
+	// Fit is, in words, when the others fit by reported free capacity; empty: it is not known, or something
+	// else holds them back.
+	Fit string
 }
 
 // AssignReplicas divides the replicas of the workloads. held names clusters that keep their
@@ -358,8 +361,28 @@ func (s *shareAssigner) assignWorkload(item int) {
 		left = s.assignDivided(item)
 	}
 	if left > 0 {
-		s.assignment.Shortages = append(s.assignment.Shortages, Shortage{Key: w.Key, Replicas: total, Unplaced: left})
+		s.assignment.Shortages = append(s.assignment.Shortages, Shortage{Key: w.Key, Replicas: total, Unplaced: left, Fit: s.judgeShortage(item)})
 	}
+}
+
+// judgeShortage returns when one more replica fits in a candidate; empty where free capacity does not count.
+func (s *shareAssigner) judgeShortage(item int) string {
+	w := &s.workloads[item]
+	if s.remainingCapacity == nil {
+		return ""
+	}
+	return JudgeShortage(w, func(yield func(string, freecapacity.NodeClasses) bool) {
+		for i := range s.candidates {
+			c := &s.candidates[i]
+			share, left := &s.assignment.Shares[c.shareIndex], s.remainingCapacity[c.shareIndex]
+			if grown := share.Replicas[item] - c.Current; left != nil && grown > 0 {
+				left = TakeCapacity(left, w.Requests, grown)
+			}
+			if !yield(share.Cluster, left) {
+				return
+			}
+		}
+	})
 }
 
 // divisionOf reports whether a workload goes whole to one cluster, or by ranges of ordinals; neither: it is

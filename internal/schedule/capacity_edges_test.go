@@ -165,7 +165,7 @@ func TestDemandOfWhatIsNoObject(t *testing.T) {
 	null := broken
 	null.Object = json.RawMessage(`null`)
 	pod := atoll.Item{Key: atoll.ItemKey{Kind: "Pod", Name: "p"}, Object: json.RawMessage(`{}`)}
-	if n := CountUndividedPods(&atoll.Content{Items: []atoll.Item{broken, null, pod}}); n != 1 {
+	if n := CountUndividedPods(UndividedPodsOf(&atoll.Content{Items: []atoll.Item{broken, null, pod}})); n != 1 {
 		t.Errorf("%d pods, want that of the Pod alone", n)
 	}
 }

@@ -233,6 +233,7 @@ func (p *candidatePool) offerClusterDeferringVerdict(at int, row *atoll.RowSpec,
 		o.verdictIndex = int32(len(d.Verdicts))
 	} else {
 		p.penalizeDisconnected(&o, c)
+		p.penalizeUnfit(&o, c)
 	}
 	p.addOption(c, o, about)
 	return row == nil
@@ -240,7 +241,7 @@ func (p *candidatePool) offerClusterDeferringVerdict(at int, row *atoll.RowSpec,
 
 // addOption adds a cluster that may be chosen.
 func (p *candidatePool) addOption(c *Cluster, o candidateOption, about clusterFacts) {
-	o.score, o.rank = p.scores.scoreCluster(c, about)-o.penalty, mixHash(p.bundleHash^hashText(c.Name))
+	o.score, o.rank = p.scores.scoreCluster(c, about)-o.penalty-o.fitPenalty, mixHash(p.bundleHash^hashText(c.Name))
 	p.hasStatedCapacity = p.hasStatedCapacity || len(c.Capacity) > 0 && p.input.Demand != nil
 	p.options = append(p.options, o)
 	if !p.input.SkipExplanations {
@@ -325,6 +326,8 @@ type choiceResult struct {
 	isTaken []bool
 	move    *clusterMove
 	why     *choiceComparison
+	// leastFitPenalty of the newcomers that are taken.
+	leastFitPenalty int64
 	// overflowSteps of further options, by option.
 	overflowSteps map[int32]int32
 }
@@ -346,6 +349,7 @@ func (d *groupDecider) applyChoice() (fit int) {
 	}
 	r.why = d.explainChoice(p, r.poolChoice, r.isTaken)
 	d.addOverflowOptions(&r)
+	r.leastFitPenalty = p.leastFitPenalty(r.isTaken)
 	d.Verdicts = slices.Grow(d.Verdicts, p.countOptionsWithoutVerdict(r.options))
 	for i := range p.options {
 		at := p.options[i].verdictIndex
@@ -416,7 +420,7 @@ func (d *groupDecider) judgeNewOption(i int32, r *choiceResult) {
 	if !take && !d.input.needsVerdict(c) {
 		return
 	}
-	v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: OutcomeOut, Score: o.score + o.penalty, ScoreBreakdown: d.pool.explainScore(int(i))}
+	v := Verdict{Cluster: c.Name, UID: c.UID, Outcome: OutcomeOut, Score: o.plainScore(), ScoreBreakdown: d.pool.explainScore(int(i))}
 	switch {
 	case take:
 		d.noteDisconnectedChoice(c)
@@ -429,6 +433,8 @@ func (d *groupDecider) judgeNewOption(i int32, r *choiceResult) {
 		v.Filter, v.Reason = FilterSpread, r.unmetReason
 	case o.penalty > 0:
 		v.Filter, v.Reason = FilterConnection, disconnectedReason
+	case o.fitPenalty > r.leastFitPenalty:
+		v.Filter, v.Reason = FilterPodFit, "clusters where the pods fit sooner come first: "+d.input.PodFitOf(c, true).Reason
 	case r.why != nil:
 		v.Filter, v.Reason = r.why.explainNotChosen(i)
 	}

@@ -205,7 +205,7 @@ func (w *choiceComparison) findLowestChosenScore(c *ChoiceExplanation) {
 			continue
 		}
 		c.Chosen++
-		if score := w.options[i].score + w.options[i].penalty; c.Lowest == "" || score < c.LowestScore {
+		if score := w.options[i].plainScore(); c.Lowest == "" || score < c.LowestScore {
 			c.Lowest, c.LowestScore = w.clusterName(int32(i)), score
 		}
 	}
@@ -329,7 +329,7 @@ func (w *choiceComparison) formatUsedGroups(rule int) string {
 
 // explainNotChosen returns why an option that fits was not chosen.
 func (w *choiceComparison) explainNotChosen(i int32) (filter, reason string) {
-	l, score := w.explainClass(i), w.options[i].score
+	l, score := w.explainClass(i), w.options[i].plainScore()
 	switch {
 	case l.rule != "" && l.rival != noClass:
 		return FilterSpread, l.rule + ": " + w.explainLossTo(i, l.rival)
@@ -350,23 +350,24 @@ func (w *choiceComparison) explainNotChosen(i int32) (filter, reason string) {
 // explainLossTo compares the option with a rival that was chosen.
 func (w *choiceComparison) explainLossTo(i, rival int32) string {
 	o, r := &w.options[i], &w.options[rival]
-	mine, theirs, than := FormatScore(o.score, r.score), FormatScore(r.score, o.score), "the lowest that was chosen"
+	score, best := o.plainScore(), r.plainScore()
+	mine, theirs, than := FormatScore(score, best), FormatScore(best, score), "the lowest that was chosen"
 	if len(w.problem.rules) > 0 {
 		than = "the lowest in whose place the spread lets it be"
 	}
 	switch {
-	case r.priority > o.priority && o.score > r.score:
-		return fmt.Sprintf("it fits and scores %s of 1000, more than %s with %s, which stays: %s", mine, w.clusterName(rival), theirs, w.explainStay(o.score-r.score, rival))
+	case r.priority > o.priority && score > best:
+		return fmt.Sprintf("it fits and scores %s of 1000, more than %s with %s, which stays: %s", mine, w.clusterName(rival), theirs, w.explainStay(score-best, rival))
 	case w.capacityScores != nil && w.comparedScore(i) < w.comparedScore(rival):
 		need := countDividedReplicas(w.input.Workloads)
 		mine, theirs := w.input.countKnownFitting(&w.input.Clusters[o.clusterIndex], need), w.input.countKnownFitting(&w.input.Clusters[r.clusterIndex], need)
 		return fmt.Sprintf("it fits and scores %s of 1000; %d replicas need room, which counts beside the scores: it has room for %d, %s for %d with a score of %s",
-			FormatScore(o.score), need, mine, w.clusterName(rival), theirs, FormatScore(r.score))
-	case o.score < r.score:
+			FormatScore(score), need, mine, w.clusterName(rival), theirs, FormatScore(best))
+	case score < best:
 		return fmt.Sprintf("it fits, and its score %s of 1000 is below %s, %s (%s)", mine, than, theirs, w.clusterName(rival))
-	case o.score == r.score && r.priority > o.priority:
+	case score == best && r.priority > o.priority:
 		return fmt.Sprintf("it fits and scores %s of 1000 as %s does, which runs it already and stays", mine, w.clusterName(rival))
-	case o.score == r.score:
+	case score == best:
 		return fmt.Sprintf("it fits and scores %s of 1000 as %s does, which was chosen: a hash of the Bundle and the cluster breaks ties", mine, w.clusterName(rival))
 	}
 	return fmt.Sprintf("it fits and scores %s of 1000, more than %s with %s: with several spreadConstraints the best is not always found", mine, w.clusterName(rival), theirs)

@@ -94,7 +94,7 @@ func (v *Verdict) ReasonCode() atoll.Reason {
 // reasonByFilter has the reasons of the table, and of the filters that compare several clusters.
 var reasonByFilter = func() map[string]atoll.Reason {
 	out := map[string]atoll.Reason{
-		FilterGroups: atoll.ReasonNoGroupFits, FilterCapacity: atoll.ReasonNoCapacity, FilterSpread: atoll.ReasonSpreadExcludes,
+		FilterGroups: atoll.ReasonNoGroupFits, FilterCapacity: atoll.ReasonNoCapacity, FilterPodFit: atoll.ReasonPodsDoNotFit, FilterSpread: atoll.ReasonSpreadExcludes,
 		FilterMost: atoll.ReasonNotChosen, FilterWeights: atoll.ReasonNotChosen, FilterConnection: atoll.ReasonClusterDisconnected,
 		FilterRebalance: atoll.ReasonRebalanced, FilterRescheduling: atoll.ReasonMovedToBetter,
 	}

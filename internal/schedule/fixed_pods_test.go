@@ -33,7 +33,7 @@ func TestFixedPods(t *testing.T) {
 		{"pods of many workers", []atoll.Item{item("leaderworkerset.x-k8s.io", "LeaderWorkerSet", `"replicas":4294967296,"leaderWorkerTemplate":{"size":4294967297}`, false)}, MaxWeight + 1<<32},
 		{"shards of many", []atoll.Item{item("monitoring.coreos.com", "Prometheus", `"replicas":4294967296,"shards":4294967296`, false)}, MaxWeight},
 	} {
-		if got := CountUndividedPods(&atoll.Content{Items: tc.items}); got != tc.want {
+		if got := CountUndividedPods(UndividedPodsOf(&atoll.Content{Items: tc.items})); got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
 		}
 	}

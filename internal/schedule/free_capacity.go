@@ -11,11 +11,11 @@ import (
 )
 
 // CountFittingReplicas returns how many more replicas with these requests fit into the free
-// capacity. It ignores selectors and affinities of pods.
+// capacity. It ignores affinities between pods.
 func CountFittingReplicas(free freecapacity.NodeClasses, r freecapacity.ReplicaRequests) (n int64) {
 	for i := range free {
 		c := &free[i]
-		if per := podsPerNode(c, r); per > 0 && isTolerated(c, r) {
+		if per := podsPerNode(c, r); per > 0 && admitsPods(c, r) {
 			n = quantity.AddCapped(n, quantity.MultiplyCapped(per, c.Nodes))
 		}
 	}
@@ -55,6 +55,12 @@ func podsPerNode(c *freecapacity.NodeClass, r freecapacity.ReplicaRequests) int6
 	return n
 }
 
+// admitsPods reports whether the pods tolerate the taints of the nodes, and require nothing else of
+// their labels.
+func admitsPods(c *freecapacity.NodeClass, r freecapacity.ReplicaRequests) bool {
+	return isTolerated(c, r) && (r.Matcher == nil || r.Matcher.MatchesGroup(c.Group))
+}
+
 func isTolerated(c *freecapacity.NodeClass, r freecapacity.ReplicaRequests) bool {
 	for i := range c.Taints {
 		if !slices.ContainsFunc(r.Tolerations, func(tol corev1.Toleration) bool { return coversTaint(&tol, &c.Taints[i]) }) {
@@ -72,7 +78,7 @@ func TakeCapacity(free freecapacity.NodeClasses, r freecapacity.ReplicaRequests,
 	for i := range free {
 		c := free[i]
 		per := podsPerNode(&c, r)
-		if n <= 0 || per <= 0 || !isTolerated(&c, r) {
+		if n <= 0 || per <= 0 || !admitsPods(&c, r) {
 			out = append(out, c)
 			continue
 		}

@@ -31,11 +31,11 @@ func TestReplicasFromAnInterpreter(t *testing.T) {
 	if got := d.UsageFor(map[string]int64{"ai.example/Trainer/shop/cats": 4}); got.QuantityOf("cpu") != 400 || got.QuantityOf(MeasureReplicas) != 4 {
 		t.Errorf("four of them use %v", got)
 	}
-	if n := CountUndividedPods(content); n != 0 {
+	if n := CountUndividedPods(UndividedPodsOf(content)); n != 0 {
 		t.Errorf("%d pods are fixed of what is divided", n)
 	}
 	content.Items[0].Divided = false
-	if n := CountUndividedPods(content); n != 6 {
+	if n := CountUndividedPods(UndividedPodsOf(content)); n != 6 {
 		t.Errorf("%d pods are fixed of what is not divided, want 6", n)
 	}
 }
@@ -44,7 +44,7 @@ func TestComponentsFromAnInterpreter(t *testing.T) {
 	content := interpretedContent(false, &atoll.InterpreterAnswers{Pods: []atoll.PodSet{
 		{Name: "head", Count: 1, Requests: map[corev1.ResourceName]int64{"cpu": 1000}}, {Name: "worker", Count: 3, Requests: map[corev1.ResourceName]int64{"cpu": 200}},
 	}})
-	if n := CountUndividedPods(content); n != 4 {
+	if n := CountUndividedPods(UndividedPodsOf(content)); n != 4 {
 		t.Errorf("%d pods, want 4", n)
 	}
 	d, err := DemandOf(content)

@@ -54,6 +54,9 @@ type Input struct {
 	Workloads []Workload
 	// OverriddenShares are shares that overrides set, by cluster name and item key.
 	OverriddenShares map[string]map[string]int64
+	// PodFitOf returns whether the pods of undivided items fit in the reported free capacity of a cluster; nil: there are
+	// none. A placement that limits its clusters chooses newcomers by it, and explanations have it, with a reason.
+	PodFitOf func(c *Cluster, explain bool) PodFit `json:"-"`
 	// Demand of the content; nil: stated capacity does not count.
 	Demand *Demand
 	// Rows by cluster name.
@@ -65,6 +68,8 @@ type Input struct {
 	Now               time.Time
 
 	newcomers newcomerRule
+	// weighsFit: newcomers where the pods do not fit now count behind the others.
+	weighsFit bool
 	// capacityBlocked clusters fit in groups that were tried, and have no capacity left.
 	capacityBlocked []string
 }
@@ -152,6 +157,10 @@ type Verdict struct {
 	// its revision and share; empty: none does.
 	CapacityReason string
 
+	// PodFit is whether the undivided pods fit in the cluster, for a placed newcomer of a choice, and with explanations
+	// for every placed newcomer.
+	PodFit PodFit
+
 	// storedRow of that name, if there is one. holdsRow: it is the cluster's, and not being
 	// removed. Both are set where workloads are divided. capacityIndex is the cluster's
 	// index in Decision.freeCapacity.
@@ -196,6 +205,8 @@ type Decision struct {
 	PendingFailback PendingFailback
 	FailbackAt      time.Time
 	AwaitsFailback  bool
+	// ChoseUnfit: a chosen newcomer has no place for all undivided pods now.
+	ChoseUnfit bool
 	// Overflows: replicas lack a place in the chosen clusters, and overflow is allowed. The decision
 	// may differ with more capacity in any cluster that fits.
 	Overflows bool
@@ -249,7 +260,7 @@ func DecidePlacement(in Input) Decision {
 	if f.HasGroups() {
 		d = f.decideByGroups(in)
 	} else {
-		d = f.decideAvoidingDisconnected(in)
+		d = f.decideAvoidingUnfit(in)
 	}
 	d.withholdFromDisconnected(in.AvoidDisconnected)
 	d.awaitDrainedClusters(in.KeepsLost)
@@ -405,6 +416,7 @@ func (d *groupDecider) completeHolderVerdict(v *Verdict, c *Cluster) {
 	v.Group = d.filter.decisionGroupOf(c)
 	d.recordConnection(v, c)
 	d.recordCapacity(v, c)
+	d.recordPodFit(v, c)
 }
 
 // sortVerdictsByCluster sorts verdicts by cluster. The first verdicts are mostly in order; those of a

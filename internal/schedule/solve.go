@@ -15,9 +15,9 @@ type candidateOption struct {
 	// verdictIndex is the caller's index of the verdict on a cluster that runs the Bundle,
 	// or noVerdict.
 	verdictIndex int32
-	// score, less the penalty of a disconnected newcomer.
-	score, penalty int64
-	rank           uint64
+	// score, less the penalties of a newcomer: of one that is disconnected, and of one where pods do not fit now.
+	score, penalty, fitPenalty int64
+	rank                       uint64
 }
 
 // The priorities of clusters that run the Bundle, where the user edited how clusters are

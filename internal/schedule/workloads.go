@@ -61,9 +61,21 @@ func statesVolumesOfReplicas(item *atoll.Item) bool {
 	return err == nil && kinds.NeedsOneClusterForVolumes(&unstructured.Unstructured{Object: obj})
 }
 
-// CountUndividedPods returns the pods that a content creates in each cluster that has it, by its
-// undivided items. It does not count pods whose number depends on nodes, as a DaemonSet's.
-func CountUndividedPods(content *atoll.Content) (n int64) {
+// PodDemand is equal pods that an undivided item has in each cluster.
+type PodDemand struct {
+	Key atoll.ItemKey
+	// Count of the pods, and what each of them requests.
+	Count    int64
+	Requests freecapacity.ReplicaRequests
+}
+
+// maxPodDemands bounds the sets of pods that are judged for each cluster.
+const maxPodDemands = 32
+
+// UndividedPodsOf returns the pods that a content creates in each cluster that has it, by its
+// undivided items. It does not return pods whose number depends on nodes, as a DaemonSet's. If there are many sets of
+// pods, the last one has the number of all others, and requests nothing.
+func UndividedPodsOf(content *atoll.Content) (out []PodDemand) {
 	for i := range content.Items {
 		item := &content.Items[i]
 		if item.Divided || !hasInterpretedPods(item) && !kinds.MayHavePods(schema.GroupKind{Group: item.Key.Group, Kind: item.Key.Kind}) {
@@ -77,8 +89,25 @@ func CountUndividedPods(content *atoll.Content) (n int64) {
 		u.SetGroupVersionKind(schema.GroupVersionKind{Group: item.Key.Group, Version: "any", Kind: item.Key.Kind})
 		times, sets := PodsOf(item, u)
 		for _, s := range sets {
-			n = quantity.AddCapped(n, min(quantity.MultiplyCapped(times, s.Count), MaxWeight))
+			n := min(quantity.MultiplyCapped(times, s.Count), MaxWeight)
+			switch s.Count = 1; {
+			case n <= 0:
+			case len(out) < maxPodDemands:
+				out = append(out, PodDemand{item.Key, n, compileRequests(kinds.LargestPodRequests([]atoll.PodSet{s}))})
+			case len(out) == maxPodDemands:
+				out = append(out, PodDemand{Key: item.Key, Count: n})
+			default:
+				out[maxPodDemands].Count = quantity.AddCapped(out[maxPodDemands].Count, n)
+			}
 		}
+	}
+	return out
+}
+
+// CountUndividedPods returns the number of these pods.
+func CountUndividedPods(demand []PodDemand) (n int64) {
+	for i := range demand {
+		n = quantity.AddCapped(n, demand[i].Count)
 	}
 	return n
 }
@@ -132,6 +161,7 @@ func WorkloadsOf(content *atoll.Content) ([]Workload, error) {
 		if w.Requests = kinds.ReplicaRequests(u); hasInterpretedPods(item) {
 			w.Requests = kinds.LargestPodRequests(item.Interpreted.Pods)
 		}
+		w.Requests = compileRequests(w.Requests)
 		out = append(out, w)
 	}
 	slices.SortFunc(out, func(a, b Workload) int { return strings.Compare(a.Key.String(), b.Key.String()) })

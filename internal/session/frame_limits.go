@@ -103,6 +103,13 @@ var frameLimits = map[protoreflect.FullName]fieldLimit{
 	"Inventory.member_message":     {bytes: messageBytes, text: true},
 	"Inventory.properties":         {count: 1000, keyBytes: 512, bytes: 4 << 10, text: true},
 	"Room.classes":                 {count: 64, bytes: 4 << 10, text: true},
+	"Room.groups":                  {count: 16},
+	"Room.class_groups":            {count: 64, max: 16},
+	"Room.shared_labels":           {count: 64, keyBytes: 317, bytes: 63},
+	"Room.unreported_labels":       {count: 32, bytes: 320},
+
+	"NodeGroup.size":   {bytes: 1 << 10, text: true},
+	"NodeGroup.labels": {count: 64, keyBytes: 317, bytes: 63},
 
 	"Renew.csr": {bytes: 4 << 10},
 

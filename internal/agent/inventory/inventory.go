@@ -11,9 +11,11 @@
 //   - Changed is called when CurrentSnapshot returns something new, at most every Quiet.
 //     A node that turns ready or not is new at once, sums of requests only when
 //     their first two digits change.
-//   - Free capacity of nodes is reported in at most 24 classes, whatever the number
+//   - Free capacity of nodes is reported in at most 32 classes, whatever the number
 //     of nodes, and rounded down. A change of an eighth of some resource, or of the
 //     number of nodes, is reported within 5 s, a smaller lasting one within 30 s.
+//   - Nodes are reported in at most 12 groups by taints and labels, in at most 4 KiB. Labels
+//     that would take more, or make free capacity less exact, are left out. Their names are reported.
 //   - Served is called after each discovery that returned other APIs than before.
 //     Discovery runs when CRDs or API services of the member change, and when the
 //     member is reachable again.
@@ -65,6 +67,8 @@ type Snapshot struct {
 	Allocatable, Requested map[string]string
 	// Room that nodes have left, in lines of freecapacity.Classes; nil: not counted yet.
 	Room []string
+	// Groups of the nodes by taints and labels.
+	Groups ReportedGroups
 	// Properties of the member by name, see properties.go.
 	Properties map[string]string
 	// Answers: the member's API answers the agent; Trouble is why not, or what of the member
@@ -98,6 +102,10 @@ type Inventory struct {
 	apis         string
 	trouble      string
 	nodes        map[string]node
+	groups       nodeGroups
+	groupsStale  bool // the nodes changed since they were grouped
+	groupLimit   int  // index in groupLimits
+	groupedAt    time.Time
 	pods         map[string]pod
 	used         map[string]*use   // by node
 	total        resourceAmounts   // allocatable
@@ -254,7 +262,7 @@ func (i *Inventory) updateSnapshot() bool {
 		}
 	}
 	var again time.Duration
-	if s.Room, again = i.chooseCapacityToReport(time.Now()); again > 0 && i.again == nil {
+	if s.Room, s.Groups, again = i.chooseCapacityToReport(time.Now()); again > 0 && i.again == nil {
 		i.again = time.AfterFunc(again, func() {
 			i.mu.Lock()
 			i.again = nil
@@ -272,7 +280,7 @@ func (i *Inventory) updateSnapshot() bool {
 func (s Snapshot) differsFrom(old Snapshot) bool {
 	return s.Version != old.Version || s.APIsHash != old.APIsHash || s.Nodes != old.Nodes || s.Ready != old.Ready ||
 		s.Answers != old.Answers || (s.Trouble == "") != (old.Trouble == "") || !maps.Equal(s.Allocatable, old.Allocatable) || !maps.Equal(s.Requested, old.Requested) ||
-		(s.Room == nil) != (old.Room == nil) || !slices.Equal(s.Room, old.Room) || !maps.Equal(s.Properties, old.Properties)
+		(s.Room == nil) != (old.Room == nil) || !slices.Equal(s.Room, old.Room) || !s.Groups.equal(old.Groups) || !maps.Equal(s.Properties, old.Properties)
 }
 
 // lookAgain are the times after a change of definitions at which the agent reads what the member

@@ -20,7 +20,8 @@ const (
 	// kept; roomPace is how long one that does.
 	roomQuiet = 30 * time.Second
 	roomPace  = 5 * time.Second
-	// mostClasses is the number of reported node classes, whatever the number of nodes.
+	// mostClasses is the number of node classes, whatever the number of nodes. Groups by labels may have more of them,
+	// up to freecapacity.MaxNodeClasses.
 	mostClasses = 24
 	// leastCPU and leastMemory are the smallest differences that separate node classes.
 	leastCPU, leastMemory = 10, 16 << 20
@@ -28,23 +29,27 @@ const (
 
 // classifyFreeCapacity classifies the capacity that nodes have left, each of them given as a class of its own, in classes of
 // nodes that have about as much: rounded down to as few digits as it takes to have no
-// more than mostClasses. Nodes without room for a pod are left out.
-func classifyFreeCapacity(nodes []freecapacity.NodeClass) freecapacity.NodeClasses {
+// more than so many. Nodes without room for a pod are left out.
+func classifyFreeCapacity(nodes []freecapacity.NodeClass, most int) freecapacity.NodeClasses {
 	for digits := 4; digits > 0; digits-- {
-		if out := groupNodeClasses(nodes, digits); len(out) <= mostClasses {
+		if out := groupNodeClasses(nodes, digits); len(out) <= most {
 			return out
 		}
 	}
-	return joinSmallClasses(groupNodeClasses(nodes, 1))
+	return joinSmallClasses(groupNodeClasses(nodes, 1), most)
 }
 
 func groupNodeClasses(nodes []freecapacity.NodeClass, digits int) freecapacity.NodeClasses {
-	by := map[string]int{}
+	type identity struct {
+		text  string
+		group *freecapacity.NodeGroup
+	}
+	by := map[identity]int{}
 	out := freecapacity.NodeClasses{}
 	for _, n := range nodes {
 		c := freecapacity.NodeClass{
 			Nodes: 1, CPU: roundDownToBits(n.CPU/leastCPU, digits) * leastCPU, Memory: roundDownToBits(n.Memory/leastMemory, digits) * leastMemory,
-			Pods: roundDownToBits(n.Pods, digits), Taints: n.Taints,
+			Pods: roundDownToBits(n.Pods, digits), Taints: n.Taints, Group: n.Group,
 		}
 		for name, v := range n.Other {
 			if v = roundDownToBits(v, digits); v > 0 {
@@ -57,7 +62,7 @@ func groupNodeClasses(nodes []freecapacity.NodeClass, digits int) freecapacity.N
 		if c.Pods <= 0 {
 			continue
 		}
-		key := c.String()
+		key := identity{c.String(), c.Group}
 		if i, known := by[key]; known {
 			out[i].Nodes++
 			continue
@@ -65,36 +70,48 @@ func groupNodeClasses(nodes []freecapacity.NodeClass, digits int) freecapacity.N
 		by[key] = len(out)
 		out = append(out, c)
 	}
-	slices.SortFunc(out, compareByFreeCapacity)
+	slices.SortStableFunc(out, compareByFreeCapacity)
 	return out
 }
 
-// compareByFreeCapacity orders those with more first.
+// compareByFreeCapacity orders those with more first. Equal ones of several groups keep their order.
 func compareByFreeCapacity(a, b freecapacity.NodeClass) int {
 	return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(b.Memory, a.Memory), cmp.Compare(b.Pods, a.Pods), strings.Compare(a.String(), b.String()))
 }
 
 // joinSmallClasses reduces the number of classes: the largest stay, and the other ones without
-// taints become one class with the least capacity of them.
-func joinSmallClasses(all freecapacity.NodeClasses) freecapacity.NodeClasses {
+// taints become one class of each group, with the least capacity of them.
+func joinSmallClasses(all freecapacity.NodeClasses, most int) freecapacity.NodeClasses {
 	slices.SortStableFunc(all, func(a, b freecapacity.NodeClass) int { return cmp.Compare(b.Nodes, a.Nodes) })
-	out, rest := slices.Clone(all[:mostClasses-1]), freecapacity.NodeClass{}
-	for _, c := range all[mostClasses-1:] {
+	kept := most - countGroupsWithoutTaints(all)
+	out := slices.Clone(all[:kept])
+	rests := map[*freecapacity.NodeGroup]int{} // indices in out
+	for _, c := range all[kept:] {
+		at, known := rests[c.Group]
 		switch {
 		case len(c.Taints) > 0:
-		case rest.Nodes == 0:
-			rest = c
-			rest.Other = nil
+		case !known:
+			c.Other = nil
+			rests[c.Group], out = len(out), append(out, c)
 		default:
+			rest := &out[at]
 			rest.Nodes += c.Nodes
 			rest.CPU, rest.Memory, rest.Pods = min(rest.CPU, c.CPU), min(rest.Memory, c.Memory), min(rest.Pods, c.Pods)
 		}
 	}
-	if rest.Nodes > 0 {
-		out = append(out, rest)
-	}
-	slices.SortFunc(out, compareByFreeCapacity)
+	slices.SortStableFunc(out, compareByFreeCapacity)
 	return out
+}
+
+// countGroupsWithoutTaints returns how many groups have classes without taints, and at least 1.
+func countGroupsWithoutTaints(all freecapacity.NodeClasses) int {
+	groups := map[*freecapacity.NodeGroup]bool{}
+	for i := range all {
+		if len(all[i].Taints) == 0 {
+			groups[all[i].Group] = true
+		}
+	}
+	return max(len(groups), 1)
 }
 
 // roundDownToBits rounds down to so many binary digits.
@@ -106,11 +123,61 @@ func roundDownToBits(v int64, digits int) int64 {
 	return v >> drop << drop
 }
 
-// currentFreeCapacity returns the free capacity of the member's ready and schedulable nodes. The
-// caller holds mu.
-func (i *Inventory) currentFreeCapacity() freecapacity.NodeClasses {
-	free := make([]freecapacity.NodeClass, 0, len(i.nodes))
-	for name, n := range i.nodes {
+// The numbers of groups into which labels may divide nodes, the first that leaves the free capacity exact enough. With
+// the last, labels divide nothing.
+var groupLimits = [...]int{mostGroups, 6, 3, 1}
+
+const (
+	// Groups by labels may lose an eighth of the free capacity of some resource to rounding when nodes are grouped, and a
+	// quarter later.
+	firstLossFraction, laterLossFraction = 8, 4
+	// regroupInterval is how long nodes keep fewer groups because of such a loss.
+	regroupInterval = 10 * time.Minute
+)
+
+// currentFreeCapacity returns the free capacity of the member's ready and schedulable nodes. The classes are
+// about as exact as they would be without groups. The caller holds mu.
+func (i *Inventory) currentFreeCapacity(now time.Time) freecapacity.NodeClasses {
+	names, free := i.freeNodes()
+	exact, fraction := classifyFreeCapacity(free, mostClasses).TotalByResource(), int64(laterLossFraction)
+	if i.groupsStale || i.groupLimit > 0 && now.Sub(i.groupedAt) >= regroupInterval {
+		i.groups, i.groupsStale, i.groupLimit, i.groupedAt = groupNodes(i.nodes, groupLimits[0]), false, 0, now
+		fraction = firstLossFraction
+	}
+	for {
+		for at, name := range names {
+			free[at].Group = nil
+			if group, known := i.groups.at[name]; known {
+				free[at].Group = &i.groups.groups[group]
+			}
+		}
+		most := freecapacity.MaxNodeClasses
+		if i.groupLimit == len(groupLimits)-1 {
+			most = mostClasses
+		}
+		is := classifyFreeCapacity(free, most)
+		if i.groupLimit == len(groupLimits)-1 || len(i.groups.groups) == 0 || !losesCapacity(is.TotalByResource(), exact, fraction) {
+			return is
+		}
+		i.groupLimit++
+		i.groups, fraction = groupNodes(i.nodes, groupLimits[i.groupLimit]), firstLossFraction
+	}
+}
+
+// losesCapacity reports whether some resource has less than it has exactly by more than the fraction.
+func losesCapacity(is, exact map[string]int64, fraction int64) bool {
+	for name, n := range exact {
+		if is[name] < n-n/fraction {
+			return true
+		}
+	}
+	return false
+}
+
+// freeNodes returns the ready and schedulable nodes by name, each as a class without a group. The caller holds mu.
+func (i *Inventory) freeNodes() (names []string, free []freecapacity.NodeClass) {
+	for _, name := range slices.Sorted(maps.Keys(i.nodes)) {
+		n := i.nodes[name]
 		if !n.ready || n.cordoned {
 			continue
 		}
@@ -128,21 +195,22 @@ func (i *Inventory) currentFreeCapacity() freecapacity.NodeClasses {
 				c.Other[string(resource)] = v
 			}
 		}
-		free = append(free, c)
+		names, free = append(names, name), append(free, c)
 	}
-	return classifyFreeCapacity(free)
+	return names, free
 }
 
 // chooseCapacityToReport decides whether the present free capacity is reported, and if not, when to decide
 // again. The caller holds mu.
-func (i *Inventory) chooseCapacityToReport(now time.Time) (tell []string, again time.Duration) {
+func (i *Inventory) chooseCapacityToReport(now time.Time) (tell []string, groups ReportedGroups, again time.Duration) {
 	if !i.counted[countNodes] || !i.counted[countPods] {
-		return nil, 0
+		return nil, ReportedGroups{}, 0
 	}
-	is := i.currentFreeCapacity()
+	is := i.currentFreeCapacity(now)
 	lines := is.EncodeClasses()
-	if i.lastSnapshot.Room != nil && slices.Equal(lines, i.lastSnapshot.Room) {
-		return i.lastSnapshot.Room, 0
+	groups = i.groups.reportGroups(is)
+	if i.lastSnapshot.Room != nil && slices.Equal(lines, i.lastSnapshot.Room) && groups.equal(i.lastSnapshot.Groups) {
+		return i.lastSnapshot.Room, i.lastSnapshot.Groups, 0
 	}
 	wait := roomQuiet
 	if i.lastSnapshot.Room == nil {
@@ -151,10 +219,10 @@ func (i *Inventory) chooseCapacityToReport(now time.Time) (tell []string, again 
 		wait = roomPace
 	}
 	if left := i.toldAt.Add(wait).Sub(now); left > 0 {
-		return i.lastSnapshot.Room, left
+		return i.lastSnapshot.Room, i.lastSnapshot.Groups, left
 	}
 	i.toldRoom, i.toldAt = is, now
-	return lines, 0
+	return lines, groups, 0
 }
 
 // use of a node by pods that are bound to it and not finished.

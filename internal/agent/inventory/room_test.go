@@ -34,10 +34,10 @@ func TestClassesOfNodes(t *testing.T) {
 		"1 cpu=100m memory=1024Mi pods=3",
 		"1 memory=1024Mi pods=5",
 	}
-	if got := classifyFreeCapacity(nodes).EncodeClasses(); !slices.Equal(got, want) {
+	if got := classifyFreeCapacity(nodes, mostClasses).EncodeClasses(); !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}
-	if got := classifyFreeCapacity(nil); got == nil || len(got) != 0 {
+	if got := classifyFreeCapacity(nil, mostClasses); got == nil || len(got) != 0 {
 		t.Errorf("no nodes are %v", got)
 	}
 }
@@ -54,7 +54,7 @@ func TestClassesAreFewAndModest(t *testing.T) {
 				nodes[i].Other = map[string]int64{fmt.Sprint("x.io/r", r.IntN(20)): 1 + r.Int64N(9)}
 			}
 		}
-		got := classifyFreeCapacity(nodes)
+		got := classifyFreeCapacity(nodes, mostClasses)
 		if len(got) > mostClasses {
 			t.Fatalf("%d classes of %d nodes", len(got), len(nodes))
 		}
@@ -74,7 +74,7 @@ func TestClassesAreFewAndModest(t *testing.T) {
 			}
 		}
 		slices.Reverse(nodes)
-		if again := classifyFreeCapacity(nodes); !reflect.DeepEqual(again, got) {
+		if again := classifyFreeCapacity(nodes, mostClasses); !reflect.DeepEqual(again, got) {
 			t.Fatalf("the order matters:\n%v\n%v", got.EncodeClasses(), again.EncodeClasses())
 		}
 	}
@@ -102,8 +102,8 @@ func TestRoomIsToldWhenItMatters(t *testing.T) {
 		reportCapacity := func() string {
 			i.mu.Lock()
 			defer i.mu.Unlock()
-			lines, _ := i.chooseCapacityToReport(time.Now())
-			i.lastSnapshot.Room = lines
+			lines, groups, _ := i.chooseCapacityToReport(time.Now())
+			i.lastSnapshot.Room, i.lastSnapshot.Groups = lines, groups
 			return fmt.Sprint(lines)
 		}
 		check := func(when, want string) {

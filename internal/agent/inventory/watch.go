@@ -2,6 +2,8 @@ package inventory
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +26,7 @@ type node struct {
 	ready       bool
 	cordoned    bool
 	taints      []v1alpha1.Taint
+	labels      nodeLabels
 	// provider and region of its labels; empty: it has none.
 	provider, region string
 }
@@ -39,13 +42,15 @@ func (i *Inventory) newNodeSumStore() *reflectorCallbackStore {
 			return
 		}
 		now := node{
-			allocatable: amountsOf(n.Status.Allocatable), cordoned: n.Spec.Unschedulable, taints: taintsOf(n),
+			allocatable: amountsOf(n.Status.Allocatable), cordoned: n.Spec.Unschedulable, taints: taintsOf(n), labels: labelsOf(n),
 			provider: providerOf(n), region: n.Labels[corev1.LabelTopologyRegion],
 		}
 		for _, c := range n.Status.Conditions {
 			now.ready = now.ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		}
-		i.total.add(i.nodes[n.Name].allocatable, -1)
+		was, known := i.nodes[n.Name]
+		i.groupsStale = i.groupsStale || !known || was.labels != now.labels || !slices.Equal(was.taints, now.taints) || !maps.Equal(was.allocatable, now.allocatable)
+		i.total.add(was.allocatable, -1)
 		delete(i.nodes, n.Name)
 		if !i.mayKeepObject(countNodes, len(i.nodes), maxNodes, nodeTextSize(n.Name, now), maxNodeText) {
 			return
@@ -58,9 +63,10 @@ func (i *Inventory) newNodeSumStore() *reflectorCallbackStore {
 		drop: func(name string) {
 			i.total.add(i.nodes[name].allocatable, -1)
 			delete(i.nodes, name)
+			i.groupsStale = true
 		},
 		clear: func() {
-			i.nodes, i.total = map[string]node{}, resourceAmounts{}
+			i.nodes, i.total, i.groupsStale = map[string]node{}, resourceAmounts{}, true
 			wakeup.WakeReader(i.rescan) // the member may have come back as another version
 		},
 	}

@@ -264,12 +264,21 @@ func (l *HubLink) sendInventory(out *outbox, withAPIs bool) {
 		MemberReady: s.Answers, MemberMessage: s.Trouble, Properties: s.Properties,
 	}
 	if s.Room != nil {
-		inv.Room = &pb.Room{Classes: s.Room}
+		inv.Room = reportedRoom(s)
 	}
 	if withAPIs {
 		inv.Apis = s.APIs
 	}
 	out.put(&pb.FromAgent{Frame: &pb.FromAgent_Inventory{Inventory: inv}})
+}
+
+func reportedRoom(s inventory.Snapshot) *pb.Room {
+	g := &s.Groups
+	room := &pb.Room{Classes: s.Room, ClassGroups: g.OfClasses, SharedLabels: g.Shared, UnreportedLabels: g.Unreported}
+	for i, size := range g.Sizes {
+		room.Groups = append(room.Groups, &pb.NodeGroup{Size: size, Labels: g.Labels[i]})
+	}
+	return room
 }
 
 // storeManifestsLoop puts manifests into the member and acknowledges them.

@@ -49,6 +49,7 @@ func (e Explanation) writeWaits(b *strings.Builder, x BundleExplanation) {
 			at, actor = "its bounds or its capacity", actor+", or a person that states the capacity of clusters"
 		}
 		fmt.Fprintf(b, "  %d of %d replicas of %s have no place%s: every cluster that fits is at %s; to act: %s.\n", s.Unplaced, s.Replicas, s.Item, e.durationSinceText(x.WaitsSince), at, actor)
+		b.WriteString(s.fitText())
 	}
 	if x.WaitsFor != "" && !x.NoFit && len(x.Short) == 0 && !slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return c.Row != nil && c.Row.WaitsFor != "" }) {
 		fmt.Fprintf(b, "  Waits%s for %s.\n", e.durationSinceText(x.WaitsSince), x.WaitsFor)

@@ -245,6 +245,8 @@ type Shortage struct {
 	Item     string `json:"item"`
 	Replicas int64  `json:"replicas"`
 	Unplaced int64  `json:"unplaced"`
+	// Fit is when the others fit, where this is known.
+	Fit string `json:"fit,omitempty"`
 }
 
 // ClusterExplanation is about the Bundle in one cluster.
@@ -267,6 +269,10 @@ type ClusterExplanation struct {
 	// Bounds of its share of each divided workload.
 	MinReplicas int64 `json:"minReplicas,omitempty"`
 	MaxReplicas int64 `json:"maxReplicas,omitempty"`
+	// PodFit is when the pods of undivided items fit in a cluster that is new to the Bundle: Now, AfterScaleUp
+	// or Never. PodFitReason has the reason where they do not fit now.
+	PodFit       schedule.FitTime `json:"podFit,omitempty"`
+	PodFitReason string           `json:"podFitReason,omitempty"`
 	// Room for more replicas, by item, where that matters and is known.
 	Room map[string]int64 `json:"room,omitempty"`
 	// RoomUnknown: it matters and is unknown.
@@ -470,7 +476,7 @@ func (in ExplanationInput) explainBundle(b Bundle) BundleExplanation {
 func (in ExplanationInput) visibleShortages(b Bundle) (out []Shortage) {
 	for _, s := range b.Output.Shortages {
 		if in.mayRead(s.Key) && (in.isAboutBundle(b) || s.Key == in.Object) {
-			out = append(out, Shortage{Item: s.Key.Kind + "/" + s.Key.Name, Replicas: s.Replicas, Unplaced: s.Unplaced})
+			out = append(out, Shortage{Item: s.Key.Kind + "/" + s.Key.Name, Replicas: s.Replicas, Unplaced: s.Unplaced, Fit: s.Fit})
 		}
 	}
 	return out
@@ -483,6 +489,7 @@ func (in ExplanationInput) explainCluster(b Bundle, v schedule.Verdict, w rollou
 		Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max, Capacity: b.Decision.CapacityBounds(v.Cluster),
 		GetsNothingNew: v.GetsNothingNew, KeptLost: v.KeptLost, DrainReason: v.DrainReason, DrainText: v.DrainText, Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
 	}
+	in.explainPodFit(&c, v.PodFit)
 	if !v.EvictAt.IsZero() {
 		c.EvictAt = &v.EvictAt
 	}

@@ -326,6 +326,9 @@ func (c ClusterExplanation) divisionText() (text string) {
 	for _, item := range slices.Sorted(maps.Keys(c.Room)) {
 		text += fmt.Sprintf(", room for %d more of %s", c.Room[item], item[strings.LastIndexByte(item, '/')+1:])
 	}
+	if c.PodFit != "" {
+		text += ", " + c.podFitText()
+	}
 	if c.RoomUnknown {
 		text += ", room unknown"
 	}

@@ -130,6 +130,8 @@ func (f *fleetState) decideBundle(b *Bundle) error {
 		}
 	})
 	in.UseFreeCapacity = true
+	undivided := schedule.UndividedPodsOf(b.Content)
+	in.PodFitOf = f.judgeFitOf(undivided)
 	in.Facts.(*fleetFacts).workloads = workloads
 	b.Decision = schedule.DecidePlacement(in)
 	b.Decision = b.Decision.WithFreeCapacity(func(cluster string) (freecapacity.NodeClasses, bool) {
@@ -143,7 +145,7 @@ func (f *fleetState) decideBundle(b *Bundle) error {
 		if v, ok := b.Decision.FindVerdict(c.Name); !ok || v.Outcome != schedule.OutcomePlaced {
 			continue
 		}
-		replicas, pods := b.Shares.ShareOf(c.Name).AssignedReplicas(), schedule.CountUndividedPods(b.Content)
+		replicas, pods := b.Shares.ShareOf(c.Name).AssignedReplicas(), schedule.CountUndividedPods(undivided)
 		for _, n := range replicas {
 			pods += n
 		}
@@ -159,6 +161,20 @@ func (f *fleetState) decideBundle(b *Bundle) error {
 	}
 	f.placedBundles = append(f.placedBundles, one)
 	return nil
+}
+
+// judgeFitOf returns the answers whether undivided pods fit in a cluster; nil where there are no pods.
+func (f *fleetState) judgeFitOf(undivided []schedule.PodDemand) func(c *schedule.Cluster, explain bool) schedule.PodFit {
+	if len(undivided) == 0 {
+		return nil
+	}
+	return func(c *schedule.Cluster, explain bool) schedule.PodFit {
+		left, known := f.freeCapacity[c.Name]
+		if !known {
+			return schedule.PodFit{}
+		}
+		return schedule.JudgePodFit(left, undivided, explain)
+	}
 }
 
 // scoresByBundles reports whether the placement is scored by where other Bundles are, so that it is

@@ -1846,10 +1846,19 @@ func (x *Inventory) GetProperties() map[string]string {
 // one line each: "3 cpu=3500m memory=12288Mi pods=90 taints=gpu=yes:NoSchedule". Agents make 32
 // classes at most.
 type Room struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Classes       []string               `protobuf:"bytes,1,rep,name=classes,proto3" json:"classes,omitempty"` // at most 64, of 4 KiB
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Classes []string               `protobuf:"bytes,1,rep,name=classes,proto3" json:"classes,omitempty"` // at most 64, of 4 KiB
+	// All nodes by their taints and labels. The following fields have 4 KiB at most all together: a
+	// hub that does not have the fields takes no more.
+	Groups []*NodeGroup `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"` // at most 16
+	// The position in groups, from 1, of the group of each class.
+	ClassGroups []uint32 `protobuf:"varint,3,rep,packed,name=class_groups,json=classGroups,proto3" json:"class_groups,omitempty"` // at most 64
+	// Labels that all nodes share.
+	SharedLabels map[string]string `protobuf:"bytes,4,rep,name=shared_labels,json=sharedLabels,proto3" json:"shared_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 64; keys of 317 bytes, values of 63 bytes
+	// Labels that groups leave out: keys, domains as "example.com/*", or "*".
+	UnreportedLabels []string `protobuf:"bytes,5,rep,name=unreported_labels,json=unreportedLabels,proto3" json:"unreported_labels,omitempty"` // at most 32, of 320 bytes
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Room) Reset() {
@@ -1889,6 +1898,88 @@ func (x *Room) GetClasses() []string {
 	return nil
 }
 
+func (x *Room) GetGroups() []*NodeGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *Room) GetClassGroups() []uint32 {
+	if x != nil {
+		return x.ClassGroups
+	}
+	return nil
+}
+
+func (x *Room) GetSharedLabels() map[string]string {
+	if x != nil {
+		return x.SharedLabels
+	}
+	return nil
+}
+
+func (x *Room) GetUnreportedLabels() []string {
+	if x != nil {
+		return x.UnreportedLabels
+	}
+	return nil
+}
+
+// NodeGroup is all nodes with the same taints and reported labels.
+type NodeGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The line of a class: how many nodes there are, and the largest amounts of one without pods.
+	Size          string            `protobuf:"bytes,1,opt,name=size,proto3" json:"size,omitempty"`                                                                               // at most 1 KiB
+	Labels        map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 64; keys of 317 bytes, values of 63 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeGroup) Reset() {
+	*x = NodeGroup{}
+	mi := &file_session_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeGroup) ProtoMessage() {}
+
+func (x *NodeGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_session_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeGroup.ProtoReflect.Descriptor instead.
+func (*NodeGroup) Descriptor() ([]byte, []int) {
+	return file_session_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *NodeGroup) GetSize() string {
+	if x != nil {
+		return x.Size
+	}
+	return ""
+}
+
+func (x *NodeGroup) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 // Renew requests a new certificate within the session, with a request
 // signed by the same key.
 type Renew struct {
@@ -1900,7 +1991,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1912,7 +2003,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[21]
+	mi := &file_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1925,7 +2016,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{21}
+	return file_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Renew) GetCsr() []byte {
@@ -1947,7 +2038,7 @@ type Renewed struct {
 
 func (x *Renewed) Reset() {
 	*x = Renewed{}
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1959,7 +2050,7 @@ func (x *Renewed) String() string {
 func (*Renewed) ProtoMessage() {}
 
 func (x *Renewed) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[22]
+	mi := &file_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1972,7 +2063,7 @@ func (x *Renewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewed.ProtoReflect.Descriptor instead.
 func (*Renewed) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{22}
+	return file_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Renewed) GetCertificate() []byte {
@@ -2003,7 +2094,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +2106,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[23]
+	mi := &file_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2119,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{23}
+	return file_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Refused) GetReason() string {
@@ -2065,7 +2156,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2168,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[24]
+	mi := &file_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2181,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{24}
+	return file_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Move) GetHub() string {
@@ -2112,7 +2203,7 @@ type Dial struct {
 
 func (x *Dial) Reset() {
 	*x = Dial{}
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2124,7 +2215,7 @@ func (x *Dial) String() string {
 func (*Dial) ProtoMessage() {}
 
 func (x *Dial) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[25]
+	mi := &file_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2137,7 +2228,7 @@ func (x *Dial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dial.ProtoReflect.Descriptor instead.
 func (*Dial) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{25}
+	return file_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Dial) GetId() string {
@@ -2161,7 +2252,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2264,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[26]
+	mi := &file_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2277,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{26}
+	return file_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Leave) GetClean() bool {
@@ -2209,7 +2300,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2312,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[27]
+	mi := &file_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2325,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{27}
+	return file_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Left) GetBehind() []string {
@@ -2259,7 +2350,7 @@ type Leaving struct {
 
 func (x *Leaving) Reset() {
 	*x = Leaving{}
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2362,7 @@ func (x *Leaving) String() string {
 func (*Leaving) ProtoMessage() {}
 
 func (x *Leaving) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[28]
+	mi := &file_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2375,7 @@ func (x *Leaving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leaving.ProtoReflect.Descriptor instead.
 func (*Leaving) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{28}
+	return file_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Leaving) GetWaits() string {
@@ -2314,7 +2405,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2417,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[29]
+	mi := &file_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2430,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{29}
+	return file_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Ask) GetReports() []string {
@@ -2366,7 +2457,7 @@ type Recall struct {
 
 func (x *Recall) Reset() {
 	*x = Recall{}
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2378,7 +2469,7 @@ func (x *Recall) String() string {
 func (*Recall) ProtoMessage() {}
 
 func (x *Recall) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[30]
+	mi := &file_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2391,7 +2482,7 @@ func (x *Recall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recall.ProtoReflect.Descriptor instead.
 func (*Recall) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{30}
+	return file_session_proto_rawDescGZIP(), []int{31}
 }
 
 // Remembered answers Recall, in as many frames as the size takes.
@@ -2406,7 +2497,7 @@ type Remembered struct {
 
 func (x *Remembered) Reset() {
 	*x = Remembered{}
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2509,7 @@ func (x *Remembered) String() string {
 func (*Remembered) ProtoMessage() {}
 
 func (x *Remembered) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[31]
+	mi := &file_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +2522,7 @@ func (x *Remembered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remembered.ProtoReflect.Descriptor instead.
 func (*Remembered) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{31}
+	return file_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Remembered) GetTombstones() []*RememberedTombstone {
@@ -2462,7 +2553,7 @@ type RememberedTombstone struct {
 
 func (x *RememberedTombstone) Reset() {
 	*x = RememberedTombstone{}
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2474,7 +2565,7 @@ func (x *RememberedTombstone) String() string {
 func (*RememberedTombstone) ProtoMessage() {}
 
 func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_session_proto_msgTypes[32]
+	mi := &file_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2487,7 +2578,7 @@ func (x *RememberedTombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RememberedTombstone.ProtoReflect.Descriptor instead.
 func (*RememberedTombstone) Descriptor() ([]byte, []int) {
-	return file_session_proto_rawDescGZIP(), []int{32}
+	return file_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RememberedTombstone) GetBundle() string {
@@ -2674,9 +2765,22 @@ const file_session_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
 	"\x0fPropertiesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\" \n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb5\x02\n" +
 	"\x04Room\x12\x18\n" +
-	"\aclasses\x18\x01 \x03(\tR\aclasses\"\x19\n" +
+	"\aclasses\x18\x01 \x03(\tR\aclasses\x123\n" +
+	"\x06groups\x18\x02 \x03(\v2\x1b.atoll.session.v1.NodeGroupR\x06groups\x12!\n" +
+	"\fclass_groups\x18\x03 \x03(\rR\vclassGroups\x12M\n" +
+	"\rshared_labels\x18\x04 \x03(\v2(.atoll.session.v1.Room.SharedLabelsEntryR\fsharedLabels\x12+\n" +
+	"\x11unreported_labels\x18\x05 \x03(\tR\x10unreportedLabels\x1a?\n" +
+	"\x11SharedLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9b\x01\n" +
+	"\tNodeGroup\x12\x12\n" +
+	"\x04size\x18\x01 \x01(\tR\x04size\x12?\n" +
+	"\x06labels\x18\x02 \x03(\v2'.atoll.session.v1.NodeGroup.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x19\n" +
 	"\x05Renew\x12\x10\n" +
 	"\x03csr\x18\x01 \x01(\fR\x03csr\"B\n" +
 	"\aRenewed\x12 \n" +
@@ -2733,7 +2837,7 @@ func file_session_proto_rawDescGZIP() []byte {
 	return file_session_proto_rawDescData
 }
 
-var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_session_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_session_proto_goTypes = []any{
 	(*JoinRequest)(nil),           // 0: atoll.session.v1.JoinRequest
 	(*JoinReply)(nil),             // 1: atoll.session.v1.JoinReply
@@ -2756,23 +2860,26 @@ var file_session_proto_goTypes = []any{
 	(*ReportStored)(nil),          // 18: atoll.session.v1.ReportStored
 	(*Inventory)(nil),             // 19: atoll.session.v1.Inventory
 	(*Room)(nil),                  // 20: atoll.session.v1.Room
-	(*Renew)(nil),                 // 21: atoll.session.v1.Renew
-	(*Renewed)(nil),               // 22: atoll.session.v1.Renewed
-	(*Refused)(nil),               // 23: atoll.session.v1.Refused
-	(*Move)(nil),                  // 24: atoll.session.v1.Move
-	(*Dial)(nil),                  // 25: atoll.session.v1.Dial
-	(*Leave)(nil),                 // 26: atoll.session.v1.Leave
-	(*Left)(nil),                  // 27: atoll.session.v1.Left
-	(*Leaving)(nil),               // 28: atoll.session.v1.Leaving
-	(*Ask)(nil),                   // 29: atoll.session.v1.Ask
-	(*Recall)(nil),                // 30: atoll.session.v1.Recall
-	(*Remembered)(nil),            // 31: atoll.session.v1.Remembered
-	(*RememberedTombstone)(nil),   // 32: atoll.session.v1.RememberedTombstone
-	nil,                           // 33: atoll.session.v1.Objects.ObjectsEntry
-	nil,                           // 34: atoll.session.v1.Inventory.AllocatableEntry
-	nil,                           // 35: atoll.session.v1.Inventory.RequestedEntry
-	nil,                           // 36: atoll.session.v1.Inventory.PropertiesEntry
-	(*wrapperspb.BytesValue)(nil), // 37: google.protobuf.BytesValue
+	(*NodeGroup)(nil),             // 21: atoll.session.v1.NodeGroup
+	(*Renew)(nil),                 // 22: atoll.session.v1.Renew
+	(*Renewed)(nil),               // 23: atoll.session.v1.Renewed
+	(*Refused)(nil),               // 24: atoll.session.v1.Refused
+	(*Move)(nil),                  // 25: atoll.session.v1.Move
+	(*Dial)(nil),                  // 26: atoll.session.v1.Dial
+	(*Leave)(nil),                 // 27: atoll.session.v1.Leave
+	(*Left)(nil),                  // 28: atoll.session.v1.Left
+	(*Leaving)(nil),               // 29: atoll.session.v1.Leaving
+	(*Ask)(nil),                   // 30: atoll.session.v1.Ask
+	(*Recall)(nil),                // 31: atoll.session.v1.Recall
+	(*Remembered)(nil),            // 32: atoll.session.v1.Remembered
+	(*RememberedTombstone)(nil),   // 33: atoll.session.v1.RememberedTombstone
+	nil,                           // 34: atoll.session.v1.Objects.ObjectsEntry
+	nil,                           // 35: atoll.session.v1.Inventory.AllocatableEntry
+	nil,                           // 36: atoll.session.v1.Inventory.RequestedEntry
+	nil,                           // 37: atoll.session.v1.Inventory.PropertiesEntry
+	nil,                           // 38: atoll.session.v1.Room.SharedLabelsEntry
+	nil,                           // 39: atoll.session.v1.NodeGroup.LabelsEntry
+	(*wrapperspb.BytesValue)(nil), // 40: google.protobuf.BytesValue
 }
 var file_session_proto_depIdxs = []int32{
 	4,  // 0: atoll.session.v1.FromAgent.hello:type_name -> atoll.session.v1.Hello
@@ -2781,46 +2888,49 @@ var file_session_proto_depIdxs = []int32{
 	16, // 3: atoll.session.v1.FromAgent.report:type_name -> atoll.session.v1.Report
 	19, // 4: atoll.session.v1.FromAgent.inventory:type_name -> atoll.session.v1.Inventory
 	15, // 5: atoll.session.v1.FromAgent.stored:type_name -> atoll.session.v1.Stored
-	21, // 6: atoll.session.v1.FromAgent.renew:type_name -> atoll.session.v1.Renew
-	31, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
-	27, // 8: atoll.session.v1.FromAgent.left:type_name -> atoll.session.v1.Left
-	28, // 9: atoll.session.v1.FromAgent.leaving:type_name -> atoll.session.v1.Leaving
+	22, // 6: atoll.session.v1.FromAgent.renew:type_name -> atoll.session.v1.Renew
+	32, // 7: atoll.session.v1.FromAgent.remembered:type_name -> atoll.session.v1.Remembered
+	28, // 8: atoll.session.v1.FromAgent.left:type_name -> atoll.session.v1.Left
+	29, // 9: atoll.session.v1.FromAgent.leaving:type_name -> atoll.session.v1.Leaving
 	6,  // 10: atoll.session.v1.FromHub.welcome:type_name -> atoll.session.v1.Welcome
 	8,  // 11: atoll.session.v1.FromHub.digest_query:type_name -> atoll.session.v1.DigestQuery
 	12, // 12: atoll.session.v1.FromHub.upsert:type_name -> atoll.session.v1.Upsert
 	14, // 13: atoll.session.v1.FromHub.objects:type_name -> atoll.session.v1.Objects
 	18, // 14: atoll.session.v1.FromHub.report_stored:type_name -> atoll.session.v1.ReportStored
-	22, // 15: atoll.session.v1.FromHub.renewed:type_name -> atoll.session.v1.Renewed
-	23, // 16: atoll.session.v1.FromHub.refused:type_name -> atoll.session.v1.Refused
-	29, // 17: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
-	30, // 18: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
+	23, // 15: atoll.session.v1.FromHub.renewed:type_name -> atoll.session.v1.Renewed
+	24, // 16: atoll.session.v1.FromHub.refused:type_name -> atoll.session.v1.Refused
+	30, // 17: atoll.session.v1.FromHub.ask:type_name -> atoll.session.v1.Ask
+	31, // 18: atoll.session.v1.FromHub.recall:type_name -> atoll.session.v1.Recall
 	7,  // 19: atoll.session.v1.FromHub.idle:type_name -> atoll.session.v1.Idle
-	24, // 20: atoll.session.v1.FromHub.move:type_name -> atoll.session.v1.Move
-	25, // 21: atoll.session.v1.FromHub.dial:type_name -> atoll.session.v1.Dial
-	26, // 22: atoll.session.v1.FromHub.leave:type_name -> atoll.session.v1.Leave
+	25, // 20: atoll.session.v1.FromHub.move:type_name -> atoll.session.v1.Move
+	26, // 21: atoll.session.v1.FromHub.dial:type_name -> atoll.session.v1.Dial
+	27, // 22: atoll.session.v1.FromHub.leave:type_name -> atoll.session.v1.Leave
 	5,  // 23: atoll.session.v1.Hello.position:type_name -> atoll.session.v1.Position
 	5,  // 24: atoll.session.v1.Welcome.position:type_name -> atoll.session.v1.Position
 	10, // 25: atoll.session.v1.Digest.ranges:type_name -> atoll.session.v1.Range
 	11, // 26: atoll.session.v1.Range.entries:type_name -> atoll.session.v1.Entry
 	5,  // 27: atoll.session.v1.Upsert.position:type_name -> atoll.session.v1.Position
-	33, // 28: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
+	34, // 28: atoll.session.v1.Objects.objects:type_name -> atoll.session.v1.Objects.ObjectsEntry
 	17, // 29: atoll.session.v1.Report.timing:type_name -> atoll.session.v1.Timing
-	34, // 30: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
-	35, // 31: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
+	35, // 30: atoll.session.v1.Inventory.allocatable:type_name -> atoll.session.v1.Inventory.AllocatableEntry
+	36, // 31: atoll.session.v1.Inventory.requested:type_name -> atoll.session.v1.Inventory.RequestedEntry
 	20, // 32: atoll.session.v1.Inventory.room:type_name -> atoll.session.v1.Room
-	36, // 33: atoll.session.v1.Inventory.properties:type_name -> atoll.session.v1.Inventory.PropertiesEntry
-	32, // 34: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
-	2,  // 35: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
-	0,  // 36: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
-	37, // 37: atoll.session.v1.Tunnel.Open:input_type -> google.protobuf.BytesValue
-	3,  // 38: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
-	1,  // 39: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
-	37, // 40: atoll.session.v1.Tunnel.Open:output_type -> google.protobuf.BytesValue
-	38, // [38:41] is the sub-list for method output_type
-	35, // [35:38] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	37, // 33: atoll.session.v1.Inventory.properties:type_name -> atoll.session.v1.Inventory.PropertiesEntry
+	21, // 34: atoll.session.v1.Room.groups:type_name -> atoll.session.v1.NodeGroup
+	38, // 35: atoll.session.v1.Room.shared_labels:type_name -> atoll.session.v1.Room.SharedLabelsEntry
+	39, // 36: atoll.session.v1.NodeGroup.labels:type_name -> atoll.session.v1.NodeGroup.LabelsEntry
+	33, // 37: atoll.session.v1.Remembered.tombstones:type_name -> atoll.session.v1.RememberedTombstone
+	2,  // 38: atoll.session.v1.Session.Connect:input_type -> atoll.session.v1.FromAgent
+	0,  // 39: atoll.session.v1.Registration.Join:input_type -> atoll.session.v1.JoinRequest
+	40, // 40: atoll.session.v1.Tunnel.Open:input_type -> google.protobuf.BytesValue
+	3,  // 41: atoll.session.v1.Session.Connect:output_type -> atoll.session.v1.FromHub
+	1,  // 42: atoll.session.v1.Registration.Join:output_type -> atoll.session.v1.JoinReply
+	40, // 43: atoll.session.v1.Tunnel.Open:output_type -> google.protobuf.BytesValue
+	41, // [41:44] is the sub-list for method output_type
+	38, // [38:41] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_session_proto_init() }
@@ -2861,7 +2971,7 @@ func file_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_session_proto_rawDesc), len(file_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -185,4 +186,74 @@ spec:
 	})
 	testwait.UntilNil(t, "the rest is in the cluster of unknown capacity", allChecks(share("member1", 6), share("member2", 3), share("member3", 2),
 		explanationMatches("deploy/widgets -n "+ns, `^ +member3 +fits, room unknown`)))
+}
+
+// A Deployment that selects nodes goes to the member that has such nodes. It is placed
+// all the same when no member has them.
+func TestPodsGoToNodesThatTheySelect(t *testing.T) {
+	t.Parallel()
+	label := func(member, value string) {
+		var nodes corev1.NodeList
+		if err := sharedWorld.clients[member].List(t.Context(), &nodes); err != nil || len(nodes.Items) == 0 {
+			t.Fatalf("%s has %d nodes: %v", member, len(nodes.Items), err)
+		}
+		for i := range nodes.Items {
+			was := nodes.Items[i].DeepCopy()
+			metav1.SetMetaDataLabel(&nodes.Items[i].ObjectMeta, "example.com/disk", value)
+			if err := sharedWorld.clients[member].Patch(t.Context(), &nodes.Items[i], client.MergeFrom(was)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	disks := map[string]string{"member1": "plain", "member2": "fast", "member3": "plain"}
+	for member, disk := range disks {
+		label(member, disk)
+	}
+	testwait.UntilNil(t, "reports of the agents", func(ctx context.Context) error {
+		for member, disk := range disks {
+			c, err := get(ctx, "hub", "atoll.dev/v1alpha1", "Cluster", "", member)
+			if err != nil || c == nil {
+				return fmt.Errorf("no %s: %v", member, err)
+			}
+			groups, _, _ := unstructured.NestedSlice(c.Object, "status", "resources", "freeCapacity", "nodeGroups")
+			if len(groups) == 0 || !strings.Contains(fmt.Sprint(groups[0]), "example.com/disk:"+disk) {
+				return fmt.Errorf("%s reports the groups %v", member, groups)
+			}
+		}
+		return nil
+	})
+	ns := createNamespace(t, "nodes")
+	const workload = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: $NAME, namespace: $NS}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: $NAME}}
+  template:
+    metadata: {labels: {app: $NAME}}
+    spec:
+      nodeSelector: {example.com/disk: $NAME}
+      containers: [{name: c, image: "disk:1"}]
+---
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: $NAME, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: $NAME}]
+  placement: {clusterAffinity: {clusterNames: [member1, member2, member3]}, maxClusters: 1}
+`
+	apply(t, ns, strings.ReplaceAll(workload, "$NAME", "fast"))
+	testwait.UntilNil(t, "placed where the nodes are", allChecks(
+		inCluster("member2", "apps/v1", "Deployment", ns, "fast", true), inCluster("member1", "apps/v1", "Deployment", ns, "fast", false), inCluster("member3", "apps/v1", "Deployment", ns, "fast", false),
+	))
+	apply(t, ns, strings.ReplaceAll(workload, "$NAME", "none"))
+	testwait.UntilNil(t, "placed although no nodes are selected", func(ctx context.Context) error {
+		for member := range disks {
+			if inCluster(member, "apps/v1", "Deployment", ns, "none", true)(ctx) == nil {
+				return nil
+			}
+		}
+		return errors.New("it is in no member")
+	})
 }

@@ -76,6 +76,7 @@ export interface Cluster {
       freeCapacity?: {
         nodeClasses?: Array<{
           free?: Record<string, number | string>;
+          nodeGroup?: number;
           nodes: number;
           taints?: Array<{
             effect: "NoSchedule" | "PreferNoSchedule" | "NoExecute";
@@ -84,6 +85,18 @@ export interface Cluster {
             value?: string;
           }>;
         }>;
+        nodeGroups?: Array<{
+          labels?: Record<string, string>;
+          largest?: Record<string, number | string>;
+          nodes: number;
+          taints?: Array<{
+            effect: "NoSchedule" | "PreferNoSchedule" | "NoExecute";
+            key: string;
+            timeAdded?: string;
+            value?: string;
+          }>;
+        }>;
+        unreportedLabels?: Array<string>;
       };
       requested?: Record<string, number | string>;
       room?: {
