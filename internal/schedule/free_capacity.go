@@ -15,7 +15,7 @@ import (
 func CountFittingReplicas(free freecapacity.NodeClasses, r freecapacity.ReplicaRequests) (n int64) {
 	for i := range free {
 		c := &free[i]
-		if per := podsPerNode(c, r); per > 0 && isTolerated(c, r) {
+		if per := podsPerNode(c, &r); per > 0 && isTolerated(c, &r) {
 			n = quantity.AddCapped(n, quantity.MultiplyCapped(per, c.Nodes))
 		}
 	}
@@ -40,22 +40,26 @@ func CountFittingWorkloads(free freecapacity.NodeClasses, workloads []Workload, 
 }
 
 // podsPerNode returns how many of the pods each node of the class takes.
-func podsPerNode(c *freecapacity.NodeClass, r freecapacity.ReplicaRequests) int64 {
+func podsPerNode(c *freecapacity.NodeClass, r *freecapacity.ReplicaRequests) int64 {
 	n := c.Pods
-	bound := func(free, request int64) {
-		if request > 0 {
-			n = min(n, free/request)
-		}
+	if r.CPU > 0 {
+		n = min(n, c.CPU/r.CPU)
 	}
-	bound(c.CPU, r.CPU)
-	bound(c.Memory, r.Memory)
+	if r.Memory > 0 {
+		n = min(n, c.Memory/r.Memory)
+	}
+	if len(r.Other) == 0 { // ranging over a nil map costs as much as all of the above
+		return n
+	}
 	for name, request := range r.Other {
-		bound(c.Other[name], request)
+		if request > 0 {
+			n = min(n, c.Other[name]/request)
+		}
 	}
 	return n
 }
 
-func isTolerated(c *freecapacity.NodeClass, r freecapacity.ReplicaRequests) bool {
+func isTolerated(c *freecapacity.NodeClass, r *freecapacity.ReplicaRequests) bool {
 	for i := range c.Taints {
 		if !slices.ContainsFunc(r.Tolerations, func(tol corev1.Toleration) bool { return coversTaint(&tol, &c.Taints[i]) }) {
 			return false
@@ -71,8 +75,8 @@ func TakeCapacity(free freecapacity.NodeClasses, r freecapacity.ReplicaRequests,
 	n = quantity.MultiplyCapped(n, max(r.Pods, 1))
 	for i := range free {
 		c := free[i]
-		per := podsPerNode(&c, r)
-		if n <= 0 || per <= 0 || !isTolerated(&c, r) {
+		per := podsPerNode(&c, &r)
+		if n <= 0 || per <= 0 || !isTolerated(&c, &r) {
 			out = append(out, c)
 			continue
 		}

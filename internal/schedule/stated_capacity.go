@@ -173,7 +173,7 @@ func (s *shareAssigner) ownUsage(at int) ResourceUsage {
 	if s.givenUsage != nil && s.givenUsage[at] != nil {
 		return s.givenUsage[at]
 	}
-	return s.demand.UsageFor(s.rows[at].Assigned)
+	return s.demand.UsageFor(s.rowAt(int32(at)).Assigned)
 }
 
 // setCapacityLimits computes the limits of a workload by stated capacity.
@@ -190,7 +190,7 @@ func (s *shareAssigner) setCapacityLimits(item int) {
 			continue
 		}
 		if s.capacityLimits == nil {
-			s.capacityLimits = slices.Repeat([]int64{Unbounded}, len(s.assignment.Shares))
+			s.capacityLimits = slices.Repeat([]int64{Unbounded}, len(s.assignment.clusters))
 		}
 		s.capacityLimits[at] = n
 	}
@@ -213,7 +213,7 @@ func (s *shareAssigner) recordStatedCapacityUse(item int) {
 		if !ok {
 			continue
 		}
-		n := s.assignment.Shares[at].Replicas[item]
+		n := s.assignment.replicasOf(int32(at), item)
 		if s.capacityLimits != nil && n >= s.capacityLimits[at] && n < s.workloads[item].Replicas {
 			s.assignment.CapacityBlocked = append(s.assignment.CapacityBlocked, cluster)
 		}
@@ -221,7 +221,7 @@ func (s *shareAssigner) recordStatedCapacityUse(item int) {
 		for i := range s.demand.divided {
 			if p := &s.demand.divided[i]; p.key == key && grown > 0 {
 				if s.givenUsage == nil {
-					s.givenUsage = make([]ResourceUsage, len(s.assignment.Shares))
+					s.givenUsage = make([]ResourceUsage, len(s.assignment.clusters))
 				}
 				s.givenUsage[at] = s.ownUsage(at).AddTimes(p.perReplica, grown)
 			}
