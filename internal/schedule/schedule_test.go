@@ -269,8 +269,8 @@ func TestEvictionTimes(t *testing.T) {
 		if tc.in >= 0 {
 			want = now.Add(tc.in)
 		}
-		if v.Outcome != OutcomePlaced || !v.EvictAt.Equal(want) || !d.EvictAt.Equal(want) {
-			t.Errorf("%v: %s, evicted at %s, want %s", tc.tolerations, v, v.EvictAt, want)
+		if v.Outcome != OutcomePlaced || !v.Notes().EvictAt.Equal(want) || !d.EvictAt.Equal(want) {
+			t.Errorf("%v: %s, evicted at %s, want %s", tc.tolerations, v, v.Notes().EvictAt, want)
 		}
 	}
 	c.Taints[0].TimeAdded, c.Taints[1].TimeAdded = nil, nil
@@ -278,8 +278,8 @@ func TestEvictionTimes(t *testing.T) {
 		Placement: v1alpha1.PlacementSpec{ClusterTolerations: []corev1.Toleration{tol("", secondsPointer(1))}}, Now: now,
 		Clusters: []Cluster{c}, Rows: map[string]atoll.RowSpec{"a": activeRow(c, v1alpha1.PlacementSpec{})},
 	})
-	if v, _ := d.FindVerdict("a"); v.Outcome != OutcomePlaced || !v.EvictAt.IsZero() {
-		t.Errorf("a taint whose time is not known yet evicts: %s at %s", v, v.EvictAt)
+	if v, _ := d.FindVerdict("a"); v.Outcome != OutcomePlaced || !v.Notes().EvictAt.IsZero() {
+		t.Errorf("a taint whose time is not known yet evicts: %s at %s", v, v.Notes().EvictAt)
 	}
 }
 

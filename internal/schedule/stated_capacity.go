@@ -53,7 +53,9 @@ func (d *groupDecider) applyCapacityFilter(c *Cluster, row *atoll.RowSpec, v *Ve
 	}
 	switch {
 	case row != nil && row.Phase != atoll.RowPending && v.Outcome != OutcomeGone:
-		if v.CapacityReason = in.newRevisionExceedsCapacity(c, row); v.CapacityReason != "" {
+		n := v.Notes()
+		n.CapacityReason = in.newRevisionExceedsCapacity(c, row)
+		if v.SetNotes(n); n.CapacityReason != "" {
 			d.CapacityBlocked = append(d.CapacityBlocked, c.Name)
 		}
 	case v.Outcome == OutcomePlaced, v.Outcome == OutcomeOut && v.Filter == FilterGroups && d.filter.findOtherAdmittingGroup(c) != nil:
@@ -74,7 +76,7 @@ func (d *groupDecider) recordCapacity(v *Verdict, c *Cluster) {
 	if d.statedCapacity == nil {
 		d.statedCapacity = map[string]statedCapacity{}
 	}
-	s := statedCapacity{bounds: c.Capacity, rowHeld: v.CapacityReason != ""}
+	s := statedCapacity{bounds: c.Capacity, rowHeld: v.Notes().CapacityReason != ""}
 	s.others, s.ownBefore = in.resolveFacts().UsageOf(c)
 	d.statedCapacity[c.Name] = s
 }
@@ -90,7 +92,9 @@ func (d Decision) KeepRowsAtRevision(clusters map[string]string) Decision {
 		if !holds {
 			continue
 		}
-		v.CapacityReason = reason
+		n := v.Notes()
+		n.CapacityReason = reason
+		v.SetNotes(n)
 		if s, ok := d.statedCapacity[v.Cluster]; ok {
 			s.rowHeld = true
 			d.statedCapacity[v.Cluster] = s
