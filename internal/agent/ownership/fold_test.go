@@ -215,7 +215,7 @@ func TestClaimsOfUnknownBundlesOnOtherTemplatesEnd(t *testing.T) {
 			b := NewOwnershipRecords()
 			b.RestoreRecord(c.record)
 			if c.known {
-				b.bundles["b9"] = indexHolding(BundleHolding{Manifest: manifestOf("b9", 1)})
+				b.putHolding(indexHolding(BundleHolding{Manifest: manifestOf("b9", 1)}))
 			}
 			b.FoldHolding(BundleHolding{Manifest: manifestOf("b1", 1, shopItem)})
 			r, _ := b.Record(shopItem)
