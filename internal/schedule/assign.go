@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sync"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -33,8 +32,7 @@ func (d Decision) AssignReplicas(held map[string]bool) ReplicaAssignment {
 	if len(d.workloads) == 0 {
 		return ReplicaAssignment{}
 	}
-	memory := candidateMemory.Get().(*[]ShareCandidate)
-	s := d.newShareAssigner(held, memory)
+	s := d.newShareAssigner(held)
 	for i := range d.workloads {
 		s.assignWorkload(i)
 		s.recordStatedCapacityUse(i)
@@ -44,8 +42,6 @@ func (d Decision) AssignReplicas(held map[string]bool) ReplicaAssignment {
 	}
 	slices.Sort(s.assignment.CapacityBlocked)
 	s.assignment.CapacityBlocked = slices.Compact(s.assignment.CapacityBlocked)
-	clear((*memory)[:cap(*memory)])
-	candidateMemory.Put(memory)
 	return s.assignment
 }
 
@@ -115,12 +111,7 @@ type shareAssigner struct {
 	assignment     ReplicaAssignment
 }
 
-// candidateMemory is memory of candidates that assignments use again: no result refers to it. It is a
-// quarter of what a division over 10,000 clusters allocates.
-var candidateMemory = sync.Pool{New: func() any { return new([]ShareCandidate) }}
-
-// newShareAssigner takes the candidates' memory, and leaves there what it made of it.
-func (d Decision) newShareAssigner(held map[string]bool, memory *[]ShareCandidate) *shareAssigner {
+func (d Decision) newShareAssigner(held map[string]bool) *shareAssigner {
 	s := &shareAssigner{Decision: d, method: methodOf(d.scheduling)}
 	n := d.countHoldersOrHeld(held)
 	a := &s.assignment
@@ -129,7 +120,7 @@ func (d Decision) newShareAssigner(held map[string]bool, memory *[]ShareCandidat
 		a.items[i] = d.workloads[i].Key.String()
 	}
 	a.replicas = make([]int64, n*len(a.items))
-	placed, kept := slices.Grow((*memory)[:0], n), []ShareCandidate(nil)
+	placed, kept := make([]ShareCandidate, 0, n), []ShareCandidate(nil)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		at := int32(len(a.clusters))
@@ -147,7 +138,6 @@ func (d Decision) newShareAssigner(held map[string]bool, memory *[]ShareCandidat
 		}
 		s.addShare(i)
 	}
-	*memory = placed
 	s.splitCandidates(placed, kept)
 	for i := 0; i < len(s.candidates) && !s.holdsDisconnected; i++ {
 		s.holdsDisconnected = s.getsNothingNew(&s.candidates[i])

@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // ShareCandidate is a cluster in the division of one workload.
@@ -58,7 +57,6 @@ const (
 // A total that does not reach for all minimums is divided up to them.
 func DivideReplicas(total int64, candidates []ShareCandidate, how DivisionMethod, seed string) (shares []int64, left int64) {
 	d := newDivision(candidates, seed)
-	defer divisionMemory.Put(d.columns)
 	shares = make([]int64, len(candidates))
 	rest := uint64(max(total, 0))
 	switch how {
@@ -87,28 +85,15 @@ type replicaDivision struct {
 	weight, least, most, roundShare []uint64
 	// fixedRound: the part is fixed in the present round.
 	fixedRound []bool
-	columns    *divisionColumns
 }
-
-// divisionColumns is memory that divisions use again: no result refers to it. It is a third of what a
-// division over 10,000 clusters would allocate.
-type divisionColumns struct {
-	words []uint64
-	fixed []bool
-	turns []divisionTurn
-}
-
-var divisionMemory = sync.Pool{New: func() any { return &divisionColumns{} }}
 
 func newDivision(candidates []ShareCandidate, seed string) *replicaDivision {
-	n, m := len(candidates), divisionMemory.Get().(*divisionColumns)
-	m.words, m.fixed = slices.Grow(m.words[:0], 6*n)[:6*n], slices.Grow(m.fixed[:0], n)[:n]
-	clear(m.words)
-	clear(m.fixed)
-	column := func(i int) []uint64 { return m.words[i*n : (i+1)*n : (i+1)*n] }
+	n := len(candidates)
+	words := make([]uint64, 6*n)
+	column := func(i int) []uint64 { return words[i*n : (i+1)*n : (i+1)*n] }
 	return &replicaDivision{
 		candidates: candidates, ranking: newClusterRanking(seed), rank: column(0), share: column(1),
-		weight: column(2), least: column(3), most: column(4), roundShare: column(5), fixedRound: m.fixed, columns: m,
+		weight: column(2), least: column(3), most: column(4), roundShare: column(5), fixedRound: make([]bool, n),
 	}
 }
 
@@ -238,15 +223,13 @@ type divisionTurn struct {
 	i       int32
 }
 
-// buildTurns returns the turns of the candidates, by number, until it is called again.
+// buildTurns returns the turns of the candidates, by number.
 func (d *replicaDivision) buildTurns(of func(i int) divisionTurn) []divisionTurn {
-	n := len(d.candidates)
-	all := slices.Grow(d.columns.turns[:0], n)[:n]
+	all := make([]divisionTurn, len(d.candidates))
 	for i := range all {
 		all[i] = of(i)
 		all[i].i = int32(i)
 	}
-	d.columns.turns = all
 	return all
 }
 
