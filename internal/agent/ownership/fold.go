@@ -90,7 +90,7 @@ func (b *OwnershipRecords) markNamespaceDeletedOnHub(key atoll.ItemKey) bool {
 	return true
 }
 
-// CompareKeys orders keys by their string. Of keys that differ by their name alone it makes none.
+// CompareKeys orders keys by their string. It makes no string for keys that differ by their name alone.
 func CompareKeys(x, y atoll.ItemKey) int {
 	if x.Namespace == y.Namespace && x.Kind == y.Kind && x.Group == y.Group {
 		return cmp.Compare(x.Name, y.Name)
