@@ -17,7 +17,7 @@ func (l *Lab) KillComponent(ctx context.Context, name string) error {
 	return c.process.KillProcess(ctx)
 }
 
-// StopComponent asks a component to end, and kills it after a limit. A stopped one stays stopped.
+// StopComponent signals a component to end, and kills it after a limit. A stopped one stays stopped.
 func (l *Lab) StopComponent(ctx context.Context, name string) error {
 	c, err := l.findComponent(name)
 	if err != nil {

@@ -84,7 +84,7 @@ type ClusterSpec struct {
 	// +optional
 	Accepted bool `json:"accepted,omitempty"`
 
-	// Mode says where the agent runs. Pull: in the member, where it is installed; the hub
+	// Mode specifies where the agent runs. Pull: in the member, where it is installed; the hub
 	// starts no agent and uses no credentials of the member. Push: in the hub, with the
 	// credentials that "atoll join --push" has put into a Secret of the hub's own namespace. An
 	// agent in the member may keep running: one of the two works, the other stands by. A change
@@ -92,7 +92,7 @@ type ClusterSpec struct {
 	// +optional
 	Mode ClusterMode `json:"mode,omitempty"`
 
-	// Connection says how the agent communicates with the hub. Default: it holds a stream. A
+	// Connection specifies how the agent communicates with the hub. Default: it holds a stream. A
 	// change reaches the agent by its stream, or at its next check-in.
 	// +optional
 	Connection *ClusterConnection `json:"connection,omitempty"`
@@ -123,7 +123,7 @@ type ClusterSpec struct {
 	// +listMapKey=effect
 	Taints []Taint `json:"taints,omitempty"`
 
-	// ReportedRoom says whether the free capacity that the agent reports steers placement. It
+	// ReportedRoom specifies whether the free capacity that the agent reports steers placement. It
 	// bounds the new replicas that the cluster gets from placements by available replicas and
 	// from aggregated placements. It never removes running replicas. Ignore treats the free
 	// capacity of the cluster as unknown. Default Use.
@@ -148,10 +148,10 @@ type ClusterSpec struct {
 
 // ClusterRemoval is how a cluster leaves the fleet.
 type ClusterRemoval struct {
-	// Mode says what happens to the objects that Atoll applied in the member.
+	// Mode specifies what happens to the objects that Atoll applied in the member.
 	Mode ClusterRemovalMode `json:"mode"`
 	// Force removes the cluster at once, for a member that does not come back. All objects stay
-	// in the member. The hub lists the objects that it knows in the ConfigMap removed-NAME in
+	// in the member. The hub lists its recorded objects in the ConfigMap removed-NAME in
 	// the namespace atoll-system. Default false.
 	// +optional
 	Force bool `json:"force,omitempty"`
@@ -171,7 +171,7 @@ func (c *Cluster) IsRemovalHeld() bool {
 	return r != nil && r.Mode == ClusterClean && (r.Confirm == "" || s == nil || s.Confirmed != r.Confirm)
 }
 
-// ClusterRemovalMode says what happens to the objects that Atoll applied.
+// ClusterRemovalMode specifies what happens to the objects that Atoll applied.
 // +kubebuilder:validation:Enum=Orphan;Clean
 type ClusterRemovalMode string
 
@@ -208,7 +208,7 @@ type ClusterCapacity struct {
 	Resources corev1.ResourceList `json:"resources,omitempty"`
 }
 
-// ReportedRoom says whether reports of free capacity steer placement.
+// ReportedRoom specifies whether reports of free capacity steer placement.
 type ReportedRoom string
 
 // The uses of reported free capacity.
@@ -217,7 +217,7 @@ const (
 	RoomIgnore ReportedRoom = "Ignore"
 )
 
-// ClusterMode says where a cluster's agent runs.
+// ClusterMode specifies where a cluster's agent runs.
 // +kubebuilder:validation:Enum=Pull;Push
 type ClusterMode string
 
@@ -311,7 +311,7 @@ const (
 	// server answers. It is Unknown from 40 s after the stream was lost, or when two check-ins
 	// were missed.
 	ClusterReady = "Ready"
-	// ClusterUnclaimed is true while the member holds bundles that no row asks for.
+	// ClusterUnclaimed is true while the member holds bundles without a row on the hub.
 	ClusterUnclaimed = "Unclaimed"
 	// ClusterPushed exists while mode is Push, or while the hub keeps unused credentials of the
 	// member. It reports whether the hub's agent works on the member or stands by, and what

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ResourceInterpreter adds to, or replaces, what Atoll knows about kinds: how many replicas an
+// ResourceInterpreter adds to, or replaces, the built-in rules of kinds: how many replicas an
 // object has and what they need, how healthy it is, which part of its status counts. Its
 // answers replace Atoll's own; questions that it does not answer, Atoll answers. It takes
 // effect at once, also on placed objects: the Bundles that have objects of these kinds get a

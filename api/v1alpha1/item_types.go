@@ -1,15 +1,15 @@
 package v1alpha1
 
-// ItemRule says how members treat objects that a policy places.
+// ItemRule specifies how members treat objects that a policy places.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.drift) || has(self.conflictResolution) || has(self.removal) || has(self.serviceAccount) || has(self.feedback) || has(self.health) || has(self.completion)",message="a rule says something of update, ignoreFields, drift, conflictResolution, removal, serviceAccount, feedback, health or completion"
+// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.drift) || has(self.conflictResolution) || has(self.removal) || has(self.serviceAccount) || has(self.feedback) || has(self.health) || has(self.completion)",message="a rule sets at least one of update, ignoreFields, drift, conflictResolution, removal, serviceAccount, feedback, health and completion"
 type ItemRule struct {
 	// ResourceSelectors select objects among those that the policy places, with their dependencies.
 	// Empty: all of them.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	ResourceSelectors []ResourceSelector `json:"resourceSelectors,omitempty"`
-	// Update says what members do with an object after they created it. Apply corrects every field
+	// Update specifies what members do with an object after they created it. Apply corrects every field
 	// that the template states, and sends each edit of the template. CreateOnly leaves the object to
 	// the member: neither edits of the template nor overrides reach it any more, and what changes it
 	// there is not corrected. ReadOnly writes nothing: the member's object, which something else owns,
@@ -29,7 +29,7 @@ type ItemRule struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	// +listType=set
 	IgnoreFields []string `json:"ignoreFields,omitempty"`
-	// Drift says what members do where an object differs from what Atoll would apply. Correct applies
+	// Drift specifies what members do where an object differs from what Atoll would apply. Correct applies
 	// it. Report writes nothing, neither a new object nor an edit of the template, and reports the
 	// fields that differ and objects that are missing. Approve is as Report until a person approves what
 	// a member reports, by `atoll drift correct`. The member then applies the object once, if the reported
@@ -37,12 +37,12 @@ type ItemRule struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Correct;Report;Approve
 	Drift DriftMode `json:"drift,omitempty"`
-	// ConflictResolution says what happens in a member where an object of the same name exists that
+	// ConflictResolution specifies what happens in a member where an object of the same name exists that
 	// Atoll did not create. It replaces conflictResolution of the policy.
 	// +optional
 	// +kubebuilder:validation:Enum=Abort;AdoptIfSame;Overwrite
 	ConflictResolution ConflictResolution `json:"conflictResolution,omitempty"`
-	// Removal says what happens to the object in a member when it is taken out there. It replaces
+	// Removal specifies what happens to the object in a member when it is taken out there. It replaces
 	// removal.mode of the policy. Confirm deletes as Delete does, once a person has confirmed the
 	// removal with `atoll confirm`, whatever the removal budget allows. Last deletes as Delete does, after all other
 	// objects of its Bundle are gone that the member removes at that time.
@@ -50,8 +50,8 @@ type ItemRule struct {
 	// +kubebuilder:validation:Enum=Delete;Orphan;Confirm;Last
 	Removal RemovalMode `json:"removal,omitempty"`
 	// ServiceAccount of the member that must have the right to each write of the object there: NAME, in the
-	// namespace of the object, or NAMESPACE/NAME. The agent asks the member's API before each write, and writes
-	// only what both the ServiceAccount and the agent may write. The annotation atoll.dev/service-account of the
+	// namespace of the object, or NAMESPACE/NAME. The agent requests an access review of the member's API
+	// before each write, and writes only what both the ServiceAccount and the agent may write. The annotation atoll.dev/service-account of the
 	// object's Namespace comes first. Without either, the rights of the agent suffice.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
@@ -64,15 +64,15 @@ type ItemRule struct {
 	// +listType=map
 	// +listMapKey=name
 	Feedback []FeedbackRule `json:"feedback,omitempty"`
-	// Health replaces what Atoll knows of the health of the object's kind. The object is healthy if all
+	// Health replaces Atoll's own health rules of the object's kind. The object is healthy if all
 	// expressions are true, and the first other one decides its health. An expression that cannot be evaluated
 	// makes the health Unknown. An object that is being deleted, or whose controller has not observed its latest
-	// generation, is Progressing whatever the expressions say. Secrets are left out as of feedback.
+	// generation, is Progressing whatever the expressions return. Secrets are left out as of feedback.
 	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=atomic
 	Health []HealthRule `json:"health,omitempty"`
-	// Completion says when the object has run to completion, as a Job does. Until then a healthy object is
+	// Completion specifies when the object has run to completion, as a Job does. Until then a healthy object is
 	// Progressing with the reason NotCompleted. An object that was deleted in the member after its completion is
 	// not created again for the same content. Secrets are left out as of feedback.
 	// +optional
@@ -142,7 +142,7 @@ const (
 	WhenFalseDegraded    HealthWhenFalse = "Degraded"
 )
 
-// CompletionRule says when the member's object has run to completion.
+// CompletionRule specifies when the member's object has run to completion.
 type CompletionRule struct {
 	// Expression in CEL over object, the member's object. It gives true or false.
 	// +kubebuilder:validation:MinLength=1

@@ -78,7 +78,7 @@ type OverrideSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
-	// Apply says when an edit of the policy reaches clusters that hold the objects already:
+	// Apply specifies when an edit of the policy reaches clusters that hold the objects already:
 	// Now, or WithNextChange, together with the next change of the Bundle's content. Clusters
 	// that are placed after the edit get it at once. A cluster gets it at once, too, when its
 	// own change makes other rules target it. Default Now. Not in Karmada.
@@ -112,7 +112,7 @@ type RuleWithCluster struct {
 	// clusterAffinity, clusterSets and celSelector do. Without one: in all.
 	// +optional
 	TargetCluster *ClusterTarget `json:"targetCluster,omitempty"`
-	// OnMissing says what happens when an overrider does not apply, because the cluster has no
+	// OnMissing specifies what happens when an overrider does not apply, because the cluster has no
 	// such value or the object has no such field. Stop keeps the object unchanged in that
 	// cluster. Skip omits the overrider, and explain reports it. Default Stop. Not in Karmada.
 	// +optional

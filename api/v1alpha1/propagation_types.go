@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// PropagationPolicy says which objects of its own namespace go to which clusters.
+// PropagationPolicy specifies which objects of its own namespace go to which clusters.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ppol,categories=atoll
@@ -24,7 +24,7 @@ type PropagationPolicy struct {
 	Status PropagationStatus `json:"status,omitempty"`
 }
 
-// ClusterPropagationPolicy says which objects of any namespace, and which
+// ClusterPropagationPolicy specifies which objects of any namespace, and which
 // cluster-scoped ones, go to which clusters.
 //
 // +kubebuilder:object:root=true
@@ -88,13 +88,13 @@ type PropagationSpec struct {
 	// +kubebuilder:validation:Enum=Abort;AdoptIfSame;Overwrite
 	ConflictResolution ConflictResolution `json:"conflictResolution,omitempty"`
 
-	// GroupBy says which of the selected objects are placed together as one Bundle. Not in
+	// GroupBy specifies which of the selected objects are placed together as one Bundle. Not in
 	// Karmada.
 	// +optional
 	// +kubebuilder:default={}
 	GroupBy GroupBy `json:"groupBy,omitempty"`
 
-	// Removal says what happens in a member when an object or a cluster is taken
+	// Removal specifies what happens in a member when an object or a cluster is taken
 	// out. Not in Karmada.
 	// +optional
 	// +kubebuilder:default={}
@@ -111,8 +111,8 @@ type PropagationSpec struct {
 	// MoveOrder of a move to another cluster. Surge starts the replacement first, and removes the old
 	// copy when the replacement is healthy. Recreate removes the old copy first, and starts the
 	// replacement when the old cluster has confirmed the removal: the workload does not run in
-	// between. Absent: Recreate where one cluster is wanted and the Bundle has a PersistentVolumeClaim, or
-	// a StatefulSet that goes to clusters as a whole; a disconnected cluster then delays no
+	// between. Absent: Recreate where the placement selects one cluster and the Bundle has a
+	// PersistentVolumeClaim, or a StatefulSet that goes to clusters as a whole; a disconnected cluster then delays no
 	// replacement. Else Surge. Not in Karmada.
 	// +optional
 	// +kubebuilder:validation:Enum=Surge;Recreate
@@ -123,7 +123,7 @@ type PropagationSpec struct {
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
 
-	// ItemRules say how members treat objects. For each field, the first rule counts that selects
+	// ItemRules specify how members treat objects. For each field, the first rule counts that selects
 	// the object and states the field. Annotations of the object win over rules:
 	// atoll.dev/update, atoll.dev/ignore-fields, atoll.dev/drift, atoll.dev/conflict-resolution and
 	// atoll.dev/removal. Not in Karmada.
@@ -250,7 +250,7 @@ type ResourceSelector struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-	// LabelSelector over the objects' labels. Ignored where a name is given.
+	// LabelSelector over the objects' labels. Ignored where a name is set.
 	// +optional
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }
@@ -266,15 +266,15 @@ type PlacementSpec struct {
 	// is known; if no group has it, the first group in which clusters can be chosen. The group
 	// keeps the Bundle while any part of it stays there, also if the Bundle grows beyond the
 	// capacity. The next group is used if the whole Bundle must leave and no other cluster of the
-	// group fits. Rows remember their group, and failback says when an earlier group is used
-	// again. If no group has a fitting cluster, running workloads are kept. Other parts of the
+	// group fits. Rows keep the name of their group, and failback specifies when an earlier group is
+	// used again. If no group has a fitting cluster, running workloads are kept. Other parts of the
 	// placement apply to every group.
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=affinityName
 	ClusterAffinities []ClusterAffinityTerm `json:"clusterAffinities,omitempty"`
-	// Failback says when a group of clusterAffinities that comes earlier is used again.
+	// Failback specifies when a group of clusterAffinities that comes earlier is used again.
 	// Not in Karmada, which never goes back by itself.
 	// +optional
 	Failback *Failback `json:"failback,omitempty"`
@@ -323,7 +323,7 @@ type PlacementSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	Scores []Score `json:"scores,omitempty"`
-	// Rescheduling says when running workloads move to clusters with better scores. Not in
+	// Rescheduling specifies when running workloads move to clusters with better scores. Not in
 	// Karmada.
 	// +optional
 	Rescheduling *Rescheduling `json:"rescheduling,omitempty"`
@@ -333,7 +333,7 @@ type PlacementSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	DecisionGroups []DecisionGroup `json:"decisionGroups,omitempty"`
-	// ReplicaScheduling says how the replicas of the Bundle's workloads are assigned to
+	// ReplicaScheduling specifies how the replicas of the Bundle's workloads are assigned to
 	// clusters.
 	// +optional
 	// +kubebuilder:default={}
@@ -342,7 +342,7 @@ type PlacementSpec struct {
 
 // ClusterAffinityTerm is one group of clusters.
 type ClusterAffinityTerm struct {
-	// AffinityName of the group. Rows remember it: a renamed group is a different group.
+	// AffinityName of the group. Rows keep it: a renamed group is a different group.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// ReplicaScheduling says how replicas are assigned to the chosen clusters.
+// ReplicaScheduling specifies how replicas are assigned to the chosen clusters.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.replicaSchedulingType) || self.replicaSchedulingType == 'Divided' || !(has(self.replicaDivisionPreference) || has(self.weightPreference) || has(self.onShortage) || has(self.ordinals) || has(self.replicaOverrides) || has(self.overflow))",message="replicaDivisionPreference, weightPreference, onShortage, ordinals, replicaOverrides and overflow need replicaSchedulingType Divided"
 // +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.replicaDivisionPreference) || self.replicaDivisionPreference != 'Aggregated' || !has(self.weightPreference.dynamicWeight)",message="Aggregated goes by available replicas anyway: dynamicWeight is for Weighted"
@@ -8,9 +8,9 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="!has(self.weightPreference) || !has(self.weightPreference.staticWeightList) || (has(self.replicaDivisionPreference) && self.replicaDivisionPreference == 'Aggregated') || has(self.weightPreference.dynamicWeight) || self.weightPreference.staticWeightList.all(e, has(e.weight))",message="every entry of staticWeightList needs a weight"
 type ReplicaScheduling struct {
 	// ReplicaSchedulingType: Duplicated gives every cluster the whole number that the template
-	// states; Divided divides that number among the clusters. Default: Divided where another field
-	// of replicaScheduling is given, else Duplicated. (Karmada defaults to Divided wherever
-	// replicaScheduling is given.)
+	// states; Divided divides that number among the clusters. Default: Divided where another field of
+	// replicaScheduling is set, else Duplicated. (Karmada defaults to Divided wherever
+	// replicaScheduling is set.)
 	// +optional
 	// +kubebuilder:validation:Enum=Duplicated;Divided
 	ReplicaSchedulingType ReplicaSchedulingType `json:"replicaSchedulingType,omitempty"`
@@ -61,7 +61,7 @@ type ReplicaScheduling struct {
 	ReplicaOverrides ReplicaOverrides `json:"replicaOverrides,omitempty"`
 }
 
-// ReplicaOverrides says whether overrides may set assigned replicas.
+// ReplicaOverrides specifies whether overrides may set assigned replicas.
 type ReplicaOverrides string
 
 // The treatments of overrides of divided replicas.
@@ -70,7 +70,7 @@ const (
 	AllowReplicaOverrides  ReplicaOverrides = "Allow"
 )
 
-// OrdinalRanges says how the ordinals of divided StatefulSets are assigned to clusters.
+// OrdinalRanges specifies how the ordinals of divided StatefulSets are assigned to clusters.
 type OrdinalRanges struct {
 	// Size of a range. The first range begins at the template's spec.ordinals.start, the next
 	// one that many ordinals later, and so on. No cluster runs more replicas of a StatefulSet

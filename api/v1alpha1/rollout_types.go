@@ -320,11 +320,11 @@ type StageStatus struct {
 	Name string `json:"name"`
 	// Clusters that are connected.
 	Clusters int32 `json:"clusters"`
-	// Updated clusters have the wanted revision, and are healthy.
+	// Updated clusters have the desired revision, and are healthy.
 	Updated int32 `json:"updated"`
-	// Changing clusters have the wanted revision, and are not healthy yet.
+	// Changing clusters have the desired revision, and are not healthy yet.
 	Changing int32 `json:"changing"`
-	// Failed clusters have the wanted revision, and could not apply it or are unhealthy.
+	// Failed clusters have the desired revision, and could not apply it or are unhealthy.
 	Failed int32 `json:"failed"`
 	// Waiting clusters keep their earlier revision.
 	Waiting int32 `json:"waiting"`

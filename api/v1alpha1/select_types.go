@@ -14,7 +14,7 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.spreadByField), has(self.spreadByLabel), has(self.spreadByProperty)].filter(x, x).size() <= 1",message="give one of spreadByField, spreadByLabel and spreadByProperty"
 // +kubebuilder:validation:XValidation:rule="!has(self.minGroups) || !has(self.maxGroups) || self.minGroups <= self.maxGroups",message="minGroups is more than maxGroups"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxSkew) || has(self.spreadByLabel) || has(self.spreadByProperty) || (has(self.spreadByField) && self.spreadByField != 'cluster')",message="maxSkew says nothing about clusters, each of which is a group of its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxSkew) || has(self.spreadByLabel) || has(self.spreadByProperty) || (has(self.spreadByField) && self.spreadByField != 'cluster')",message="maxSkew has no effect on clusters, each of which is a group of its own"
 type SpreadConstraint struct {
 	// SpreadByField: cluster (each is a group of its own), region, zone or provider, as the
 	// Cluster's spec has them. Only the name identifies a zone. Default cluster, where
@@ -34,7 +34,7 @@ type SpreadConstraint struct {
 	// +kubebuilder:validation:MaxLength=316
 	SpreadByProperty string `json:"spreadByProperty,omitempty"`
 	// MinGroups that have a chosen cluster, from 1 to 10000. Default 1. If there are fewer
-	// groups, whenUnsatisfiable says what happens.
+	// groups, whenUnsatisfiable specifies what happens.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
@@ -172,7 +172,7 @@ type NearBundles struct {
 	Within SpreadField `json:"within,omitempty"`
 }
 
-// Rescheduling says when running workloads move to clusters with better scores.
+// Rescheduling specifies when running workloads move to clusters with better scores.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.when) && self.when == 'WhenBetter') || !(has(self.minDwell) || has(self.moveCost))",message="minDwell and moveCost are for WhenBetter"
 type Rescheduling struct {

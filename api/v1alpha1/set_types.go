@@ -52,7 +52,7 @@ type ClusterSetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ClusterSetSpec selects the clusters of the set, and says which namespaces need no binding.
+// ClusterSetSpec selects the clusters of the set, and specifies which namespaces need no binding.
 type ClusterSetSpec struct {
 	// ClusterSelector selects the clusters. Default: exclusive membership by label.
 	// +optional
@@ -67,7 +67,7 @@ type ClusterSetSpec struct {
 	UnboundNamespaces UnboundNamespaces `json:"unboundNamespaces,omitempty"`
 }
 
-// UnboundNamespaces says whether namespaces without bindings may place on a ClusterSet.
+// UnboundNamespaces specifies whether namespaces without bindings may place on a ClusterSet.
 type UnboundNamespaces string
 
 // The values of UnboundNamespaces.

@@ -93,7 +93,7 @@ type HubSettingsSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	PlacementProperties []string `json:"placementProperties,omitempty"`
-	// ClusterProfiles says whether the accepted clusters are published as ClusterProfiles
+	// ClusterProfiles specifies whether the accepted clusters are published as ClusterProfiles
 	// (multicluster.x-k8s.io) in the namespace atoll-inventory, for other tools: one object of
 	// about 2 kB for each. The choices of Placements are then published as PlacementDecisions of
 	// the same group, too. None deletes both again. Default Publish.
@@ -115,7 +115,7 @@ type HubSettingsSpec struct {
 	// hub taints no cluster.
 	// +optional
 	Failover *ClusterFailover `json:"failover,omitempty"`
-	// EmptyNamespaces says whether a placed namespace appears in its clusters when it has no objects.
+	// EmptyNamespaces specifies whether a placed namespace appears in its clusters when it has no objects.
 	// Create makes it there. None makes it with its first object. A new hub has Create. Without the
 	// field: None.
 	// +optional
@@ -132,7 +132,7 @@ type HubSettingsSpec struct {
 // DefaultUndoWindow is how long changes can be undone by default.
 const DefaultUndoWindow = 24 * time.Hour
 
-// EmptyNamespaces says what becomes of placed namespaces without objects.
+// EmptyNamespaces specifies what becomes of placed namespaces without objects.
 // +kubebuilder:validation:Enum=Create;None
 type EmptyNamespaces string
 
@@ -142,7 +142,7 @@ const (
 	EmptyNamespacesNone   EmptyNamespaces = "None"
 )
 
-// ChildPlacement says where objects go that controllers on the hub make of placed objects.
+// ChildPlacement specifies where objects go that controllers on the hub make of placed objects.
 // +kubebuilder:validation:Enum=Parent;None
 type ChildPlacement string
 
@@ -167,7 +167,7 @@ type DefaultPlacement struct {
 	Name string `json:"name,omitempty"`
 }
 
-// DefaultPlacementType says how a default placement names its clusters.
+// DefaultPlacementType specifies how a default placement names its clusters.
 type DefaultPlacementType string
 
 // The types of default placements.
@@ -178,7 +178,7 @@ const (
 	DefaultPlacementClusterPlacement DefaultPlacementType = "ClusterPlacement"
 )
 
-// ClusterProfilesPolicy says whether clusters are published.
+// ClusterProfilesPolicy specifies whether clusters are published.
 // +kubebuilder:validation:Enum=Publish;None
 type ClusterProfilesPolicy string
 

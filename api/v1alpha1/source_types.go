@@ -37,9 +37,20 @@ type RepositorySpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('24h')",message="interval must be a duration from 30s to 24h, such as 5m"
 	Interval *metav1.Duration `json:"interval,omitempty"`
+	// Webhook lets the git server request a check as soon as a commit is pushed, by a POST to
+	// https://HUB/webhooks/NAMESPACE/NAME. Default: the hub checks at each interval alone.
+	// +optional
+	Webhook *RepositoryWebhook `json:"webhook,omitempty"`
 	// Suspend stops the checks. Nothing that runs is removed.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
+}
+
+// RepositoryWebhook is how requests of a git server are verified.
+type RepositoryWebhook struct {
+	// SecretRef names a Secret of the namespace with the key token, of at least 16 bytes. The git server has the same
+	// token. It signs its requests with the token, or sends it. The writer needs the right to get the Secret.
+	SecretRef RepositorySecretRef `json:"secretRef"`
 }
 
 // DefaultRepositoryInterval is the time between two checks of a Repository without interval.
@@ -70,8 +81,14 @@ type RepositorySecretRef struct {
 	Name string `json:"name"`
 }
 
-// RepositoryReachable is the condition type of a Repository. It is false while the last check failed.
-const RepositoryReachable = "Reachable"
+// Condition types of a Repository.
+const (
+	// RepositoryReachable is false while the last check failed.
+	RepositoryReachable = "Reachable"
+	// RepositoryWebhookReady is false while no request of a git server can be verified. It is there while the Repository
+	// states a webhook.
+	RepositoryWebhookReady = "WebhookReady"
+)
 
 // RepositoryStatus is the observed state of a Repository.
 type RepositoryStatus struct {
@@ -83,7 +100,11 @@ type RepositoryStatus struct {
 	// +listType=map
 	// +listMapKey=ref
 	Refs []RepositoryRef `json:"refs,omitempty"`
-	// Conditions: Reachable.
+	// WebhookTime is when the last request of a git server was accepted. The hub writes it about once in a second at
+	// most, and then checks the Repository.
+	// +optional
+	WebhookTime *metav1.MicroTime `json:"webhookTime,omitempty"`
+	// Conditions: Reachable, and WebhookReady where a webhook is stated.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -146,7 +167,7 @@ type SourceSpec struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	// +listType=set
 	Exclude []string `json:"exclude,omitempty"`
-	// Build says how objects are made of the files of each path. Default: a directory with a kustomization.yaml is
+	// Build specifies how objects are made of the files of each path. Default: a directory with a kustomization.yaml is
 	// built by Kustomize, one with a Chart.yaml is rendered as a Helm chart, and any other is read as it is.
 	// +optional
 	Build *SourceBuild `json:"build,omitempty"`
@@ -168,7 +189,7 @@ type SourceSpec struct {
 	// PlacementRef names a Placement of the namespace in place of placement.
 	// +optional
 	PlacementRef *PlacementRef `json:"placementRef,omitempty"`
-	// Prune says what happens to an object that a commit drops. Remove removes it on the hub, and from there
+	// Prune specifies what happens to an object that a commit drops. Remove removes it on the hub, and from there
 	// in members. Keep leaves it. Default Remove.
 	// +optional
 	// +kubebuilder:default=Remove
@@ -218,7 +239,7 @@ type SourceBuild struct {
 	Helm *HelmBuild `json:"helm,omitempty"`
 }
 
-// SourceBuildType says how objects are made of a path.
+// SourceBuildType specifies how objects are made of a path.
 // +kubebuilder:validation:Enum=Plain;Kustomize;Helm
 type SourceBuildType string
 
@@ -265,7 +286,7 @@ type HelmBuild struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	// +listType=set
 	APIVersions []string `json:"apiVersions,omitempty"`
-	// Hooks says what happens to the hooks of an install or an upgrade, which the hub does not run. Refuse refuses
+	// Hooks specifies what happens to the hooks of an install or an upgrade, which the hub does not run. Refuse refuses
 	// the content. Omit leaves them out, and counts them in status.objects.omitted. Hooks of tests, deletions and
 	// rollbacks alone are always left out. Default Refuse.
 	// +optional
@@ -273,7 +294,7 @@ type HelmBuild struct {
 	Hooks HelmHooks `json:"hooks,omitempty"`
 }
 
-// HelmHooks says what happens to the hooks of an install or an upgrade.
+// HelmHooks specifies what happens to the hooks of an install or an upgrade.
 // +kubebuilder:validation:Enum=Refuse;Omit
 type HelmHooks string
 
@@ -283,7 +304,7 @@ const (
 	HooksOmit   HelmHooks = "Omit"
 )
 
-// SourcePrune says what happens to objects that a commit drops.
+// SourcePrune specifies what happens to objects that a commit drops.
 // +kubebuilder:validation:Enum=Remove;Keep
 type SourcePrune string
 

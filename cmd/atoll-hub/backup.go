@@ -81,7 +81,7 @@ func newRestoreCommand() *cobra.Command {
 	cmd := newBackupFileCommand("restore --data-dir DIR --file FILE [--identity-file FILE]", "Make a hub's data directory from a backup",
 		`Make a hub's data directory, which must be absent or empty, from a backup. The hub
 then starts holding: it serves and observes, and orders nothing of any member until
-`+"`atoll restore accept --hub|--members`"+` says whose word counts where they differ.
+`+"`atoll restore accept --hub|--members`"+` decides which side counts where they differ.
 
 A backup that is encrypted by age needs the identity of one of its recipients. Nothing is
 restored before the whole file is decrypted once and verified:

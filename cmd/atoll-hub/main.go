@@ -56,8 +56,8 @@ and one, which they elect, decides; where it ends, or cannot renew its lease
 kube-system/atoll-hub, another one follows within ` + hub.TakeoverTime.String() + `. They share one key set:
 take it from the first hub with ` + "`atoll-hub backup`" + ` and give it to each other one, which
 has a data directory of its own, with ` + "`atoll-hub restore`" + `. A hub that loses its lease
-ends with exit code 1, so let something start it again. Agents are to know the
-gateway of every hub: give all hubs the same --gateway-address with all of them.`,
+ends with exit code 1, so let something start it again. Agents need the gateway
+address of every hub: give all hubs the same --gateway-address with all of them.`,
 		Version:       atoll.Version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -89,7 +89,7 @@ gateway of every hub: give all hubs the same --gateway-address with all of them.
 	f.IntVar(&o.ProxyLimits.PerUser, "proxy-requests-per-cluster", memberproxy.DefaultLimits.PerUser, "requests that one user may have under way at one cluster through this hub; what runs there and is shown here has as many besides. More than the 1,000 connections of an agent have no effect")
 	f.IntVar(&o.ProxyLimits.PerUserAll, "proxy-requests-per-user", memberproxy.DefaultLimits.PerUserAll, "requests that one user may have under way at all clusters through this hub")
 	f.IntVar(&o.ProxyLimits.All, "proxy-requests", memberproxy.DefaultLimits.All, "requests that all users may have under way at clusters through this hub; each may take 64 KiB of memory and more")
-	f.StringVar(&o.APIAddress, "api-address", "", "HOST:PORT at which ClusterProfiles tell others to reach the API, the same for all hubs of one etcd (default: the advertise address and the API's port)")
+	f.StringVar(&o.APIAddress, "api-address", "", "HOST:PORT that ClusterProfiles publish for the API, the same for all hubs of one etcd (default: the advertise address and the API's port)")
 	f.StringSliceVar(&a.EtcdServers, "etcd-servers", nil, "URLs of each member of an existing etcd, which several hubs may share. While it refuses writes for lack of room, the hubs compact and defragment it. Without URLs, etcd is embedded")
 	f.Int64Var(&a.EtcdQuotaBytes, "etcd-quota-bytes", apiserver.DefaultEtcdQuotaBytes, fmt.Sprintf("size limit of the embedded etcd, from %d to %d. When 90 %% are in use, writes of users that grow the store are refused", apiserver.MinEtcdQuotaBytes, int64(apiserver.MaxEtcdQuotaBytes)))
 	f.StringVar(&a.EtcdCAFile, "etcd-cafile", "", "CA of --etcd-servers")

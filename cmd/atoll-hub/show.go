@@ -84,7 +84,7 @@ as keys.existingSecret of the chart. A holder of the key set can act as the hub.
 	}
 	addDataDirFlag(cmd, &dir)
 	cmd.Flags().StringVar(&name, "name", "hub-keys", "name of the Secret")
-	cmd.Flags().StringVar(&namespace, "namespace", "", "its namespace (default: none is said)")
+	cmd.Flags().StringVar(&namespace, "namespace", "", "its namespace (default: none)")
 	return cmd
 }
 

@@ -94,8 +94,8 @@ func (p *AdmissionPlugin) requiredReadsOfAllKinds(namespace string, kind schema.
 	return []requiredRead{{kind: kind, resource: schema.GroupResource{Group: kind.Group, Resource: "*"}, namespace: namespace}}
 }
 
-// mayRead refuses with the first kind that the user may not read, in words that tell
-// which right is missing.
+// mayRead refuses with the first kind that the user may not read, with the missing right in the
+// message.
 func (p *AdmissionPlugin) mayRead(ctx context.Context, u user.Info, need []requiredRead) error {
 	slices.SortFunc(need, func(a, b requiredRead) int { return strings.Compare(a.kind.String()+a.name, b.kind.String()+b.name) })
 	for _, x := range need {

@@ -10,7 +10,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// checkSpreadScoresAndGroups checks the choice of the clusters that fit: what the schema cannot say.
+// checkSpreadScoresAndGroups checks the choice of the clusters that fit, beyond what the schema can express.
 func (p *AdmissionPlugin) checkSpreadScoresAndGroups(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
 	errs := append(p.checkSpread(pl, at), p.checkScores(pl, at)...)
 	names := map[string]bool{}
@@ -88,7 +88,7 @@ func (p *AdmissionPlugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path
 		}
 		first, twice := scores[key]
 		switch {
-		case s.Bundles != nil: // several may ask for different ones
+		case s.Bundles != nil: // several may have different ones
 			errs = append(errs, checkLabels(s.Bundles.LabelSelector, in.Child("bundles", "labelSelector"))...)
 		case s.ClusterAffinity != nil: // several may prefer different ones
 			errs = append(errs, p.checkPreferredClusters(s.ClusterAffinity, in.Child("clusterAffinity"))...)

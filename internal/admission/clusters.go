@@ -94,8 +94,8 @@ func (p *AdmissionPlugin) validateClusterRemoval(ctx context.Context, a admissio
 	return p.validateRemovalConfirmation(ctx, a, now, before)
 }
 
-// validateRemovalConfirmation refuses a confirmation of anything else than what is in the cluster now, as
-// far as this hub's tables tell: they may lag, and whether anything goes the leading hub's decide
+// validateRemovalConfirmation refuses a confirmation of anything else than what is in the cluster now, by
+// this hub's tables: they may lag, and whether anything goes the leading hub's decide
 // (internal/decommission). One that stands may stay while the removal goes on, by which there is ever less, and when what is
 // left is to stay after all.
 func (p *AdmissionPlugin) validateRemovalConfirmation(ctx context.Context, a admission.Attributes, now, before *v1alpha1.Cluster) error {

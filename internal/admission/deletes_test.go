@@ -121,7 +121,7 @@ func TestDeletesOfClustersSetsAndBindingsNeedRights(t *testing.T) {
 		"an unreadable binding":                     {fakeSets{}, nil, unreadable("ClusterSetBinding"), atoll.ReasonUnreadable, "read it: cannot restore struct from: string"},
 		"a cluster":                                 {fakeSets{}, nil, cluster, atoll.ReasonPermissionMissing, manages(`the Cluster is in no set that "ann" manages`)},
 		"a cluster of a managed set":                {fakeSets{}, []string{manageAsia}, cluster, "", ""},
-		"a cluster, before the sets are known":      {nil, []string{manageAsia}, cluster, atoll.ReasonPermissionMissing, manages("the hub is starting up and does not know yet in which sets the Cluster is")},
+		"a cluster, before the sets are known":      {nil, []string{manageAsia}, cluster, atoll.ReasonPermissionMissing, manages("the hub is starting up and has not read yet in which sets the Cluster is")},
 		"a cluster, by a user that manages all":     {nil, []string{manageAll}, cluster, "", ""},
 		"an unreadable cluster":                     {fakeSets{}, nil, unreadable("Cluster"), atoll.ReasonUnreadable, "read it: cannot restore struct from: string"},
 		"the default set":                           {fakeSets{}, []string{manageAll}, object("ClusterSet", "name: default"), atoll.ReasonProtected, errDefaultSet.Error()},
@@ -164,7 +164,7 @@ func TestSetsAreWrittenByUsersThatManageAll(t *testing.T) {
 		"its selector":              {false, edit(set("name: asia", all), set("name: asia", asia)), atoll.ReasonPermissionMissing, lacks},
 		"a name too long":           {true, set("name: "+long, asia), atoll.ReasonInvalidField, `metadata.name: Invalid value: "` + long + `": is the value of a label: must be no more than 63 bytes`},
 		"a contradiction": {true, set("name: asia", "{clusterSelector: {labelSelector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}}}"), atoll.ReasonInvalidField,
-			`spec.clusterSelector.labelSelector: Invalid value: "a": what is asked of this key contradicts itself, so that nothing matches`},
+			`spec.clusterSelector.labelSelector: Invalid value: "a": the requirements of this key contradict each other, so that nothing matches`},
 	} {
 		p := newGrantingPlugin(Hub{})
 		if c.manages {

@@ -29,7 +29,7 @@ func changedDriftOrder(a admission.Attributes) string {
 
 // stampDriftApprover writes the name of the user into an order to correct drift, whatever the writer states, and
 // keeps earlier orders that the hub has not taken. A malformed order stays for its refusal. A hub that starts refuses,
-// because it cannot tell which earlier orders it has taken.
+// because it has no record of the earlier orders that it has taken.
 func (p *AdmissionPlugin) stampDriftApprover(a admission.Attributes) error {
 	value := changedDriftOrder(a)
 	orders, err := atoll.ParseDriftOrders(value)
@@ -57,8 +57,8 @@ func unreadDriftError() error {
 	return refusal.WithReason(atoll.ReasonPlanUnknown, apierrors.NewServiceUnavailable("the hub has just been started, and has not read the reported drift yet: try again"))
 }
 
-// validateDriftOrder refuses an order to correct what no cluster of the Bundle reports, as far as this hub's
-// tables tell. The leading hub decides for each object.
+// validateDriftOrder refuses an order to correct what no cluster of the Bundle reports, by this hub's
+// tables. The leading hub decides for each object.
 func (p *AdmissionPlugin) validateDriftOrder(a admission.Attributes) error {
 	value := changedDriftOrder(a)
 	if value == "" {

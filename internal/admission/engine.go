@@ -21,7 +21,7 @@ func isBundle(a admission.Attributes) bool {
 	return k.Group == v1alpha1.GroupVersion.Group && (k.Kind == "Bundle" || k.Kind == "ClusterBundle")
 }
 
-// isPlacementDecision tells of what the hub publishes for a Placement.
+// isPlacementDecision reports whether the hub publishes the object for a Placement.
 func isPlacementDecision(a admission.Attributes) bool {
 	k := a.GetKind()
 	return k.Group == v1alpha1.GroupVersion.Group && (k.Kind == "PlacementDecision" || k.Kind == "ClusterPlacementDecision")

@@ -66,7 +66,7 @@ func TestMalformedCapacityIsRefused(t *testing.T) {
 		{"{objects: -5}", "spec.capacity.objects: Invalid value: -5: must not be negative"},
 		{"{resources: {memory: -1Gi}}", "spec.capacity.resources[memory]: Invalid value: \"-1Gi\": must not be negative"},
 		{"{resources: {gpu: 4}}", "spec.capacity.resources[gpu]: Invalid value: \"gpu\": is no resource that pods request"},
-		{"{resources: {limits.memory: 1Gi}}", "say memory, which bounds what is requested"},
+		{"{resources: {limits.memory: 1Gi}}", "use memory, which bounds what is requested"},
 	} {
 		u := taintedCluster(t, "[]")
 		var capacity map[string]any

@@ -84,8 +84,8 @@ func checkTarget(t *v1alpha1.ClusterTarget, at *field.Path) field.ErrorList {
 	return append(errs, checkCEL(t.CELSelector, at.Child("celSelector"), overridePropertyRefusal)...)
 }
 
-// checkCEL compiles the expression, as schedule does, and asks for the properties that
-// it reads: refused tells why one is not to be used.
+// checkCEL compiles the expression, as schedule does, and checks the properties that it reads:
+// refused returns why one is not to be used.
 func checkCEL(text string, at *field.Path, refused func(key string) string) field.ErrorList {
 	if text == "" {
 		return nil
@@ -129,13 +129,13 @@ func (p *AdmissionPlugin) unlistedPropertyReason(key string) string {
 	return fmt.Sprintf("is a property that the hub's admin did not list: placement is steered by %s", strings.Join(list, ", "))
 }
 
-// overridePropertyRefusal returns why overrides may not ask for a property.
+// overridePropertyRefusal returns why overrides may not read a property.
 func overridePropertyRefusal(string) string {
 	return "is a property that agents report, and overrides go by what is set on the hub: label the Cluster instead"
 }
 
-// checkFieldKeys refuses keys of fields that are no fields of a Cluster's spec; refused tells why one is
-// not to be used.
+// checkFieldKeys refuses keys of fields that are no fields of a Cluster's spec; refused returns why one
+// is not to be used.
 func checkFieldKeys(s *v1alpha1.FieldSelector, at *field.Path, refused func(key string) string) field.ErrorList {
 	if s == nil {
 		return nil

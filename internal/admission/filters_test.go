@@ -38,7 +38,7 @@ func TestFiltersAreRefused(t *testing.T) {
 		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: Exists, values: [x]}]}}", "matchExpressions[0].values: Forbidden: operator Exists takes none"},
 		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Gt, values: [many]}]}}", "values[0]: Invalid value: \"many\": must be a quantity"},
 		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Lt, values: ['1', '2']}]}}", "operator Lt needs exactly one"},
-		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Exists}, {key: nodes, operator: DoesNotExist}]}}", "contradicts itself"},
+		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: nodes, operator: Exists}, {key: nodes, operator: DoesNotExist}]}}", "contradict each other"},
 		{"clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: Near, values: [x]}]}}", "Unsupported value"},
 		{"{clusterAffinities: [{affinityName: own, clusterNames: [a]}, {affinityName: cloud, celSelector: \"cluster.provider == 'aws'\", clusterSets: [burst]}], failback: {policy: WhenHealthy, holdTime: 1m}}", ""},
 		{"{clusterAffinity: {clusterNames: [a]}, clusterAffinities: [{affinityName: own}]}", "placement.clusterAffinities: Forbidden: clusterAffinity and clusterAffinities exclude each other"},

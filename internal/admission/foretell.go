@@ -15,8 +15,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Foretell says, in lines for people, what would come of an object's being written, or
-// deleted: of what the user may read, and no later than ctx ends.
+// Foretell returns, in lines for people, what would come of an object's being written, or deleted:
+// of what the user may read, and no later than ctx ends.
 type Foretell func(ctx context.Context, u user.Info, o *unstructured.Unstructured, deleted bool) []string
 
 // The warnings of a dry run: their number, their bytes, and their longest time.
@@ -26,14 +26,14 @@ const (
 	foretellPatience = 2 * time.Second
 )
 
-// foretold are the kinds of which a dry run says what would change: all that decide.
+// foretold are the kinds whose dry run shows what would change: all that decide.
 var foretold = []string{
 	"PropagationPolicy", "ClusterPropagationPolicy", "OverridePolicy", "ClusterOverridePolicy", "Placement", "ClusterPlacement",
 	"Cluster", "ClusterSet", "ClusterSetBinding", "ClusterScore", "HubSettings",
 	"ResourceInterpreter", karmada.CustomizationKind,
 }
 
-// isPlanDryRun tells of the dry runs of `atoll plan`, which asks for the plan of all objects
+// isPlanDryRun reports whether a dry run is of `atoll plan`, which requests the plan of all objects
 // together.
 func isPlanDryRun(a admission.Attributes) bool {
 	switch o := a.GetOperationOptions().(type) {
@@ -53,7 +53,7 @@ func (p *AdmissionPlugin) answersDryRunWithPlan(a admission.Attributes) bool {
 	return p.Foretell != nil && a.IsDryRun() && !isPlanDryRun(a) && a.GetSubresource() == "" && atoll.IsHubOwnedKind(kind) && slices.Contains(foretold, kind.Kind)
 }
 
-// warnWithDryRunPlan answers the dry run of what decides with warnings that say what would change.
+// warnWithDryRunPlan answers the dry run of what decides with warnings of what would change.
 func (p *AdmissionPlugin) warnWithDryRunPlan(ctx context.Context, a admission.Attributes) {
 	if !p.answersDryRunWithPlan(a) {
 		return
@@ -71,7 +71,7 @@ func (p *AdmissionPlugin) warnWithDryRunPlan(ctx context.Context, a admission.At
 	defer cancel()
 	lines := p.Foretell(ctx2, a.GetUserInfo(), u.DeepCopy(), deleted)
 	if n := len(lines); n > warningsSaid {
-		lines = append(slices.Clone(lines[:warningsSaid-1]), "and more: `atoll plan -f FILE` says all of it")
+		lines = append(slices.Clone(lines[:warningsSaid-1]), "and more: `atoll plan -f FILE` shows all of it")
 	}
 	for _, line := range lines {
 		if len(line) > warningSize {

@@ -17,7 +17,7 @@ import (
 type Hub struct {
 	Placed    Placed
 	Templates Templates
-	// Definitions tell which fields a custom kind has.
+	// Definitions return which fields a custom kind has.
 	Definitions Definitions
 	Sets        Sets
 	Properties  Properties

@@ -28,7 +28,7 @@ func TestSelectorsOfOneKindThatAreRefused(t *testing.T) {
 	const (
 		form   = "s[0].kind: must be the name of one kind, such as Deployment"
 		never  = "s[0].kind: cannot be placed: it is of Atoll's own API, or made by machinery in every cluster"
-		labels = "s[0].labelSelector: what is asked of this key contradicts itself, so that nothing matches"
+		labels = "s[0].labelSelector: the requirements of this key contradict each other, so that nothing matches"
 		label  = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 	)
 	for _, c := range []struct{ namespace, selector, want string }{
@@ -62,7 +62,7 @@ func TestSelectorsOfOneKindThatAreRefused(t *testing.T) {
 
 // A label selector that selects everything by mistake, or nothing by contradiction, is refused.
 func TestLabelSelectorsThatAreRefused(t *testing.T) {
-	const contradicts = "l: what is asked of this key contradicts itself, so that nothing matches"
+	const contradicts = "l: the requirements of this key contradict each other, so that nothing matches"
 	for selector, want := range map[string]string{
 		"{}":                    "l: an empty selector selects everything: leave it out if that is meant",
 		"{matchLabels: {a: b}}": "",
@@ -147,7 +147,7 @@ func TestEffectsOfTolerations(t *testing.T) {
 
 // Requirements on fields of a Cluster are refused where no cluster could meet them.
 func TestRequirementsOnFieldsThatAreRefused(t *testing.T) {
-	const contradicts = "f: what is asked of this key contradicts itself, so that nothing matches"
+	const contradicts = "f: the requirements of this key contradict each other, so that nothing matches"
 	for requirements, want := range map[string]string{
 		"[{key: zone, operator: In, values: [a, b]}, {key: zone, operator: NotIn, values: [a]}]": "",
 		"[{key: zone, operator: In, values: [a]}, {key: zone, operator: NotIn, values: [a]}]":    contradicts,

@@ -52,7 +52,7 @@ func TestOverridesOfDividedReplicas(t *testing.T) {
 		"{replicas: 3}":                                      "o.replicas: Forbidden: the placement of Deployment web divides its replicas, so that no override can set them, unless",
 		"{mergePatch: {spec: {replicas: 1}}}":                "o: Forbidden: the placement of Deployment web divides its replicas, so that no override can set them, unless",
 		"{notHere: true, mergePatch: {spec: {replicas: 1}}}": "o: Forbidden: the placement of Deployment web divides its replicas, so that no override can set them, unless",
-		"{notHere: true}":                                    "o.notHere: Forbidden: the placement of Deployment web divides its replicas, and so says which clusters have any: exclude clusters there, unless its replicaScheduling says replicaOverrides: Allow",
+		"{notHere: true}":                                    "o.notHere: Forbidden: the placement of Deployment web divides its replicas, and so shows which clusters have any: exclude clusters there, unless its replicaScheduling has replicaOverrides: Allow",
 	} {
 		var o v1alpha1.Overriders
 		if err := yaml.UnmarshalStrict([]byte(overriders), &o); err != nil {

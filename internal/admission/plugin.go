@@ -27,13 +27,13 @@ const Name = "Atoll"
 
 // Options of the plugin.
 type Options struct {
-	// Own tells the hub's own identities. Required.
+	// Own reports whether a user is one of the hub's own identities. Required.
 	Own func(user.Info) bool
 	// Hub gives the rest of the hub, false until it is there; nil: never.
 	Hub func() (Hub, bool)
 	// Foretell plans the dry run of a policy; nil: there is no plan.
 	Foretell Foretell
-	// Clock for the times that taints were added and removals asked for; default: the real one.
+	// Clock for the times that taints were added and removals requested; default: the real one.
 	Clock clock.PassiveClock
 }
 
@@ -97,8 +97,8 @@ func (p *AdmissionPlugin) Admit(ctx context.Context, a admission.Attributes, _ a
 	return p.ensureTemplateFinalizer(a)
 }
 
-// Validate refuses what could not be honoured, and what the writer may not do. The dry
-// run of a policy that passes says what would change.
+// Validate refuses what could not be honoured, and what the writer may not do. The dry run of a
+// policy that passes shows what would change.
 func (p *AdmissionPlugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	if fleetview.IsMemberWrite(ctx) {
 		return nil
@@ -187,7 +187,7 @@ func (p *AdmissionPlugin) validateAtollKinds(ctx context.Context, a admission.At
 	return nil
 }
 
-// isAuthReview tells of requests that store nothing, such as a review of what the
+// isAuthReview reports whether a request stores nothing, such as a review of what the
 // caller itself may do.
 func isAuthReview(a admission.Attributes) bool {
 	g := a.GetKind().Group

@@ -266,8 +266,7 @@ func (p *AdmissionPlugin) checkRule(a admission.Attributes, spec *v1alpha1.Overr
 		errs = append(errs, field.Invalid(in.Child(problem.Path), field.OmitValueType{}, problem.Reason))
 	}
 	errs = append(errs, checkStrategicMergeSupport(spec, *o, in)...)
-	// A plan asks once it knows what all of its files come to: one of them may hand replicas
-	// over.
+	// A plan calls it once all of its files are merged: one of them may hand replicas over.
 	if overrides.CanSetReplicas(*o) && !(a.IsDryRun() && isPlanDryRun(a)) {
 		if hub, ok := p.currentHub(); ok {
 			if key, divided := hub.Templates.FirstDividedWithoutReplicaOverrides(a.GetNamespace(), spec.ResourceSelectors); divided {
@@ -278,8 +277,8 @@ func (p *AdmissionPlugin) checkRule(a admission.Attributes, spec *v1alpha1.Overr
 	return errs
 }
 
-// DividedReplicasError says that overriders set the replicas of an object whose placement does that,
-// and what to write instead.
+// DividedReplicasError is the refusal of overriders that set replicas which the placement divides,
+// with what to write instead.
 func DividedReplicasError(o v1alpha1.Overriders, key atoll.ItemKey, at *field.Path) *field.Error {
 	rest, why := o, "so that no override can set them"
 	rest.NotHere = nil
@@ -287,19 +286,19 @@ func DividedReplicasError(o v1alpha1.Overriders, key atoll.ItemKey, at *field.Pa
 	case o.Replicas != nil:
 		at = at.Child("replicas")
 	case !overrides.CanSetReplicas(rest):
-		at, why = at.Child("notHere"), "and so says which clusters have any: exclude clusters there"
+		at, why = at.Child("notHere"), "and so shows which clusters have any: exclude clusters there"
 	}
-	return field.Forbidden(at, fmt.Sprintf("the placement of %s %s divides its replicas, %s, unless its replicaScheduling says replicaOverrides: Allow", key.Kind, key.Name, why))
+	return field.Forbidden(at, fmt.Sprintf("the placement of %s %s divides its replicas, %s, unless its replicaScheduling has replicaOverrides: Allow", key.Kind, key.Name, why))
 }
 
-// checkStrategicMergeSupport refuses strategic merge patches of kinds that say nothing of how their
+// checkStrategicMergeSupport refuses strategic merge patches of kinds that do not define how their
 // lists are merged.
 func checkStrategicMergeSupport(spec *v1alpha1.OverrideSpec, o v1alpha1.Overriders, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, path := range overrides.BuiltInOnlyOverriders(o) {
 		for _, rs := range spec.ResourceSelectors {
 			if gk := selectorKind(rs); !overrides.SupportsStrategicMerge(gk) {
-				errs = append(errs, field.Forbidden(at.Child(path), fmt.Sprintf("%s, which resourceSelectors chooses, is no built-in kind, so that nothing says how its lists are merged: use mergePatch", gk)))
+				errs = append(errs, field.Forbidden(at.Child(path), fmt.Sprintf("%s, which resourceSelectors chooses, is no built-in kind, so that nothing defines how its lists are merged: use mergePatch", gk)))
 			}
 		}
 	}

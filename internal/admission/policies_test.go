@@ -209,9 +209,9 @@ func TestFieldsOfAnOverridePolicyThatAreRefused(t *testing.T) {
 		{"shop", secrets + "overrideRules: " + likeAny, ""},
 		{"shop", "resourceSelectors: [{apiVersion: v1, kind: ConfigMap}], overrideRules: [{overriders: {mergePatch: 3}}]", "spec.overrideRules[0].overriders.mergePatch: Invalid value: a merge patch has to be an object"},
 		{"shop", "resourceSelectors: [{apiVersion: example.com/v1, kind: Thing}], overrideRules: [{overriders: {strategicMerge: {spec: {}}}}]",
-			"spec.overrideRules[0].overriders.strategicMerge: Forbidden: Thing.example.com, which resourceSelectors chooses, is no built-in kind, so that nothing says how its lists are merged: use mergePatch"},
+			"spec.overrideRules[0].overriders.strategicMerge: Forbidden: Thing.example.com, which resourceSelectors chooses, is no built-in kind, so that nothing defines how its lists are merged: use mergePatch"},
 		{"shop", selectsDeployments + ", overrideRules: [{overriders: {replicas: 3}}]",
-			"spec.overrideRules[0].overriders.replicas: Forbidden: the placement of Deployment web divides its replicas, so that no override can set them, unless its replicaScheduling says replicaOverrides: Allow"},
+			"spec.overrideRules[0].overriders.replicas: Forbidden: the placement of Deployment web divides its replicas, so that no override can set them, unless its replicaScheduling has replicaOverrides: Allow"},
 		{"shop", selectsDeployments + ", " + labels, ""},
 		{"shop", "resourceSelectors: [{apiVersion: v1, kind: ConfigMap}], overrideRules: [{overriders: {replicas: 3}}]", ""},
 	} {

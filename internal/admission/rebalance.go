@@ -50,7 +50,7 @@ func (p *AdmissionPlugin) MayRebalance(ctx context.Context, u user.Info, namespa
 	return p.mayWriteSource(ctx, u, namespace, source)
 }
 
-// mayWriteSource: a Bundle that is placed from scratch goes where its policy says, and the
+// mayWriteSource: a Bundle that is placed from scratch goes where its policy places it, and the
 // policy's author decides when. For an annotation, the right on the Bundle is enough.
 func (p *AdmissionPlugin) mayWriteSource(ctx context.Context, u user.Info, namespace string, source v1alpha1.BundleSource) error {
 	x := requiredRead{resource: schema.GroupResource{Group: v1alpha1.GroupVersion.Group}, name: source.Name}
@@ -70,7 +70,7 @@ func (p *AdmissionPlugin) mayWriteSource(ctx context.Context, u user.Info, names
 	return fmt.Errorf("it is placed by %s %s: a user that has it placed from scratch must be able to update that, and %q may not", source.Kind, source.Name, u.GetName())
 }
 
-// checkRebalance refuses a time of a rebalance that rows could not tell from others.
+// checkRebalance refuses a time of a rebalance that rows could not distinguish from others.
 func (p *AdmissionPlugin) checkRebalance(a admission.Attributes) field.ErrorList {
 	now, before, err := objectMetas(a)
 	if err != nil {

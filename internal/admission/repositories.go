@@ -29,17 +29,27 @@ func (p *AdmissionPlugin) validateRepository(ctx context.Context, a admission.At
 	if errs := checkRepositoryURL(git.URL, git.SecretRef != nil, field.NewPath("spec", "git")); len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
+	if w := now.Spec.Webhook; w != nil && (before == nil || !apiequality.Semantic.DeepEqual(before.Spec.Webhook, w)) {
+		if err := p.requireReadableSecret(ctx, a, "spec.webhook.secretRef", w.SecretRef.Name); err != nil {
+			return err
+		}
+	}
 	if before != nil && apiequality.Semantic.DeepEqual(before.Spec.Git, now.Spec.Git) {
 		return nil
 	}
 	if err := p.validateContentOfSources(ctx, a, now); err != nil || git.SecretRef == nil {
 		return err
 	}
-	need := requiredRead{resource: schema.GroupResource{Resource: "secrets"}, namespace: now.Namespace, name: git.SecretRef.Name}
+	return p.requireReadableSecret(ctx, a, "spec.git.secretRef", git.SecretRef.Name)
+}
+
+// requireReadableSecret refuses a writer that may not get the Secret that a field names.
+func (p *AdmissionPlugin) requireReadableSecret(ctx context.Context, a admission.Attributes, path, name string) error {
+	need := requiredRead{resource: schema.GroupResource{Resource: "secrets"}, namespace: a.GetNamespace(), name: name}
 	if p.isAllowed(ctx, a.GetUserInfo(), "get", need) {
 		return nil
 	}
-	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.git.secretRef: the right to get the Secret %q is needed, which %q lacks", git.SecretRef.Name, a.GetUserInfo().GetName()))
+	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("%s: the right to get the Secret %q is needed, which %q lacks", path, name, a.GetUserInfo().GetName()))
 }
 
 // validateContentOfSources refuses a writer that may not act as the accounts by which Sources apply what the

@@ -49,6 +49,9 @@ func TestRepositoriesThatAreRefused(t *testing.T) {
 		"a Secret":              {withSecret, "", []string{"ann get secrets shop/token"}, ""},
 		"a Secret of others":    {withSecret, "", []string{"ann get secrets shop/other"}, `the right to get the Secret "token" is needed`},
 		"an edit that keeps it": {"{suspend: true, git: {url: 'https://h/a', secretRef: {name: token}}}", withSecret, nil, ""},
+		"a webhook":             {"{git: {url: 'https://h/a'}, webhook: {secretRef: {name: hook}}}", "", []string{"ann get secrets shop/hook"}, ""},
+		"a webhook of others":   {"{git: {url: 'https://h/a'}, webhook: {secretRef: {name: hook}}}", "{git: {url: 'https://h/a'}}", []string{"ann get secrets shop/token"}, `spec.webhook.secretRef: the right to get the Secret "hook" is needed`},
+		"a webhook that stays":  {"{git: {url: 'https://h/a'}, suspend: true, webhook: {secretRef: {name: hook}}}", "{git: {url: 'https://h/a'}, webhook: {secretRef: {name: hook}}}", nil, ""},
 		"its host is changed":   {"{git: {url: 'https://evil/a', secretRef: {name: token}}}", withSecret, nil, `the right to get the Secret "token" is needed`},
 	} {
 		err := newGrantingPlugin(Hub{Sources: fakeSources{}}, append(c.rights, "ann impersonate serviceaccounts shop/atoll-sources")...).validateRepository(t.Context(), sourceRequest(t, "Repository", "repositories", c.now, c.before))

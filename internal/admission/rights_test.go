@@ -253,7 +253,7 @@ func TestSelectorsInAnnotationsAreChecked(t *testing.T) {
 	p := newGrantingPlugin(Hub{Sets: fakeSets{}, Placed: quietPlaced{}})
 	now := newThing("shop", map[string]string{atoll.AnnotationClusters: "selector: a=b,a notin (b)"})
 	wantRefusal(t, "a contradiction", p.Validate(t.Context(), requestOf("ann", now, nil), nil), atoll.ReasonInvalidField,
-		`metadata.annotations[atoll.dev/clusters]: Invalid value: "selector: a=b,a notin (b)": a: what is asked of this key contradicts itself, so that nothing matches`)
+		`metadata.annotations[atoll.dev/clusters]: Invalid value: "selector: a=b,a notin (b)": a: the requirements of this key contradict each other, so that nothing matches`)
 }
 
 // quietPlaced is a hub that places nothing and warns of nothing.
@@ -273,7 +273,7 @@ func TestTheWarningsOfADryRunAreBounded(t *testing.T) {
 		if len(h) != c.want || len(h[0]) != c.wantLength || strings.HasSuffix(h[0], "...") != (c.length > 240) {
 			t.Errorf("%d lines of %d: %q", c.lines, c.length, h)
 		}
-		if last := h[len(h)-1]; (last == "and more: `atoll plan -f FILE` says all of it") != (c.lines > 12) {
+		if last := h[len(h)-1]; (last == "and more: `atoll plan -f FILE` shows all of it") != (c.lines > 12) {
 			t.Errorf("%d lines end with %q", c.lines, last)
 		}
 		var none heard

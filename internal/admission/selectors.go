@@ -159,7 +159,7 @@ func checkLabels(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 	return findContradictions(keys, at)
 }
 
-// keyConstraint is all that a selector asks of one key.
+// keyConstraint is all that a selector requires of one key.
 type keyConstraint struct {
 	values  []string
 	limited bool
@@ -181,7 +181,7 @@ func findContradictions(keys map[string]*keyConstraint, at *field.Path) field.Er
 	for key, c := range keys {
 		c.values = slices.DeleteFunc(c.values, func(v string) bool { return slices.Contains(c.not, v) })
 		if c.limited && len(c.values) == 0 || c.absent && (c.limited || c.exists) {
-			errs = append(errs, field.Invalid(at, key, "what is asked of this key contradicts itself, so that nothing matches"))
+			errs = append(errs, field.Invalid(at, key, "the requirements of this key contradict each other, so that nothing matches"))
 		}
 	}
 	return errs

@@ -22,7 +22,7 @@ import (
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
-// Sets is what admission asks about ClusterSets.
+// Sets is what admission reads about ClusterSets.
 type Sets interface {
 	// AllowedSets lists the sets that the namespace may place on.
 	AllowedSets(namespace string) []string
@@ -36,7 +36,7 @@ type Sets interface {
 	OfLabels(labels map[string]string) []string
 }
 
-// The verbs on clustersets that RBAC knows and Kubernetes has no use for.
+// The verbs on clustersets that only Atoll checks by RBAC.
 const (
 	// verbBind lets a namespace place on a set.
 	verbBind = "bind"
@@ -133,7 +133,7 @@ func (p *AdmissionPlugin) validateSetMembership(ctx context.Context, a admission
 	}
 	sets, known := p.currentSets()
 	if !known {
-		return refuse("the hub is starting up and does not know yet in which sets the Cluster is")
+		return refuse("the hub is starting up and has not read yet in which sets the Cluster is")
 	}
 	was, crossed := changedSetMembership(sets, now, before)
 	may := func(set string) bool { return p.mayAccessClusterSet(ctx, u, verbManage, set) }

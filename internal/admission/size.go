@@ -89,7 +89,7 @@ func storedForm(obj runtime.Object, a admission.Attributes, o admission.ObjectIn
 	return u, nil
 }
 
-// isClearlyBelowSizeLimit tells of most objects that they are surely carried, without writing them.
+// isClearlyBelowSizeLimit reports, for most objects, that they fit, without encoding them.
 func isClearlyBelowSizeLimit(obj runtime.Object) bool {
 	switch o := obj.(type) {
 	case *unstructured.Unstructured:

@@ -128,7 +128,7 @@ func kindDefinedByCRD(obj runtime.Object) schema.GroupKind {
 	return schema.GroupKind{}
 }
 
-// isGarbageCollection tells of the deletes by which the garbage collector follows a user's: what
+// isGarbageCollection reports whether the garbage collector follows a user's delete: what
 // is protected does not go with its owner either.
 func isGarbageCollection(a admission.Attributes) bool {
 	return a.GetOperation() == admission.Delete && a.GetUserInfo().GetName() == collector
@@ -193,7 +193,7 @@ func checkAtollKeysOf(isNamespace bool, o metav1.Object) error {
 }
 
 // checkClustersAnnotationRights reports whether the writer may read what the annotation places, and the
-// namespace may place where it says.
+// namespace may place on those clusters.
 func (p *AdmissionPlugin) checkClustersAnnotationRights(ctx context.Context, a admission.Attributes, placement *v1alpha1.PlacementSpec, before metav1.Object, path *field.Path) error {
 	var need []requiredRead
 	namespace := a.GetNamespace()

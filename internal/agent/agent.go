@@ -1,5 +1,5 @@
 // Package agent is the composition of the agent that runs beside one member API
-// server: it joins the hub, makes the member what the hub wants, keeps it so, and
+// server: it joins the hub, applies the hub's orders in the member, keeps them applied, and
 // reports.
 //
 // Contract: Run owns everything that it starts and ends it before it returns. The
@@ -60,10 +60,10 @@ type Options struct {
 	// Default: none.
 	TokenSecret string
 	KeepToken   bool
-	// Name that the cluster asks for.
+	// Name that the agent requests for its cluster.
 	Name string
-	// Whose is asked about the cluster that the member was let in as, before anything else: an
-	// error ends Run. Default: any will do, and the hub knows it by that name.
+	// Whose is called with the cluster that the hub accepted the member as, before anything else: an
+	// error ends Run. Default: every cluster is right, and the hub uses that name.
 	Whose func(name, uid string) error
 	// Runner names the program that runs the agent. The holder identity in the member's Lease
 	// begins with it. Default: the machine's name.
@@ -95,7 +95,7 @@ type Stage struct {
 	Err error
 }
 
-// qps and burst bound what one agent asks of its member, whose API server has its own
+// qps and burst bound the requests of one agent to its member, whose API server has its own
 // fairness: they only keep a large Bundle, at two requests an object, from taking all
 // of a small member.
 const (
@@ -106,7 +106,7 @@ const (
 var secretsResource = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
 // lingers is how long an agent that panicked, all of which is to end, keeps its lease at
-// most: what it had asked of the member is answered or given up by then.
+// most: its requests to the member are answered or given up by then.
 const lingers = 15 * time.Second
 
 // RunAgent runs the agent until ctx ends. When another agent takes the member over, it waits

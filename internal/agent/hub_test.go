@@ -235,7 +235,7 @@ func (h *testHub) send(frames ...*pb.FromHub) {
 	}
 }
 
-// handleOutput what the core wants done. The caller holds mu.
+// handleOutput the outputs of the core. The caller holds mu.
 func (h *testHub) handleOutput(out session.HubOutput) {
 	h.send(out.Frames...)
 	for _, o := range out.Orders {

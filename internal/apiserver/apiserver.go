@@ -41,7 +41,7 @@ import (
 	"atoll.dev/atoll/internal/apiserver/upstreamlog"
 )
 
-// Options say where and how the API server runs. The zero value of a field is
+// Options specify where and how the API server runs. The zero value of a field is
 // its default unless stated otherwise.
 type Options struct {
 	// DataDir holds keys/, etcd/ and what the server writes on start, among it
@@ -272,8 +272,8 @@ func (s *Server) LoopbackConfig() *rest.Config {
 // AdminKubeconfigPath is the file with an administrator's credentials.
 func (s *Server) AdminKubeconfigPath() string { return s.kubeconfig }
 
-// AdvertiseIP is the IP address at which others reach the server: what the options say, else
-// the one that it listens on, else the machine's first global one.
+// AdvertiseIP is the IP address at which others reach the server: that of the options, else the one
+// that it listens on, else the machine's first global one.
 func (s *Server) AdvertiseIP() string { return s.options.AdvertiseAddress }
 
 // LocalAddress is the host and port at which this machine reaches the server.
@@ -294,8 +294,7 @@ func (s *Server) KeySet() *keys.KeySet { return s.keys }
 // EtcdClient is a client of the server's etcd. Only Stop closes it.
 func (s *Server) EtcdClient() *clientv3.Client { return s.store.client }
 
-// Done is closed when the server has ended, by Stop or by a failure; Err tells
-// which.
+// Done is closed when the server has ended, by Stop or by a failure; Err returns which.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
 // EndError is why the server ended before it was stopped; nil until Done is closed,
@@ -320,8 +319,7 @@ func (s *Server) Stop(ctx context.Context) error {
 // onStop adds something to do on shutdown; what was added last goes first.
 func (s *Server) onStop(f func(context.Context)) { s.stages = append(s.stages, f) }
 
-// shutdownOnce takes everything down, once; cause is why, or nil when it was asked
-// for.
+// shutdownOnce takes everything down, once; cause is why, or nil after a call of Stop.
 func (s *Server) shutdownOnce(ctx context.Context, cause error) {
 	s.stopOnce.Do(func() {
 		close(s.stopping)

@@ -31,7 +31,7 @@ type authorities struct {
 	revision int64 // of the etcd at which they were read
 }
 
-// CurrentAuthorities returns the authorities by which this hub, its users and its agents know each other now.
+// CurrentAuthorities returns the authorities by which this hub, its users and its agents identify each other now.
 func (s *Server) CurrentAuthorities() *keys.Authorities { return s.authorities.now.Load() }
 
 // OnAuthorityChangeOrRenewal calls fn, which must not block, when the authorities have changed, and

@@ -28,7 +28,7 @@ func (s *Server) builtinAdmission() []AdmissionPlugin {
 	}
 }
 
-// customResourceReader tells admission of CRDs and custom resources.
+// customResourceReader notifies admission of CRDs and custom resources.
 type customResourceReader struct {
 	crds    apiextensionslisters.CustomResourceDefinitionLister
 	objects dynamic.Interface

@@ -219,7 +219,7 @@ func (s *Server) newKubeAPIServer(config controlplane.CompletedConfig, extension
 	return server.GenericAPIServer, nil
 }
 
-// awaitReady returns when /readyz passes, asked by a connection like those of others.
+// awaitReady returns when /readyz passes, over a connection like those of others.
 func (s *Server) awaitReady(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(s.identities.configFor(s.loopback, HubUser))
 	if err != nil {

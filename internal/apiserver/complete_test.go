@@ -87,7 +87,7 @@ func TestACompleteInformerTakesNobodyForGone(t *testing.T) {
 	}
 	fleet.takeRequests()
 	fleet.removeMember("ueno")
-	// It has to list again, for what it does not hear of.
+	// It has to list again, for what it does not receive.
 	fleet.removeMember("voss")
 	fleet.withAgent("voss", func(a *agent) { a.oldest, a.away = a.version+1, false })
 	testwait.Until(t, "it lists again", func(context.Context) (bool, string) {

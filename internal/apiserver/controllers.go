@@ -29,10 +29,9 @@ import (
 )
 
 const (
-	// controllerResync is 0: caches hear of every change through their watch.
+	// controllerResync is 0: caches get every change through their watch.
 	controllerResync = 0
-	// gcSyncPeriod is how soon at the latest the garbage collector learns of a
-	// new custom resource.
+	// gcSyncPeriod is how soon at the latest the garbage collector reads a new custom resource.
 	gcSyncPeriod      = 30 * time.Second
 	namespaceWorkers  = 5
 	gcWorkers         = 10
@@ -51,7 +50,7 @@ func controllerUsers() []string {
 
 // controllers builds and runs upstream's controllers over shared informers. A
 // hub holds many manifests and large Secrets, so nothing here caches them whole:
-// what needs only to know that an object exists gets bare metadata, and what
+// a controller that needs only the existence of an object gets bare metadata, and what
 // needs a few objects of a common kind gets only those.
 type controllers struct {
 	server  *Server

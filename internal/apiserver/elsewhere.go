@@ -29,7 +29,7 @@ func (s *Server) refuseContainerRequests(next http.Handler) http.Handler {
 			return
 		}
 		if lacks, found := running[info.Resource][info.Subresource]; found {
-			err := apierrors.NewBadRequest(fmt.Sprintf("%s %s/%s %s here: the hub keeps templates, and runs nothing; ask a cluster that runs it, which `atoll explain` names",
+			err := apierrors.NewBadRequest(fmt.Sprintf("%s %s/%s %s here: the hub keeps templates, and runs nothing; use a cluster that runs it, which `atoll explain` names",
 				strings.TrimSuffix(info.Resource, "s"), info.Namespace, info.Name, lacks))
 			responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: info.APIVersion}, w, r)
 			return

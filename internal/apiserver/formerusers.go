@@ -19,14 +19,14 @@ const formerUsersMost = 100
 // for each command.
 const endsWithTheRotation = "the hub's CAs are being rotated: your client certificate ends when that is finished. Get another one; the hub's administrator has a new one in the hub's DIR/hub.kubeconfig"
 
-// formerUsers remembers these users. The zero value is empty.
+// formerUsers stores these users. The zero value is empty.
 type formerUsers struct {
 	mu         sync.Mutex
 	generation int // of the CAs to whose rotation they belong
 	last       map[string]time.Time
 }
 
-// recordUse records that a user has asked.
+// recordUse records that a user has sent a request.
 func (f *formerUsers) recordUse(name string, generation int, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Server) UsesRetiringCertificate(r *http.Request) bool {
 	return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && s.CurrentAuthorities().RetiresCertificate(r.TLS.PeerCertificates[0])
 }
 
-// warnFormerUsers warns users that the end of the rotation cuts off, and remembers them. It is at the
+// warnFormerUsers warns users that the end of the rotation cuts off, and stores them. It is at the
 // place of rewriteQueries in the handler chain.
 func (s *Server) warnFormerUsers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

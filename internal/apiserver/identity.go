@@ -43,7 +43,7 @@ func newInternalUsers(names ...string) *internalUsers {
 // userOf returns the user of that name.
 func (i *internalUsers) userOf(name string) user.Info { return i.users[i.tokens[name]] }
 
-// addIdentities adds the identities to those that info knows.
+// addIdentities adds the identities to those in info.
 func (i *internalUsers) addIdentities(info *genericapiserver.AuthenticationInfo) {
 	own := authenticatorfactory.NewFromTokens(i.users, info.APIAudiences)
 	info.Authenticator = union.New(own, info.Authenticator)

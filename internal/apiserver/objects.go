@@ -49,8 +49,8 @@ func (o objectInformers) Start(stop <-chan struct{}) {
 	}
 }
 
-// dropLabelsAndAnnotations keeps of an object's metadata what tells its identity, owners and
-// finalizers: the annotation of kubectl apply alone is a whole manifest.
+// dropLabelsAndAnnotations keeps of an object's metadata its identity, owners and finalizers: the
+// annotation of kubectl apply alone is a whole manifest.
 func dropLabelsAndAnnotations(obj any) (any, error) {
 	if o, err := meta.Accessor(obj); err == nil {
 		o.SetManagedFields(nil)
@@ -62,14 +62,14 @@ func dropLabelsAndAnnotations(obj any) (any, error) {
 
 // storedInformer returns the metadata of a kind from the store directly, for kinds that are
 // in no watch cache, so that a watch by the API would decode, convert and encode each of
-// their changes once more, for controllers that want three fields.
+// their changes once more, for controllers that read three fields.
 type storedInformer struct {
 	resource schema.GroupVersionResource
 	informer cache.SharedIndexInformer
 	begin    sync.Once
 }
 
-// storedInformers returns the informers of all such kinds that controllers ask for.
+// storedInformers returns the informers of all such kinds that controllers request.
 func (s *Server) storedInformers(client metadata.Interface) (map[schema.GroupVersionResource]*storedInformer, error) {
 	all := map[schema.GroupVersionResource]*storedInformer{}
 	for _, kind := range []direct.Kind{direct.ClusterKind(), direct.BundleKind()} {

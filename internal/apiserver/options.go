@@ -24,7 +24,7 @@ const (
 	// issuer names the hub in service account tokens. It is the same on every
 	// hub, so that hubs of one etcd accept each other's tokens.
 	issuer = "https://kubernetes.default.svc.cluster.local"
-	// serviceRange is the range that upstream asks for. Services get their addresses from allocators.
+	// serviceRange is the range that upstream requires. Services get their addresses from allocators.
 	serviceRange       = "10.0.0.0/24"
 	frontProxyUser     = "atoll-front-proxy"
 	compactionExternal = time.Minute

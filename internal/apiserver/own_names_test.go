@@ -20,7 +20,7 @@ import (
 	"atoll.dev/atoll/internal/testwait"
 )
 
-// setLikely says which clusters have a template of a name.
+// setLikely sets which clusters have a template of a name.
 func (m *members) setLikely(t *testing.T, template string, clusters ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

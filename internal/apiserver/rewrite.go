@@ -11,15 +11,15 @@ import (
 	"atoll.dev/atoll/internal/apiserver/inert"
 )
 
-// requiresStrictFields tells of writes that may not hold unknown fields, whatever the client asks for:
-// those of the hub's own kinds.
+// requiresStrictFields reports whether a write may hold no unknown fields, whatever the client
+// requests: those of the hub's own kinds.
 func requiresStrictFields(info *request.RequestInfo) bool {
 	return info.APIGroup == atollGroup || info.APIGroup == engineGroup ||
 		info.APIGroup == karmada.GroupVersion.Group && info.Resource == karmada.CustomizationResource
 }
 
 // rewriteQueries changes the queries of requests that mean something else here. It is inside
-// authentication, so it knows the user, and outside of the API.
+// authentication, so it has the user, and outside of the API.
 func (s *Server) rewriteQueries(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
@@ -37,7 +37,7 @@ func (s *Server) rewriteQueries(next http.Handler) http.Handler {
 	})
 }
 
-// subresourceProxy is for another API server, which has its own mind.
+// subresourceProxy is for another API server, which has its own rules.
 const subresourceProxy = "proxy"
 
 func writesObjectBody(verb string) bool {

@@ -35,7 +35,7 @@ type patientAuthorizer struct {
 	read <-chan struct{}
 }
 
-// Authorize asks the wrapped authorizer, and asks again once the roles and bindings are read.
+// Authorize calls the wrapped authorizer, and calls it again once the roles and bindings are read.
 func (p patientAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	select {
 	case <-p.read:

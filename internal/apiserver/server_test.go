@@ -90,7 +90,7 @@ func testOptions(dir string) apiserver.Options {
 	return apiserver.Options{DataDir: dir, Version: "v0.1.0", Logger: testLogger()}
 }
 
-// testLogger discards unless LOG_LEVEL says otherwise.
+// testLogger discards unless LOG_LEVEL states otherwise.
 func testLogger() *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(os.Getenv("LOG_LEVEL"))); err != nil {

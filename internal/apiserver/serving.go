@@ -44,7 +44,7 @@ const (
 	innerName = "hub.atoll.internal"
 )
 
-// openListener opens the port that the options ask for, and remembers the choice.
+// openListener opens the port of the options, and stores the choice.
 func (s *Server) openListener() (net.Listener, error) {
 	return keptport.OpenKeptPort(keptport.Options{
 		BindAddress: s.options.BindAddress, Port: s.options.Port, Preferred: preferredPort,
@@ -53,7 +53,7 @@ func (s *Server) openListener() (net.Listener, error) {
 }
 
 // setServingCert lets the operator's certificate serve, or the hub's own. The
-// hub's own always answers to its inner name, which the kubeconfig asks for.
+// hub's own always answers to its inner name, which the kubeconfig uses.
 func (s *Server) setServingCert(o *kubeapiserver.ServerRunOptions) {
 	own := flag.NamedCertKey{Names: []string{innerName}, CertFile: s.dir.FilePath(servingFile), KeyFile: s.dir.FilePath(servingFile)}
 	serving := &o.SecureServing.ServerCert.CertKey

@@ -24,7 +24,7 @@ const (
 	versionKey = "/atoll.dev/version"
 )
 
-// storeTimeout bounds what is asked of etcd before the API server is.
+// storeTimeout bounds requests to etcd before the API server is.
 const storeTimeout = 20 * time.Second
 
 // store is the etcd below the server, embedded or not.
@@ -38,8 +38,8 @@ type store struct {
 	endpoints []string
 }
 
-// etcdFailures reports that the embedded etcd has ended; of an external one, clients
-// learn by themselves.
+// etcdFailures reports that the embedded etcd has ended; of an external one, clients detect the end
+// by themselves.
 func (s *store) etcdFailures() <-chan error {
 	if s.embedded == nil {
 		return nil
@@ -189,8 +189,8 @@ func (s *store) getOrCreate(ctx context.Context, key, value string) (string, err
 	return string(resp.Responses[0].GetResponseRange().Kvs[0].Value), nil
 }
 
-// checkVersion refuses an etcd on which a newer version has run: another hub may
-// have stored in it what this one does not know.
+// checkVersion refuses an etcd on which a newer version has run: another hub may have stored in it
+// what this one does not support.
 func (s *store) checkVersion(ctx context.Context, running string) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

@@ -66,7 +66,7 @@ type Cluster struct {
 	Phase atoll.RowPhase `json:"phase"`
 	// Revision is the number of the Revision that the cluster is to hold.
 	Revision int64 `json:"revision"`
-	// Reason, Actor, Message and Since say what the cluster waits for. A ready cluster has Since alone.
+	// Reason, Actor, Message and Since show what the cluster waits for. A ready cluster has Since alone.
 	Reason  atoll.Reason `json:"reason,omitempty"`
 	Actor   atoll.Actor  `json:"actor,omitempty"`
 	Message string       `json:"message,omitempty"`
@@ -113,7 +113,7 @@ type Input struct {
 	// IsVisible reports whether the user may read a template.
 	IsVisible func(atoll.ItemKey) bool
 	Rows      []Row
-	// Limit is the greatest number of clusters, and Cluster names the only one that is wanted; empty: all.
+	// Limit is the greatest number of clusters, and Cluster names the only one to return; empty: all.
 	Limit   int
 	Cluster string
 }

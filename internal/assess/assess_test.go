@@ -15,7 +15,7 @@ import (
 	"atoll.dev/atoll/internal/testwait"
 )
 
-// newDatabase returns an object of a kind that Atoll does not know.
+// newDatabase returns an object of a kind that Atoll has no rules for.
 func newDatabase() map[string]any {
 	return map[string]any{
 		"spec": map[string]any{"nodes": int64(3), "cpu": "1500m", "factor": 1.5, "public": false, "empty": nil},

@@ -37,11 +37,11 @@ type Verdict struct {
 	Message string
 	// Finished: the object has run to completion.
 	Finished bool
-	// CompletionUnknown: a rule says when the object has run to completion, and cannot be evaluated now.
+	// CompletionUnknown: a rule defines when the object has run to completion, and cannot be evaluated now.
 	CompletionUnknown bool
 }
 
-// ObjectState is what an object itself states, whatever an interpreter says of it.
+// ObjectState is what an object itself states, whatever an interpreter returns for it.
 type ObjectState struct {
 	// Deleting: it is being deleted, and has not run to completion.
 	Deleting bool
@@ -97,10 +97,10 @@ func (r *Rules) ID() string {
 	return r.id
 }
 
-// StatesCompletion reports whether the rules say when an object has run to completion.
+// StatesCompletion reports whether the rules define when an object has run to completion.
 func (r *Rules) StatesCompletion() bool { return r != nil && r.completion != nil }
 
-// CompletionText is the expression that says when an object has run to completion; empty without one.
+// CompletionText is the expression that is true once an object has run to completion; empty without one.
 func (r *Rules) CompletionText() string {
 	if !r.StatesCompletion() {
 		return ""
@@ -121,7 +121,7 @@ func (r *Rules) ReadFeedback(object map[string]any) (out []atoll.FeedbackValue) 
 	return out
 }
 
-// HasCompleted reports whether the object has run to completion, as a rule says it; false without a rule.
+// HasCompleted reports whether the object has run to completion, as a rule defines it; false without a rule.
 func (r *Rules) HasCompleted(object map[string]any) (bool, error) {
 	if !r.StatesCompletion() {
 		return false, nil
@@ -129,8 +129,9 @@ func (r *Rules) HasCompleted(object map[string]any) (bool, error) {
 	return r.completion.isTrueFor(object)
 }
 
-// JudgeObject returns the verdict of the rules over an object, of which the kind says byKind. An object that is
-// being deleted, or that its controller has not observed, is Progressing before any rule. With a rule of completion, byKind has
+// JudgeObject returns the verdict of the rules over an object, for which the kind alone gives
+// byKind. An object that is being deleted, or that its controller has not observed, is Progressing before any rule.
+// With a rule of completion, byKind has
 // the answer of HasCompleted, and failed its error.
 func (r *Rules) JudgeObject(object map[string]any, byKind Verdict, state ObjectState, failed error) Verdict {
 	out := byKind

@@ -49,7 +49,7 @@ func (s *sharedValues[T]) add(key string, v *T) *T {
 	return v
 }
 
-// dropUnused forgets a key whose value is no longer in use.
+// dropUnused drops a key whose value is no longer in use.
 func (s *sharedValues[T]) dropUnused(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

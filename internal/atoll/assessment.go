@@ -9,16 +9,16 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// Assessment is what members read and judge of an item's object beyond what its kind says. It is never changed, only
-// replaced.
+// Assessment is what members read and judge of an item's object beyond the rules of its kind. It is
+// never changed, only replaced.
 type Assessment struct {
 	Feedback []v1alpha1.FeedbackRule `json:"feedback,omitempty"`
 	Health   []v1alpha1.HealthRule   `json:"health,omitempty"`
-	// Completion is an expression that is true once the object has run to completion; empty: its kind says so.
+	// Completion is an expression that is true once the object has run to completion; empty: its kind defines it.
 	Completion string `json:"completion,omitempty"`
 }
 
-// IsEmpty reports whether the kind alone says all of the object.
+// IsEmpty reports whether the rules of the kind alone apply to the object.
 func (a *Assessment) IsEmpty() bool {
 	return a == nil || len(a.Feedback) == 0 && len(a.Health) == 0 && a.Completion == ""
 }
@@ -168,6 +168,6 @@ const (
 	MaxFeedbackProblem = 128
 )
 
-// UnknownAssessment is the error of an item with an Assessment, which agents report that do not know the field. It
+// UnknownAssessment is the error of an item with an Assessment, which agents without support for the field report. It
 // must never change: newer agents find by it what older ones stored.
 const UnknownAssessment = "the agent is older than feedback, health and completion of itemRules, and keeps the content that it had: upgrade the agent"

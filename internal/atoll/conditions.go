@@ -54,7 +54,10 @@ var ConditionTypes = map[string][]ConditionType{
 	"ClusterPlacement":         {{Type: v1alpha1.PlacementSatisfied, Normal: metav1.ConditionTrue}},
 	"ClusterSet":               {{Type: v1alpha1.ClusterSetEmpty, Normal: metav1.ConditionFalse}},
 	"ClusterSetBinding":        {{Type: v1alpha1.ClusterSetBindingBound, Normal: metav1.ConditionTrue}},
-	"Repository":               {{Type: v1alpha1.RepositoryReachable, Normal: metav1.ConditionTrue}},
+	"Repository": {
+		{Type: v1alpha1.RepositoryReachable, Normal: metav1.ConditionTrue},
+		{Type: v1alpha1.RepositoryWebhookReady, Normal: metav1.ConditionTrue, Temporary: true},
+	},
 	"Source": {
 		{Type: v1alpha1.SourceRendered, Normal: metav1.ConditionTrue},
 		{Type: v1alpha1.SourceApplied, Normal: metav1.ConditionTrue},

@@ -20,8 +20,8 @@ type Drift struct {
 type DriftField struct {
 	// Path is a JSON Pointer. An element of a list is named by its index, or as name=NAME.
 	Path string `json:"p"`
-	// Live and Wanted are the values as JSON, at most MaxDriftValue bytes each. They are empty where
-	// the field is not there, and for Secrets.
+	// Live is the member's value and Wanted the ordered one, as JSON, at most MaxDriftValue bytes
+	// each. They are empty where the field is not there, and for Secrets.
 	Live   string `json:"l,omitempty"`
 	Wanted string `json:"w,omitempty"`
 	// Managers of the live value, as its managedFields list them.

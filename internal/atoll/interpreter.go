@@ -14,8 +14,8 @@ type Interpreter struct {
 	Name string `json:"name"`
 	// Hash of Spec.
 	Hash string `json:"hash"`
-	// Spec is JSON of a v1alpha1.ResourceInterpreterSpec that has only the questions that
-	// are still asked.
+	// Spec is JSON of a v1alpha1.ResourceInterpreterSpec that has only the operations that are still
+	// called.
 	Spec json.RawMessage `json:"spec"`
 	// ReportsWholeStatus, in a manifest: statuses are reported as they are, since the hub joins them by
 	// a script.

@@ -81,7 +81,7 @@ type Item struct {
 	Dependency bool `json:"dependency,omitempty"`
 	// Divided: the row's assigned replicas replace the object's own.
 	Divided bool `json:"divided,omitempty"`
-	// ReplicaKindsVersion whose replicas the hub knew when the item came or its template was last
+	// ReplicaKindsVersion of the kinds whose replicas the hub could read when the item came or its template was last
 	// edited, so that a newer hub divides nothing by itself that an older one did not. 0:
 	// those of Kubernetes itself. 1 (CurrentReplicaKinds): those that package interpret names.
 	ReplicaKindsVersion int `json:"kinds,omitempty"`
@@ -122,7 +122,7 @@ const (
 	// ItemUnreferenced: a dependency that its interpreter, or its own labels, do not mean any
 	// more, though no user edited or deleted what it came along with.
 	ItemUnreferenced ItemState = "Unnamed"
-	// ItemRemovalHeld: members remember that it was removed before the hub was restored. It is
+	// ItemRemovalHeld: members recorded that it was removed before the hub was restored. It is
 	// sent to no cluster, and stays where it is, until a person decides.
 	ItemRemovalHeld ItemState = "RemovalHeld"
 	// ItemUnconfirmed: its removal waits for a confirmation, as its treatment states. Clusters keep it
@@ -137,7 +137,7 @@ type Tombstone struct {
 	UID string `json:"uid"`
 	// Cause is the user's act.
 	Cause TombstoneCause `json:"cause"`
-	// Orphan leaves the object in the member and only forgets it.
+	// Orphan leaves the object in the member and only releases it.
 	Orphan bool `json:"orphan,omitempty"`
 	// Last: the member removes the object after all others of the Bundle that it removes.
 	Last bool `json:"last,omitempty"`
@@ -187,7 +187,7 @@ type Rule struct {
 	// them otherwise. 0: labelsOverrider and annotationsOverrider add only keys that are
 	// absent, and what is merged or set above a divided object's replicas is not looked
 	// at. 1: they leave no empty map of labels or annotations, into which a later overrider of
-	// the object could add. 2 (CurrentRuleSemantics): as api/v1alpha1 says. A higher one is of a
+	// the object could add. 2 (CurrentRuleSemantics): as api/v1alpha1 defines. A higher one is of a
 	// newer hub, and the rule stops its objects.
 	Semantics int `json:"meaning,omitempty"`
 	// OnMissing and Atomic as the rule states them.
@@ -283,8 +283,8 @@ type RenderedItem struct {
 	MemberOwned []string `json:"leave,omitempty"`
 	// Error is why the item could not be rendered: the member keeps its last good content and
 	// reports the error. An observed item has UnknownObservation here, an item with a ServiceAccount has
-	// UnknownServiceAccount, and one with an Assessment UnknownAssessment, which is no part of Hash. By these, agents
-	// that do not know the field do not apply the item either.
+	// UnknownServiceAccount, and one with an Assessment UnknownAssessment, which is no part of Hash. By these,
+	// agents without support for the field do not apply the item either.
 	Error string `json:"error,omitempty"`
 	// Observe is what the member reports of the object instead of writing it; empty: it writes it.
 	Observe Observation `json:"observe,omitempty"`
@@ -317,12 +317,12 @@ func (it *RenderedItem) Failed() bool {
 // IsWritten reports whether a member writes the item's content: it could be rendered, and is not only observed.
 func (it *RenderedItem) IsWritten() bool { return it.Observe == "" && !it.Failed() }
 
-// StatesCompletion reports whether the item's Assessment says when its object has run to completion.
+// StatesCompletion reports whether the item's Assessment defines when its object has run to completion.
 func (it *RenderedItem) StatesCompletion() bool {
 	return it.Assessment != nil && it.Assessment.Completion != ""
 }
 
-// HasLostField reports whether an agent stored the item that did not know a field of it, and dropped the field.
+// HasLostField reports whether an agent without support for a field of the item stored it, and dropped the field.
 func (it *RenderedItem) HasLostField() bool {
 	return it.Error == UnknownObservation && it.Observe == "" || it.Error == UnknownServiceAccount && it.ServiceAccount == "" ||
 		it.Error == UnknownAssessment && it.Assessment == nil
@@ -344,12 +344,12 @@ const (
 // ReportsDrift reports whether the member reports where the object differs from the item.
 func (o Observation) ReportsDrift() bool { return o == ObserveDrift || o == ObserveForApproval }
 
-// UnknownObservation is the error of an observed item, which agents report that do not know Observe. It
+// UnknownObservation is the error of an observed item, which agents without support for Observe report. It
 // must never change: newer agents find by it what older ones stored.
 const UnknownObservation = "the agent is older than update: ReadOnly and drift: Report, and keeps the content that it had: upgrade the agent"
 
-// UnknownServiceAccount is the error of an item with a ServiceAccount, which agents report that do not know the
-// field. It must never change: newer agents find by it what older ones stored.
+// UnknownServiceAccount is the error of an item with a ServiceAccount, which agents without support for the
+// field report. It must never change: newer agents find by it what older ones stored.
 const UnknownServiceAccount = "the agent is older than serviceAccount, and keeps the content that it had: upgrade the agent"
 
 // Manifest is all that one member is to hold of one Bundle.
@@ -373,7 +373,7 @@ type Manifest struct {
 	// agent must make, for an item or for themselves.
 	Namespaces map[string]NamespaceMeta `json:"namespaces,omitempty"`
 	// Remove: the row is Removing. Items are then empty; everything that the
-	// member holds of the Bundle goes (Removal says how).
+	// member holds of the Bundle goes (Removal defines how).
 	Remove bool `json:"remove,omitempty"`
 	// ClusterDecommissioned, with Remove and RemoveOrphan: the cluster leaves the fleet.
 	// Objects that Atoll created keep a note of their template, by which they are adopted again

@@ -26,14 +26,14 @@ const (
 	// again, so an old one does nothing.
 	AnnotationConfirm = "atoll.dev/confirm"
 
-	// AnnotationKeep, on a Bundle, holds the hash of a plan of removals that members
-	// remember and a restored hub does not; it takes them back: what they are about
+	// AnnotationKeep, on a Bundle, holds the hash of a plan of removals that members recorded and a
+	// restored hub did not; it takes them back: what they are about
 	// is placed again. `atoll restore keep` writes it.
 	AnnotationKeep = "atoll.dev/keep"
 
 	// AnnotationRebalance, on a Bundle or a Placement, holds the time of a request to place it
-	// from scratch, as RFC 3339 with at most milliseconds; `atoll rebalance` writes it. Rows
-	// remember it: the same time again does nothing.
+	// from scratch, as RFC 3339 with at most milliseconds; `atoll rebalance` writes it. Rows store it:
+	// the same time again does nothing.
 	AnnotationRebalance = "atoll.dev/rebalance"
 
 	// AnnotationCorrectDrift, on a Bundle, holds the IDs of drift that members are to correct once, and after
@@ -41,13 +41,13 @@ const (
 	// earlier orders. An ID never comes again, so an old one does nothing.
 	AnnotationCorrectDrift = "atoll.dev/correct-drift"
 
-	// AnnotationRemovalRequested, on a Cluster, holds when its removal from the fleet was asked
-	// for; admission writes it, and keeps it as long as spec.removal keeps its mode. It
+	// AnnotationRemovalRequested, on a Cluster, holds when its removal from the fleet was requested;
+	// admission writes it, and keeps it as long as spec.removal keeps its mode. It
 	// distinguishes one removal from the next.
 	AnnotationRemovalRequested = "atoll.dev/removal-asked"
 
-	// AnnotationRecalled, on a template of a restored hub, marks that members remember its
-	// deletion by a user; RememberedDeletionNote reads it. Bundles hold the template back until a person
+	// AnnotationRecalled, on a template of a restored hub, marks that members recorded its deletion by a
+	// user; RememberedDeletionNote reads it. Bundles hold the template back until a person
 	// confirms the deletion, or keeps the template.
 	AnnotationRecalled = "atoll.dev/removed-before-restore"
 
@@ -71,8 +71,8 @@ const (
 	// LabelHub makes an object that is otherwise inert act on the hub: "true".
 	LabelHub = "atoll.dev/hub"
 	// KeyHubOnly, as an annotation or a label with the value "true", keeps an object on the hub. On
-	// a CRD it counts for the objects of the kind, too. Objects that controllers on the hub make of
-	// it go where its placement says.
+	// a CRD it counts for the objects of the kind, too. Objects that controllers on the hub make of it
+	// go to the clusters of its placement.
 	KeyHubOnly = "atoll.dev/hub-only"
 	// LabelInert marks what is stored on the hub without acting there: "true".
 	LabelInert = "atoll.dev/inert"

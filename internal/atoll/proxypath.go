@@ -8,6 +8,6 @@ var ClusterProxyPrefix = "/apis/" + v1alpha1.GroupVersion.String() + "/clusters/
 // ClusterProxyPath is that of one cluster, without a slash at its end.
 func ClusterProxyPath(cluster string) string { return ClusterProxyPrefix + cluster + "/proxy" }
 
-// FleetViewHost is the host name under which a hub asks an agent in its own name for what runs
-// of what is placed. Requests of people have the cluster's UID there, whatever host they name.
+// FleetViewHost is the host name under which a hub requests from an agent, in its own name, what
+// runs of what is placed. Requests of people have the cluster's UID there, whatever host they name.
 const FleetViewHost = "live.atoll.dev"

@@ -123,6 +123,8 @@ const (
 	ReasonRepositoryMissing     Reason = "RepositoryMissing"
 	ReasonRedirectRefused       Reason = "RedirectRefused"
 	ReasonServerNotVerified     Reason = "ServerNotVerified"
+	ReasonWebhookReady          Reason = "WebhookReady"
+	ReasonWebhookTokenMissing   Reason = "WebhookTokenMissing"
 )
 
 // Reasons of the conditions of a Source.

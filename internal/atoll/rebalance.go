@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// RebalanceSeparator stands, in what a row remembers of its placement, before the rebalance
+// RebalanceSeparator stands, in a row's record of its placement, before the rebalance
 // that it went through last.
 const RebalanceSeparator = "#"
 
-// rebalanceTimeLayout is RFC 3339 with milliseconds: rows remember no more of a time.
+// rebalanceTimeLayout is RFC 3339 with milliseconds: rows store no more of a time.
 const rebalanceTimeLayout = "2006-01-02T15:04:05.000Z07:00"
 
 // FormatRebalanceTime returns the value of AnnotationRebalance for a time.
@@ -25,7 +25,7 @@ func ParseRebalanceTime(value string) (time.Time, error) {
 	return at.UTC().Truncate(time.Millisecond), nil
 }
 
-// RebalanceRequestedAt returns the time asked for by the annotations of an object; zero: never, or by what is no time,
+// RebalanceRequestedAt returns the time in the annotations of an object; zero: never, or by what is no time,
 // which admission keeps out.
 func RebalanceRequestedAt(annotations map[string]string) time.Time {
 	value, asked := annotations[AnnotationRebalance]
@@ -39,8 +39,8 @@ func RebalanceRequestedAt(annotations map[string]string) time.Time {
 	return at
 }
 
-// AppendRebalance adds to what a row remembers of its placement which rebalance it went
-// through; zero: none.
+// AppendRebalance adds to a row's record of its placement the rebalance that it went through; zero:
+// none.
 func AppendRebalance(remembered string, at time.Time) string {
 	if at.IsZero() {
 		return remembered

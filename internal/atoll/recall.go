@@ -14,15 +14,15 @@ const (
 	RecalledKept = "kept"
 )
 
-// RememberedDeletionNote reads a template's annotations: whether members remember its deletion and no
+// RememberedDeletionNote reads a template's annotations: whether members recorded its deletion and no
 // person has decided yet, and the note about it.
 func RememberedDeletionNote(annotations map[string]string) (note string, held bool) {
 	note = annotations[AnnotationRecalled]
 	return note, strings.HasPrefix(note, RecalledDeleted)
 }
 
-// PlanDeletionsRememberedByMembers returns the plan of the deletions that members remember and a content holds back: the
-// hash under which they are confirmed or kept, and the items. The hash is empty when
+// PlanDeletionsRememberedByMembers returns the plan of the deletions that members recorded and a
+// content holds back: the hash under which they are confirmed or kept, and the items. The hash is empty when
 // there are none, and does not come again for other deletions.
 func PlanDeletionsRememberedByMembers(bundle string, c *Content) (hash string, items []*Item) {
 	if c == nil {

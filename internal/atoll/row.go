@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// RowPhase is what the hub wants of a row.
+// RowPhase is what the hub orders for a row.
 type RowPhase string
 
 // The phases of a row's spec.
@@ -35,11 +35,11 @@ const (
 // OrdersNothing reports whether the agent of the cluster has nothing to do for a row in this phase.
 func (p RowPhase) OrdersNothing() bool { return p == RowVacant || p == RowPending }
 
-// IsChosen reports whether the placement wants the row's cluster, also where it has to wait. A phase that
+// IsChosen reports whether the placement selects the row's cluster, also where it has to wait. A phase that
 // is not set counts as Active.
 func (p RowPhase) IsChosen() bool { return p == RowActive || p == RowPending || p == "" }
 
-// RowSpec is what the hub wants of one Bundle in one cluster.
+// RowSpec is what the hub orders of one Bundle in one cluster.
 type RowSpec struct {
 	// UID of the Cluster.
 	UID string `json:"u"`
@@ -53,7 +53,7 @@ type RowSpec struct {
 	// Assigned replicas by item, for items that are divided.
 	Assigned map[string]int64 `json:"a,omitempty"`
 	Phase    RowPhase         `json:"p"`
-	// Orphan, with Removing: forget instead of delete.
+	// Orphan, with Removing: release instead of delete.
 	Orphan bool `json:"o,omitempty"`
 	// Reason of an Active row that no longer fits, or of why it leaves; RowReason
 	// takes it apart. Like Placement, Home, Grown and Moving it does not move the
@@ -89,11 +89,11 @@ type RowSpec struct {
 	// grows instead is healthy: they count as this much when more is divided. Like Reason
 	// it does not move the generation.
 	ShrinkTo map[string]int64 `json:"e,omitempty"`
-	// RequestedPods that the row asks for, as far as its items state replicas: what the cluster is
+	// RequestedPods of the row, as far as its items state replicas: what the cluster is
 	// loaded with by it; 0 stands for 1. Like Placement it does not move the generation.
 	RequestedPods int64 `json:"m,omitempty"`
-	// Recall, with Removing: the member remembers this removal and the hub, which was
-	// set back, does not. The row stays, although the placement wants it.
+	// Recall, with Removing: the member recorded this removal, and the hub, which was set back, did
+	// not. The row stays, although the placement selects its cluster.
 	Recall *RememberedRemoval `json:"b,omitempty"`
 	// Approvals of reported drift that the member has not answered yet, at most MaxRowApprovals, sorted by item.
 	// A new approval moves the generation, and the end of one does not.
@@ -116,7 +116,7 @@ func (r RowSpec) Equal(o RowSpec) bool {
 		maps.Equal(r.ShrinkTo, o.ShrinkTo) && r.RequestedPods == o.RequestedPods && slices.Equal(r.Approvals, o.Approvals) && r.HasSameTurn(o)
 }
 
-// HasSameTurn reports whether both specs remember the same of their turn in a rollout.
+// HasSameTurn reports whether both specs store the same turn in a rollout.
 func (r RowSpec) HasSameTurn(o RowSpec) bool {
 	return r.MovedAt == o.MovedAt && r.FailedAt == o.FailedAt && r.AdmittedRemoval == o.AdmittedRemoval
 }
@@ -153,7 +153,7 @@ func (r RowSpec) RenderKey(variant string) string {
 type RememberedRemoval struct {
 	// RemovedAt is when the member removed the row, in Unix seconds by its own clock.
 	RemovedAt int64 `json:"t"`
-	// Placement is the hash of the placement that wants the row all the same; under
+	// Placement is the hash of the placement that selects the row all the same; under
 	// any other the row is as if it had never been recalled.
 	Placement string `json:"p"`
 	// Confirmed: a person confirmed the removal.
@@ -266,6 +266,6 @@ type ItemStatus struct {
 	ReflectedStatus json.RawMessage `json:"f,omitempty"`
 	// Feedback has the values that the item's Assessment names, at most MaxFeedbackValues, in the order of the rules.
 	Feedback []FeedbackValue `json:"b,omitempty"`
-	// Completed: the item's Assessment says when the object has run to completion, and it has.
+	// Completed: the item's Assessment defines when the object has run to completion, and it has.
 	Completed bool `json:"d,omitempty"`
 }

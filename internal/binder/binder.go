@@ -270,7 +270,7 @@ func (b *Binder) Run(ctx context.Context) error {
 func (b *Binder) loadInitialState(ctx context.Context) error {
 	b.events.reset()
 	for _, bundle := range b.Bundles.List() {
-		if err := b.rememberLatestContent(ctx, bundle); err != nil {
+		if err := b.storeLatestContent(ctx, bundle); err != nil {
 			return fmt.Errorf("bind: %w", err)
 		}
 		b.events.putRechecks(tableEvent{bundleUID: bundle.Ref.UID})
@@ -298,8 +298,8 @@ func (b *Binder) loadInitialState(ctx context.Context) error {
 	return nil
 }
 
-// rememberLatestContent records the content of a Bundle's latest Revision.
-func (b *Binder) rememberLatestContent(ctx context.Context, bundle state.Bundle) error {
+// storeLatestContent records the content of a Bundle's latest Revision.
+func (b *Binder) storeLatestContent(ctx context.Context, bundle state.Bundle) error {
 	id := policymatch.BundleID{Namespace: bundle.Ref.Namespace, Name: bundle.Ref.Name}
 	content, number, err := b.latestContent(ctx, bundle.Ref.UID)
 	if err != nil {

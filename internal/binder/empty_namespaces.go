@@ -3,7 +3,7 @@ package binder
 import "atoll.dev/atoll/internal/atoll"
 
 // createsEmptyNamespaces reports whether placed namespaces without objects appear in their clusters. An
-// upgraded hub does not create them before its administrator says so.
+// upgraded hub does not create them before its administrator sets it.
 func (b *Binder) createsEmptyNamespaces() bool {
 	return b.Settings != nil && b.Settings.CreatesEmptyNamespaces()
 }

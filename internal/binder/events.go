@@ -58,7 +58,7 @@ func (b *Binder) templateChanged(key atoll.ItemKey, force bool) {
 		return
 	}
 	if b.lastTemplates[key] = now; !ok {
-		b.forgetTemplate(key)
+		b.dropTemplateRecords(key)
 	}
 	touched, placing := b.ownership.bundlesTouchedBy(key), b.ownership.placingBundle(key)
 	if ok {
@@ -85,8 +85,8 @@ func (b *Binder) templateChanged(key atoll.ItemKey, force bool) {
 	}
 }
 
-// forgetTemplate forgets what is known of a template that is gone.
-func (b *Binder) forgetTemplate(key atoll.ItemKey) {
+// dropTemplateRecords drops the records of a template that is gone.
+func (b *Binder) dropTemplateRecords(key atoll.ItemKey) {
 	delete(b.lastTemplates, key)
 	delete(b.warnedParents, key)
 	b.ownership.setParent(key, "")
@@ -314,7 +314,7 @@ func (b *Binder) bundleChanged(uid string) {
 	delete(b.lastRecallDecision, uid)
 	if id, ok := b.ownership.findByUID(uid); ok {
 		defer b.touchBundles(id) // after a panic, too: the next try does not find the Bundle
-		b.ownership.forgetBundleContent(id, uid)
+		b.ownership.dropBundleContent(id, uid)
 		b.policyStatus.recordUsedOverrides(id, nil)
 	}
 }

@@ -158,7 +158,7 @@ func TestAStartReadsTheContents(t *testing.T) {
 		t.Errorf("overrides are used by %+v", h.policyStatus.overridesOf)
 	}
 	empty := state.Bundle{Ref: enginev1.BundleRef{UID: "e", Namespace: "shop", Name: "empty"}}
-	if err := h.rememberLatestContent(t.Context(), empty); err != nil {
+	if err := h.storeLatestContent(t.Context(), empty); err != nil {
 		t.Fatal(err)
 	}
 	if found, ok := h.ownership.findByUID("e"); !ok || found.Name != "empty" || !h.ownership.hasNoItems(found) {
@@ -167,7 +167,7 @@ func TestAStartReadsTheContents(t *testing.T) {
 	// Content that comes after the start has the number of its Revision.
 	l := &atoll.Content{Items: []atoll.Item{{Key: newKey("ConfigMap", "late")}}}
 	h.contents["e"] = l
-	if err := h.rememberLatestContent(t.Context(), empty); err != nil {
+	if err := h.storeLatestContent(t.Context(), empty); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.ownership.ownItemArrivals(newKey("ConfigMap", "late")); !slices.Equal(got, []itemArrival{{"e", 1}}) {

@@ -323,8 +323,8 @@ func (c *ownershipIndex) setDependencies(id policymatch.BundleID, keys []atoll.I
 	b.dependencies = keys
 }
 
-// forgetBundleContent forgets the content of a deleted Bundle; its placed keys stay.
-func (c *ownershipIndex) forgetBundleContent(id policymatch.BundleID, uid string) {
+// dropBundleContent drops the content of a deleted Bundle; its placed keys stay.
+func (c *ownershipIndex) dropBundleContent(id policymatch.BundleID, uid string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.bundles[id]
@@ -548,8 +548,8 @@ func (c *ownershipIndex) wasDeleted(key atoll.ItemKey, uid string) bool {
 	return c.deletedUIDs[key][uid]
 }
 
-// forgetDeletionsUnlessHeld forgets the deletions of a key that no content holds or releases any more.
-func (c *ownershipIndex) forgetDeletionsUnlessHeld(key atoll.ItemKey) {
+// dropDeletionsUnlessHeld drops the deletions of a key that no content holds or releases any more.
+func (c *ownershipIndex) dropDeletionsUnlessHeld(key atoll.ItemKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.holders[key]) == 0 && len(c.releasing[key]) == 0 {

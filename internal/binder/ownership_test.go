@@ -56,10 +56,10 @@ func TestATemplateWithSentFinalizersTouchesTheBundleOfItsTombstone(t *testing.T)
 	}
 	c.recordDeletion(key, "u")
 	c.setContent(id, "b", 1, &atoll.Content{Tombstones: []atoll.Tombstone{{Key: key, UID: "u", Finalizers: []string{"x.dev/f"}}}})
-	c.forgetDeletionsUnlessHeld(key)
+	c.dropDeletionsUnlessHeld(key)
 	expect("the template has a finalizer", true)
 	c.setContent(id, "b", 2, &atoll.Content{Tombstones: []atoll.Tombstone{{Key: key, UID: "u", ReleasedFinalizers: []string{"x.dev/f"}}}})
-	c.forgetDeletionsUnlessHeld(key)
+	c.dropDeletionsUnlessHeld(key)
 	expect("it has none", false)
 }
 
@@ -71,11 +71,11 @@ func TestForgetBundle(t *testing.T) {
 	c.setContent(all, "u1", 1, &atoll.Content{Items: []atoll.Item{{Key: web}}})
 	c.setDependencies(all, []atoll.ItemKey{cfg}, nil)
 	c.setContent(own, "u2", 1, &atoll.Content{Items: []atoll.Item{{Key: cfg}}})
-	c.forgetBundleContent(all, "u0")
+	c.dropBundleContent(all, "u0")
 	if id, ok := c.findByUID("u1"); !ok || id != all || !slices.Equal(c.bundlesDependingOn(cfg), []policymatch.BundleID{all}) {
 		t.Errorf("an older UID: %v, %v depend on %s", id, c.bundlesDependingOn(cfg), cfg)
 	}
-	c.forgetBundleContent(all, "u1")
+	c.dropBundleContent(all, "u1")
 	if _, ok := c.findByUID("u1"); ok {
 		t.Error("its UID is known")
 	}
@@ -172,7 +172,7 @@ func TestTheIndexFollowsBundlesAndSources(t *testing.T) {
 	c.assignTemplate(key, id, second)
 	expect("another source", map[string][]policymatch.BundleID{"first": {other}, "second": {id}}, id)
 	c.setContent(id, "u", 1, &atoll.Content{Items: []atoll.Item{{Key: key}}})
-	c.forgetBundleContent(id, "u")
+	c.dropBundleContent(id, "u")
 	expect("without content", map[string][]policymatch.BundleID{"second": {id}}, id)
 	if from, keys := c.originAndPlacedKeys(id); from != second || !slices.Equal(keys, []atoll.ItemKey{key}) {
 		t.Errorf("it places %v by %+v", keys, from)
@@ -186,7 +186,7 @@ func TestTheIndexFollowsBundlesAndSources(t *testing.T) {
 		t.Errorf("a template of no Bundle is in %v, and %v has %v", c.placingBundle(key), other, keys)
 	}
 	c.setContent(id, "u", 1, &atoll.Content{})
-	c.forgetBundleContent(id, "u")
+	c.dropBundleContent(id, "u")
 	expect("without anything", map[string][]policymatch.BundleID{"second": nil})
 	if from, keys := c.originAndPlacedKeys(id); from != (bundleOrigin{}) || keys != nil || c.isSingleObjectBundle(id) || c.holdsOnlyNamespace(id) || !c.hasNoItems(id) || c.ownItems(id) != nil {
 		t.Errorf("what is left: %+v, %v", from, keys)

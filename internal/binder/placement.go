@@ -22,7 +22,7 @@ type Placements interface {
 	Subscribe(func(key types.NamespacedName))
 }
 
-// intentWithPlacement returns what a policy wants of a Bundle, with the placement that
+// intentWithPlacement returns what a policy states for a Bundle, with the placement that
 // placementRef names. When that Placement does not exist, an existing Bundle keeps its placement
 // and a new Bundle has no intent. A deleted Placement removes nothing.
 func (b *Binder) intentWithPlacement(id policymatch.BundleID, kind string, spec v1alpha1.PropagationSpec) *policymatch.Intent {

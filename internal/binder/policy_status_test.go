@@ -50,7 +50,7 @@ func TestAPolicyIsToldWhatIsWrong(t *testing.T) {
 	}{
 		"all is well":       {v1alpha1.PropagationSpec{}, 3, nil, nil, metav1.ConditionTrue, atoll.ReasonPlaced, "what it selects is bound to Bundles"},
 		"selects nothing":   {v1alpha1.PropagationSpec{}, 0, nil, nil, no, atoll.ReasonSelectsNothing, "no object that is not held by another policy or annotation matches resourceSelectors"},
-		"cannot be sent":    {v1alpha1.PropagationSpec{}, 3, tooLarge, rules, no, atoll.ReasonCannotSend, "ConfigMap z: too large; a Secret cannot be sent as it is: an Event on it says why; the rules are too large"},
+		"cannot be sent":    {v1alpha1.PropagationSpec{}, 3, tooLarge, rules, no, atoll.ReasonCannotSend, "ConfigMap z: too large; a Secret cannot be sent as it is: an Event on it has the reason; the rules are too large"},
 		"a long list":       {v1alpha1.PropagationSpec{}, 3, problems{{Err: errors.New(strings.Repeat("x", 1025))}}, nil, no, atoll.ReasonCannotSend, strings.Repeat("x", 1021) + "..."},
 		"as long as it may": {v1alpha1.PropagationSpec{}, 3, problems{{Err: errors.New(strings.Repeat("x", 1024))}}, nil, no, atoll.ReasonCannotSend, strings.Repeat("x", 1024)},
 		"cannot be read":    {v1alpha1.PropagationSpec{ResourceSelectors: selectKinds("ConfigMap", "Widget", "Gadget")}, 3, tooLarge, nil, no, atoll.ReasonCannotRead, unread},

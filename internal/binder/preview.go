@@ -110,7 +110,7 @@ func (b *Binder) replayChanges(f *Binder, s SupposedTables) {
 	}
 }
 
-// forkForPreview makes a Binder over hypothetical tables with a copy of what b remembers.
+// forkForPreview makes a Binder over hypothetical tables with a copy of the state of b.
 // touched collects the Bundles that its events touch.
 func (b *Binder) forkForPreview(s SupposedTables) (f *Binder, touched map[policymatch.BundleID]bool) {
 	touched = map[policymatch.BundleID]bool{}

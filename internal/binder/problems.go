@@ -38,7 +38,7 @@ func (b *Binder) reportProblems(ctx context.Context, bundle state.Bundle, from b
 // right to list Secrets.
 func redactSecrets(p bundlecontent.TemplateProblem) string {
 	if p.Key.IsSecret() {
-		return "a Secret cannot be sent as it is: an Event on it says why"
+		return "a Secret cannot be sent as it is: an Event on it has the reason"
 	}
 	return p.Err.Error()
 }

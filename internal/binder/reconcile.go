@@ -40,7 +40,7 @@ func (b *Binder) reconcileBundle(ctx context.Context, id policymatch.BundleID) (
 		return 0, nil
 	}
 	if exists {
-		if err := b.rememberLatestContent(ctx, bundle); err != nil {
+		if err := b.storeLatestContent(ctx, bundle); err != nil {
 			return 0, err
 		}
 	}
@@ -186,7 +186,7 @@ type bundlePlan struct {
 }
 
 // isNamespaceMissing reports whether templates are placed in a namespace that the hub does not
-// know.
+// have.
 func (p bundlePlan) isNamespaceMissing() bool {
 	return p.isNamespaced && p.input.Namespace == nil && len(p.input.Chosen) > 0
 }
@@ -241,10 +241,10 @@ func (b *Binder) recordNewContent(id policymatch.BundleID, uid string, p bundleP
 	b.policyStatus.recordUsedOverrides(id, &p.output.Content)
 	if p.input.Previous != nil {
 		for _, item := range p.input.Previous.Items {
-			b.ownership.forgetDeletionsUnlessHeld(item.Key)
+			b.ownership.dropDeletionsUnlessHeld(item.Key)
 		}
 		for _, t := range p.input.Previous.Tombstones {
-			b.ownership.forgetDeletionsUnlessHeld(t.Key)
+			b.ownership.dropDeletionsUnlessHeld(t.Key)
 		}
 	}
 	b.policyStatus.enqueuePolicy(PolicyKey{p.origin.source.Kind, policyNamespace(p.origin.source.Kind, id), p.origin.source.Name})
@@ -257,7 +257,7 @@ func policyNamespace(kind string, id policymatch.BundleID) string {
 	return ""
 }
 
-// intentOf returns what a Bundle's source wants; nil when the source is deleted or cannot be
+// intentOf returns what a Bundle's source states; nil when the source is deleted or cannot be
 // read.
 func (b *Binder) intentOf(id policymatch.BundleID, from bundleOrigin) *policymatch.Intent {
 	switch from.source.Kind {

@@ -58,7 +58,7 @@ func newWritingBinder(t *testing.T) (*fakeTables, *Binder, *[]string) {
 	l, b := newShopTables(t)
 	clear(l.bundles)
 	clear(l.contents)
-	b.ownership.forgetBundleContent(policymatch.BundleID{Namespace: "shop", Name: "web"}, "b")
+	b.ownership.dropBundleContent(policymatch.BundleID{Namespace: "shop", Name: "web"}, "b")
 	writes := &[]string{}
 	b.Bundles, b.Revisions = writtenBundles{fakeBundles{nil, l}}, writtenRevisions{fakeRevisions{nil, l}, writes}
 	b.Client = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{

@@ -253,7 +253,7 @@ func TestAConditionOfABundleIsWrittenWhenItChanges(t *testing.T) {
 	}
 }
 
-// A Bundle says which object cannot be sent and how many more, or that its Placement is missing, or that all is well.
+// A Bundle shows which object cannot be sent and how many more, or that its Placement is missing, or that all is well.
 func TestTheProblemsOfABundleAreReported(t *testing.T) {
 	problem := func(kind string) bundlecontent.TemplateProblem {
 		return bundlecontent.TemplateProblem{Key: newKey(kind, "a"), Err: errors.New("a is too large")}
@@ -270,7 +270,7 @@ func TestTheProblemsOfABundleAreReported(t *testing.T) {
 		want     metav1.Condition
 	}{
 		"one object":       {"", []bundlecontent.TemplateProblem{problem("ConfigMap")}, says(metav1.ConditionFalse, atoll.ReasonCannotSend, "a is too large; members keep what they have of it")},
-		"three objects":    {"", []bundlecontent.TemplateProblem{problem("Secret"), problem("ConfigMap"), problem("ConfigMap")}, says(metav1.ConditionFalse, atoll.ReasonCannotSend, "a Secret cannot be sent as it is: an Event on it says why; members keep what they have of it (and 2 objects more cannot be sent)")},
+		"three objects":    {"", []bundlecontent.TemplateProblem{problem("Secret"), problem("ConfigMap"), problem("ConfigMap")}, says(metav1.ConditionFalse, atoll.ReasonCannotSend, "a Secret cannot be sent as it is: an Event on it has the reason; members keep what they have of it (and 2 objects more cannot be sent)")},
 		"two objects":      {"", []bundlecontent.TemplateProblem{problem("ConfigMap"), problem("Secret")}, says(metav1.ConditionFalse, atoll.ReasonCannotSend, "a is too large; members keep what they have of it (and 1 objects more cannot be sent)")},
 		"and no Placement": {"no Placement", []bundlecontent.TemplateProblem{problem("ConfigMap")}, says(metav1.ConditionFalse, atoll.ReasonCannotSend, "a is too large; members keep what they have of it")},
 		"no Placement":     {"no Placement", nil, says(metav1.ConditionFalse, atoll.ReasonPlacementMissing, "no Placement")},

@@ -146,8 +146,8 @@ func NamedDependencies(answers *atoll.InterpreterAnswers, obj *unstructured.Unst
 	return refs
 }
 
-// isDivisibleByScript returns whether interpreters know the object's replicas and how to set them, or
-// did when it was divided.
+// isDivisibleByScript returns whether interpreters read and set the object's replicas, or did when it
+// was divided.
 func (p *contentBuilder) isDivisibleByScript(item *atoll.Item, t *unstructured.Unstructured) bool {
 	if item.Interpreted == nil || item.Interpreted.Replicas == nil {
 		return false

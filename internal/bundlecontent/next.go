@@ -80,8 +80,8 @@ type Input struct {
 	// HandedOver holds items, by key, that another Bundle still has with answers of interpreters.
 	// It covers the Chosen items that Previous lacks.
 	HandedOver map[atoll.ItemKey]*atoll.Item
-	// BundleUID and ConfirmedPlan, the hash that a person confirmed last, tell which of the removals that
-	// Previous holds for a confirmation are confirmed.
+	// BundleUID and ConfirmedPlan, the hash that a person confirmed last, decide which of the removals
+	// that Previous holds for a confirmation are confirmed.
 	BundleUID, ConfirmedPlan string
 	// IsInNoCluster returns whether no row has anything of the Bundle, so that a removal takes nothing out. Nil: a
 	// row may.
@@ -277,7 +277,7 @@ func (p *contentBuilder) freezeItem(key atoll.ItemKey, state atoll.ItemState) {
 	p.next[key] = item
 }
 
-// holdRememberedDeletion holds the item where members remember that a user deleted its template.
+// holdRememberedDeletion holds the item where members recorded that a user deleted its template.
 func holdRememberedDeletion(item *atoll.Item, t *unstructured.Unstructured) {
 	if note, held := atoll.RememberedDeletionNote(t.GetAnnotations()); held && string(t.GetUID()) == item.UID {
 		item.State, item.RecallNote = atoll.ItemRemovalHeld, note

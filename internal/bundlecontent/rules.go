@@ -154,7 +154,7 @@ func (p *contentBuilder) lowestAcceptableRevision() int64 {
 	if prev == nil || p.in.PreviousNumber == 0 {
 		return 0
 	}
-	later := map[string]bool{} // by policy; what it says now counts
+	later := map[string]bool{} // by policy; its present fields count
 	for _, rules := range [][]atoll.Rule{prev.Rules, next.Rules} {
 		for i := range rules {
 			later[rules[i].Policy] = rules[i].Deferred

@@ -13,7 +13,7 @@ import (
 var errFormerUnconfirmed = errors.New("the former object of this name is deleted, and its removal from clusters waits for `atoll confirm`; until then clusters keep the former one")
 
 // loadConfirmedRemovals records which removals of the previous content a person has confirmed: those that wait as
-// their items state, or the deletions that members remember.
+// their items state, or the deletions that members recorded.
 func (p *contentBuilder) loadConfirmedRemovals() {
 	p.confirmed = map[string]bool{}
 	if p.in.ConfirmedPlan == "" {

@@ -26,11 +26,11 @@ import (
 
 // Events gets the events for people. It must not block.
 type Events interface {
-	// RecordRefusal: what is said of one template.
+	// RecordRefusal records the refusal of one template.
 	RecordRefusal(key atoll.ItemKey, reason atoll.Reason, message string)
-	// Warn says something of a whole Bundle.
+	// Warn records a warning of a whole Bundle.
 	Warn(bundle enginev1.BundleRef, reason atoll.Reason, message string)
-	// Inform says of a whole Bundle something that is as it should be.
+	// Inform records a normal Event of a whole Bundle.
 	Inform(bundle enginev1.BundleRef, reason atoll.Reason, message string)
 }
 
@@ -44,7 +44,7 @@ type refusal struct {
 // quietAfter is how long a refusal must be gone to be news when it comes back.
 const quietAfter = 10 * time.Minute
 
-// recordRefusals tells of refusals that are new, each once however many clusters refuse.
+// recordRefusals records refusals that are new, each once however many clusters refuse.
 func (r *BundleReconciler) recordRefusals(s *bundleSnapshot, m *bundleMemo) {
 	now := time.Now()
 	found := collectRefusals(s.rows)
@@ -77,7 +77,7 @@ func (s *bundleSnapshot) holdsKey(key atoll.ItemKey) bool {
 	return s.content != nil && slices.ContainsFunc(s.content.Tombstones, func(t atoll.Tombstone) bool { return t.Key == key })
 }
 
-// recordRefusal tells of a template why it is refused, if that is news.
+// recordRefusal records why a template is refused, if that is news.
 func (r *BundleReconciler) recordRefusal(m *bundleMemo, f refusal, message string, now time.Time) {
 	if m.addRefusal(f, now) {
 		r.Events.RecordRefusal(f.key, f.reason, message)
@@ -95,7 +95,7 @@ func compareRefusals(a, b refusal) int {
 	return cmp.Or(a.key.Compare(b.key), cmp.Compare(a.reason, b.reason))
 }
 
-// refusers of one thing: the first by name, with what it says, and how many more.
+// refusers of one thing: the first by name, with its message, and how many more.
 type refusers struct {
 	cluster, message string
 	more             int
@@ -144,7 +144,7 @@ func collectRefusals(rows []Row) map[refusal]refusers {
 	return found
 }
 
-// itemWarning returns what an Event says of a reported item; an empty reason: nothing.
+// itemWarning returns the Event of a reported item; an empty reason: none.
 func itemWarning(it *atoll.ItemStatus) (reason atoll.Reason, message string) {
 	switch {
 	case it.Error:

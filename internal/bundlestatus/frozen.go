@@ -6,8 +6,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// whyFrozen says of an item that does not follow its template why, and what may be
-// done; empty for other items, and for what is only a dependency of such: that one says it.
+// whyFrozen returns why an item does not follow its template, and what may be done. It is empty for
+// other items, and for a mere dependency of such an item.
 func whyFrozen(item *atoll.Item) string {
 	switch {
 	case item.State == atoll.ItemUnreferenced:

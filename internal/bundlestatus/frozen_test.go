@@ -64,8 +64,8 @@ func TestIndexReturnsUnheldTemplates(t *testing.T) {
 		{"b has web", set("b", nil, web), keys()},
 		{"a has api", set("a", nil, api), keys(old)},
 		{"a has nothing", set("a", nil), keys(api)},
-		{"b is gone", fmt.Sprint(x.forgetBundle("b")), keys(web)},
-		{"b is still gone", fmt.Sprint(x.forgetBundle("b")), keys()},
+		{"b is gone", fmt.Sprint(x.dropBundleMemo("b")), keys(web)},
+		{"b is still gone", fmt.Sprint(x.dropBundleMemo("b")), keys()},
 	} {
 		if step.got != step.want {
 			t.Errorf("%s: %s, want %s", step.what, step.got, step.want)
@@ -85,15 +85,15 @@ func TestStuckStatusIsRemembered(t *testing.T) {
 		return o
 	}
 	m := &templateMemo{}
-	m.rememberAlteredStatus(template("1", sent), sent, sent)
+	m.storeAlteredStatus(template("1", sent), sent, sent)
 	if m.wasSentInVain(template("1", sent), sent) {
 		t.Error("the status was stored as it was sent")
 	}
-	m.rememberAlteredStatus(template("2", map[string]any{}), sent, sent)
+	m.storeAlteredStatus(template("2", map[string]any{}), sent, sent)
 	if !m.wasSentInVain(template("2", nil), sent) || m.wasSentInVain(template("3", nil), sent) || m.wasSentInVain(template("2", nil), other) {
 		t.Error("the same status of the same version is stuck, and no other")
 	}
-	m.rememberAlteredStatus(template("4", sent), sent, sent)
+	m.storeAlteredStatus(template("4", sent), sent, sent)
 	if m.wasSentInVain(template("2", nil), sent) || m.wasSentInVain(template("4", nil), sent) {
 		t.Error("a later status was stored")
 	}

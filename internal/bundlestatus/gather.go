@@ -24,7 +24,7 @@ type bundleSnapshot struct {
 	// doomed: its namespace is being deleted, which takes Pods first, and the Bundle
 	// itself only when they are gone.
 	doomed bool
-	// rows of which each stands for all that say the same; total counts them all.
+	// rows of which each stands for all equal ones; total counts them all.
 	rows  []Row
 	total int
 	// terms of its rollout; nil: it states none.
@@ -45,7 +45,7 @@ type bundleSnapshot struct {
 // version of an item in a Revision.
 type version struct{ uid, hash string }
 
-// Row of a Bundle and what the hub knows of its cluster.
+// Row of a Bundle and the hub's state of its cluster.
 type Row struct {
 	state.Row
 	// Reachable: the cluster holds a stream, or lost it so shortly ago that it is
@@ -62,7 +62,7 @@ type Row struct {
 	Stage       int
 	LostAt      time.Time
 	CountsUntil time.Time
-	// More rows than this one say the same; this is the first of them by cluster name.
+	// More is the number of further equal rows; this is the first of them by cluster name.
 	More int
 	// Names of their clusters, the first few in order; none where there are no more.
 	Names []string

@@ -17,7 +17,7 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// bundleIndex remembers which Bundles hold which templates, and what was last seen of
+// bundleIndex stores which Bundles hold which templates, and what was last seen of
 // what, so that only news is looked at. All methods may be called concurrently.
 type bundleIndex struct {
 	mu sync.Mutex
@@ -45,7 +45,7 @@ type indexed struct {
 	content *atoll.Content
 	rows    int
 	waits   bool
-	// stays is the namespace, if the rows tell where it stays.
+	// stays is the namespace, if the rows record where it stays.
 	stays string
 }
 
@@ -64,7 +64,7 @@ type seenCluster struct {
 type seenBundle struct {
 	generation int64
 	deleting   bool
-	// unbound is what of it cannot be sent, which bind tells and the Bundle waits for.
+	// unbound is what of it cannot be sent, which bind reports and the Bundle waits for.
 	unbound string
 	// gates are the verdicts of its rollout, which the placer writes.
 	gates string
@@ -105,7 +105,7 @@ func (x *bundleIndex) itemVersions(revision string, c *atoll.Content) map[atoll.
 }
 
 // dividedWorkloads returns the workloads of a Revision that are divided; shared, not to be changed. Content that
-// cannot be read has none: place says so.
+// cannot be read has none: place reports it.
 func (x *bundleIndex) dividedWorkloads(revision string, c *atoll.Content) []schedule.Workload {
 	if c == nil {
 		return nil
@@ -197,8 +197,8 @@ func (x *bundleIndex) clearBundle(uid string) (unheld []atoll.ItemKey) {
 	return unheld
 }
 
-// forgetBundle forgets a Bundle; unheld are templates that now no Bundle holds.
-func (x *bundleIndex) forgetBundle(uid string) (unheld []atoll.ItemKey) {
+// dropBundleMemo drops a Bundle; unheld are templates that now no Bundle holds.
+func (x *bundleIndex) dropBundleMemo(uid string) (unheld []atoll.ItemKey) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	unheld = x.clearBundle(uid)
@@ -213,7 +213,7 @@ func (x *bundleIndex) forgetBundle(uid string) (unheld []atoll.ItemKey) {
 	return unheld
 }
 
-// recordVacantNamespace notes that rows tell where a namespace stays.
+// recordVacantNamespace notes that rows record where a namespace stays.
 func (x *bundleIndex) recordVacantNamespace(ref enginev1.BundleRef) {
 	x.bundles[ref.UID].stays = ref.Namespace
 	if x.stays[ref.Namespace] == nil {
@@ -304,7 +304,7 @@ func (x *bundleIndex) recordLinkChange(uid string, look func(uid string) seenClu
 	return !seen || was.reachable != is.reachable, !seen || was.online != is.online, seen && !maps.Equal(was.labels, is.labels)
 }
 
-// setWaitingRemoval remembers whether a removal waits in the Bundle.
+// setWaitingRemoval stores whether a removal waits in the Bundle.
 func (x *bundleIndex) setWaitingRemoval(uid string, waits bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -322,8 +322,8 @@ func (x *bundleIndex) hasWaitingRemoval(uid string) bool {
 	return b == nil || b.waits
 }
 
-// recordBundleChange reports whether a Bundle is not as it was last seen, apart from what summarise itself
-// says of it.
+// recordBundleChange reports whether a Bundle is not as it was last seen, apart from the status that
+// summarise itself writes.
 func (x *bundleIndex) recordBundleChange(b state.Bundle) bool {
 	now := seenBundle{generation: b.Meta.Generation, deleting: b.Meta.DeletionTimestamp != nil}
 	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.BundleBound); c != nil && c.Status == metav1.ConditionFalse {

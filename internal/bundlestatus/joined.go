@@ -6,15 +6,14 @@ import (
 	"atoll.dev/atoll/internal/kinds"
 )
 
-// joinMemo is what is remembered of a script that joins what clusters report of a template: one
-// hash of what it was asked, however many clusters there are, and its answer only until that
+// joinMemo is the memory of a script that joins what clusters report of a template: one hash of its
+// input, however many clusters there are, and its answer only until that
 // is written.
 type joinMemo struct {
 	question string
-	// nothing is to be written, whatever the template's status says: the script fails, or
-	// tells none.
+	// nothing is to be written, whatever the template's status has: the script fails, or returns none.
 	nothing bool
-	// versions of the template at which its status says the answer: the one that was looked
+	// versions of the template at which its status has the answer: the one that was looked
 	// at, or those before and after the answer was written.
 	versions [2]string
 	// answer that is to be written over the template's version at, unless it is nil.
@@ -44,7 +43,7 @@ type itemReport struct {
 	question string
 }
 
-// isStatusSettled reports whether the template's status was found to say all that already.
+// isStatusSettled reports whether the template's status was found to have all that already.
 func (l templateState) isStatusSettled(w itemReport) bool {
 	if w.question != "" {
 		return l.memo.joined.isSettled(w.question, l.template.GetResourceVersion())
@@ -52,7 +51,7 @@ func (l templateState) isStatusSettled(w itemReport) bool {
 	return l.memo.lastWritten.matchesReport(l, w.rows, w.observed)
 }
 
-// markStatusSettled records that the template's status, at these versions, says all there is to say.
+// markStatusSettled records that the template's status, at these versions, is complete.
 func (l templateState) markStatusSettled(w itemReport, versions ...string) {
 	if w.question == "" {
 		l.memo.lastWritten.recordSettled(l, w.rows, w.observed)

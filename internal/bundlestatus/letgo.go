@@ -92,7 +92,7 @@ func (s *bundleSnapshot) isDeletionOrderedEverywhere() bool {
 }
 
 // releaseTemplate takes the finalizer off, unless a Bundle still has it in a cluster
-// that is waited for. looked remembers the Bundles that were looked at.
+// that is waited for. looked stores the Bundles that were looked at.
 func (r *BundleReconciler) releaseTemplate(ctx context.Context, key atoll.ItemKey, t *unstructured.Unstructured, looked map[string]*heldTemplates) (released bool, err error) {
 	for _, uid := range r.index.templateHolders(key) {
 		h := looked[uid]

@@ -12,12 +12,12 @@ import (
 	"atoll.dev/atoll/internal/pace"
 )
 
-// placing is how long a new Bundle without rows says nothing: place is about to
+// placing is how long a new Bundle without rows gets no status: place is about to
 // write them.
 const placing = 2 * time.Second
 
-// afterNews is the least time from a write that says something new in kind to the next
-// one of counts: what goes on ends in news, as a rule, or takes longer.
+// afterNews is the least time from a write that is news in kind to the next one of
+// counts: what goes on ends in news, as a rule, or takes longer.
 const afterNews = 5 * time.Second
 
 // templateWriteInterval is the least time between writes of a template's status while only counts change:
@@ -29,12 +29,12 @@ func templateWriteInterval(rows int) time.Duration {
 // writeSchedule is when one status may be written of which only counts move.
 type writeSchedule struct {
 	written     time.Time
-	significant bool // the last write said something new
-	// nextWrite among all that wait for the upkeep's budget; zero: it did not ask for one.
+	significant bool // the last write was news
+	// nextWrite among all that wait for the upkeep's budget; zero: it requested none.
 	nextWrite time.Time
 }
 
-// nextWriteDelay tells for how long such a status waits. Some need not keep the whole pace.
+// nextWriteDelay returns for how long such a status waits. Some need not keep the whole pace.
 // Its place among the others is kept until it is written.
 func (d *writeSchedule) nextWriteDelay(upkeep *pace.Limiter, most time.Duration, now time.Time) time.Duration {
 	every := pace.StatusWriteInterval

@@ -41,7 +41,7 @@ type rowGroups struct {
 	key      []byte // scratch
 }
 
-// group of rows that say the same.
+// group of equal rows.
 type group struct {
 	key   string
 	row   Row // one of them
@@ -118,7 +118,7 @@ func (l *rowGroups) readRows(from rowSource) (rows []Row, total int) {
 	return rows, len(l.of)
 }
 
-// listClustersWhere lists the clusters of the groups whose row is as asked.
+// listClustersWhere lists the clusters of the groups whose row matches.
 func (l *rowGroups) listClustersWhere(is func(Row) bool) (clusters []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,7 +263,7 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 	return b
 }
 
-// appendTurn appends what tells rows apart in a rollout.
+// appendTurn appends what distinguishes rows in a rollout.
 func (r *Row) appendTurn(b []byte) []byte {
 	b = strconv.AppendBool(b, r.Spec.FailedAt != 0)
 	began, failed := r.inRollout().TurnTimes()

@@ -13,7 +13,7 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// rolloutView is what of a Bundle's rollout tells its rows apart.
+// rolloutView is what of a Bundle's rollout distinguishes its rows.
 type rolloutView struct {
 	stated   *v1alpha1.Rollout
 	terms    *rollout.Terms

@@ -19,10 +19,10 @@ const (
 	ReasonOverridden = atoll.ReasonOverridden
 )
 
-// shortage of places, as rows tell it: what a workload states and what they are
+// shortage of places, as rows show it: what a workload states and what they are
 // assigned.
 type shortage struct {
-	// known: the rows are about the latest Revision and say what they are assigned.
+	// known: the rows are about the latest Revision and have their assigned replicas.
 	known bool
 	short []schedule.Shortage
 	// surplus are workloads of which overrides have clusters run more than the template
@@ -55,7 +55,7 @@ func (in StatusInput) countShortage() (s shortage) {
 }
 
 // sumAssigned sums what rows assign to each workload. complete is false where an Active row is of
-// another Revision, or does not say what it is assigned.
+// another Revision, or has no assigned replicas.
 func (in StatusInput) sumAssigned() (assigned map[string]int64, complete bool) {
 	assigned = map[string]int64{}
 	for _, r := range in.Rows {
@@ -95,7 +95,7 @@ func (s shortage) placedCondition() metav1.Condition {
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionFalse, string(ReasonNoPlace)
-	c.Message = fmt.Sprintf("no place for %s: every cluster that fits is at its bounds, `atoll explain` tells at which; %s", s.shortageText(), byWhom)
+	c.Message = fmt.Sprintf("no place for %s: every cluster that fits is at its bounds, `atoll explain` shows at which; %s", s.shortageText(), byWhom)
 	return c
 }
 

@@ -35,7 +35,7 @@ func TestShortage(t *testing.T) {
 		{"all have one", []Row{newRow("a", readyStatus(), assigned(7, 3)), newRow("b", readyStatus(), assigned(3, 0))}, "", "", "", ""},
 		{"all have one now", []Row{newRow("a", readyStatus(), assigned(7, 3)), newRow("b", readyStatus(), assigned(3, 0))}, metav1.ConditionFalse, metav1.ConditionTrue, "all replicas", ""},
 		{"some have none", []Row{newRow("a", readyStatus(), assigned(4, 1)), newRow("b", readyStatus(), assigned(3, 0))}, "", metav1.ConditionFalse,
-			"no place for 3 of 10 replicas of Deployment/web, 2 of 3 replicas of StatefulSet/db: every cluster that fits is at its bounds, `atoll explain` tells at which; the policy's owner must act",
+			"no place for 3 of 10 replicas of Deployment/web, 2 of 3 replicas of StatefulSet/db: every cluster that fits is at its bounds, `atoll explain` shows at which; the policy's owner must act",
 			"a place for 3 of 10 replicas of Deployment/web, 2 of 3 replicas of StatefulSet/db; the policy's owner must act"},
 		{"rows that are alike count each", []Row{newRow("a", readyStatus(), assigned(2, 1), more(2))}, "", metav1.ConditionFalse, "no place for 4 of 10 replicas of Deployment/web:", "a place for 4 of 10"},
 		{"what is to go still has its place", []Row{newRow("a", readyStatus(), assigned(7, 3)), newRow("b", readyStatus(), assigned(3, 0), withPhase(atoll.RowHeld, ""))}, "", "", "", ""},

@@ -41,7 +41,7 @@ const (
 // StatusInput is the input of Status.
 type StatusInput struct {
 	Bundle state.Bundle
-	// Rows by cluster name; each may stand for More that say the same.
+	// Rows by cluster name; each may stand for More equal ones.
 	Rows []Row
 	// Latest Revision; nil before the first.
 	Latest *enginev1.Revision
@@ -58,7 +58,7 @@ type StatusInput struct {
 	Now   time.Time
 }
 
-// ComputeStatus returns the status of a Bundle, of what its rows say. It is a pure function; the conditions
+// ComputeStatus returns the status of a Bundle by its rows. It is a pure function; the conditions
 // keep the times of the Bundle's own where they did not turn.
 func ComputeStatus(in StatusInput) v1alpha1.BundleStatus {
 	t := countRows(in)
@@ -186,7 +186,7 @@ func countRows(in StatusInput) *rowTally {
 	return t
 }
 
-// needsConfirmation reports whether what a row says waits for a confirmation that was not given.
+// needsConfirmation reports whether a row waits for a confirmation that is missing.
 func (in StatusInput) needsConfirmation(reason atoll.RowReason) bool {
 	return reason.Plan != "" && reason.Plan != in.Bundle.Meta.Annotations[atoll.AnnotationConfirm]
 }
@@ -221,7 +221,7 @@ func (t *rowTally) countActive(in StatusInput, r Row) {
 	}
 }
 
-// acceptsRevision reports whether rows of a revision have what the latest one wants.
+// acceptsRevision reports whether rows of a revision have the content of the latest one.
 func (in StatusInput) acceptsRevision(name string) bool {
 	return in.Latest == nil || atoll.IsAcceptableRevision(name, in.Latest.Name, in.Latest.Spec.Base)
 }
@@ -261,7 +261,7 @@ func (t *rowTally) scheduledCondition(in StatusInput) metav1.Condition {
 	case atoll.IsNowhere(in.Bundle.Spec.Placement):
 		c.Reason, c.Message = string(ReasonNowhere), "placed on no cluster, on purpose"
 	default:
-		c.Reason, c.Message = string(ReasonNoClusterFits), "no cluster fits the placement; `atoll explain` tells why, cluster by cluster"
+		c.Reason, c.Message = string(ReasonNoClusterFits), "no cluster fits the placement; `atoll explain` shows why, cluster by cluster"
 	}
 	return c
 }

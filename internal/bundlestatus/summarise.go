@@ -138,7 +138,7 @@ type BundleReconciler struct {
 	cluster map[string]string      // Cluster UID by name
 	started time.Time              // of Run; zero before
 
-	// aggregate is script.Interpreters.AggregateStatus; tests count what it is asked.
+	// aggregate is script.Interpreters.AggregateStatus; tests count its calls.
 	aggregate func(known script.Interpreters, template *unstructured.Unstructured, divided bool, rows []kinds.RowItem, observed, notAfter int64) (map[string]any, bool, error)
 
 	upkeep *pace.Limiter
@@ -377,14 +377,14 @@ func (r *BundleReconciler) handleReconcilePanic(_ context.Context, w workItem, p
 	if w.bundle == "" {
 		return
 	}
-	r.forgetRowGroups(w.bundle)
+	r.dropRowGroups(w.bundle)
 	if b, ok := r.Bundles.Get(w.bundle); ok && !p.IsRepeated {
 		r.Events.Warn(b.Ref, atoll.ReasonReconcilePanicked, "its status cannot be computed by a defect of Atoll: the status is old, and the hub tries again; its log has the place")
 	}
 }
 
-// forgetRowGroups drops the groups of a Bundle's rows. They are made again of the table.
-func (r *BundleReconciler) forgetRowGroups(uid string) {
+// dropRowGroups drops the groups of a Bundle's rows. They are made again of the table.
+func (r *BundleReconciler) dropRowGroups(uid string) {
 	r.rollsMu.Lock()
 	defer r.rollsMu.Unlock()
 	delete(r.rolls, uid)
@@ -406,7 +406,7 @@ func (r *BundleReconciler) reconcileBundle(ctx context.Context, uid string) (aga
 		return 0, err
 	}
 	if s.isFullyDeleted() {
-		r.forgetBundle(uid)
+		r.dropBundleMemo(uid)
 		return 0, nil
 	}
 	m := r.bundleMemoOf(uid)
@@ -466,9 +466,9 @@ func (r *BundleReconciler) bundleMemoOf(uid string) *bundleMemo {
 	return m
 }
 
-func (r *BundleReconciler) forgetBundle(uid string) {
-	r.enqueueUnheldTemplates(r.index.forgetBundle(uid))
-	r.forgetRowGroups(uid)
+func (r *BundleReconciler) dropBundleMemo(uid string) {
+	r.enqueueUnheldTemplates(r.index.dropBundleMemo(uid))
+	r.dropRowGroups(uid)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.memos, uid)

@@ -27,14 +27,14 @@ type templateMemo struct {
 	// same is not sent twice.
 	stuck   map[string]any
 	version string
-	// states remembers Intent's answer for a version of template and item.
+	// states stores Intent's answer for a version of template and item.
 	statesKey   statesKey
 	states      bool
 	lastWritten settledReport
 	joined      joinMemo
 }
 
-// settledReport is what of a template was last found to be said in its status already, so that
+// settledReport is what of a template was last found to be in its status already, so that
 // in an application of many objects those of which nothing changed cost little.
 type settledReport struct {
 	template *unstructured.Unstructured
@@ -58,7 +58,7 @@ func (s *settledReport) matchesReport(l templateState, rows []kinds.RowItem, obs
 	})
 }
 
-// sameReport reports whether clusters say the same of an item.
+// sameReport reports whether clusters report the same of an item.
 func sameReport(a, b kinds.RowItem) bool {
 	assigned := a.Assigned == b.Assigned || a.Assigned != nil && b.Assigned != nil && *a.Assigned == *b.Assigned
 	return assigned && bytes.Equal(a.Reflected, b.Reflected) &&
@@ -74,7 +74,7 @@ func (r *BundleReconciler) writeTemplateStatuses(ctx context.Context, s *bundleS
 		return nil
 	}
 	reports, known := itemReports(s.rows), script.NewInterpreters(s.content.Interpreters)
-	var single *ungroupedRows // rows one by one; nil before they are asked for
+	var single *ungroupedRows // rows one by one; nil before they are read
 	live := map[string]*templateMemo{}
 	var errs []error
 	for i := range s.content.Items {
@@ -101,7 +101,7 @@ func (r *BundleReconciler) writeTemplateStatuses(ctx context.Context, s *bundleS
 		}
 	}
 	m.templates = live
-	r.forgetOldJoinFailures(m)
+	r.dropOldJoinFailures(m)
 	return errors.Join(errs...)
 }
 
@@ -149,7 +149,7 @@ func (r *BundleReconciler) listUngroupedRows(uid string) *ungroupedRows {
 	return &ungroupedRows{all, itemReports(all)}
 }
 
-// templateState is one template, what is said of it and what is remembered.
+// templateState is one template, its status and its memory.
 type templateState struct {
 	item         *atoll.Item
 	template     *unstructured.Unstructured
@@ -219,7 +219,7 @@ func (r *BundleReconciler) sendTemplateStatus(ctx context.Context, s *bundleSnap
 	case err == nil:
 		l.memo.due = writeSchedule{written: now, significant: says}
 		r.countWrite(objectTemplate, says)
-		l.memo.rememberAlteredStatus(stored, next, c.next)
+		l.memo.storeAlteredStatus(stored, next, c.next)
 		if c.question != "" {
 			l.markStatusSettled(c.itemReport, l.template.GetResourceVersion(), stored.GetResourceVersion())
 		}
@@ -237,7 +237,7 @@ func (r *BundleReconciler) sendTemplateStatus(ctx context.Context, s *bundleSnap
 	return fmt.Errorf("write the status of template %s: %w", l.item.Key, err)
 }
 
-// isItemStated asks whether the item is what the template states now.
+// isItemStated reports whether the item is what the template states now.
 func (r *BundleReconciler) isItemStated(l templateState) bool {
 	key := statesKey{l.template.GetResourceVersion(), l.item.Hash, l.item.SourceFingerprint}
 	if l.memo.statesKey != key {
@@ -251,9 +251,9 @@ func (m *templateMemo) wasSentInVain(t *unstructured.Unstructured, next map[stri
 	return m.stuck != nil && m.version == t.GetResourceVersion() && kinds.EqualStatusesIgnoringEmpty(m.stuck, next)
 }
 
-// rememberAlteredStatus remembers a status that the server stored otherwise than it was sent, as it was
+// storeAlteredStatus stores a status that the server stored otherwise than it was sent, as it was
 // computed.
-func (m *templateMemo) rememberAlteredStatus(stored *unstructured.Unstructured, sent, computed map[string]any) {
+func (m *templateMemo) storeAlteredStatus(stored *unstructured.Unstructured, sent, computed map[string]any) {
 	m.stuck, m.version = nil, ""
 	got, _ := stored.Object["status"].(map[string]any)
 	if !kinds.EqualStatusesIgnoringEmpty(got, sent) {
@@ -283,7 +283,7 @@ func collectRowItems(s *bundleSnapshot, l templateState, states bool) (rows []ki
 			}
 			done = done && !ri.Stale && ri.Health == atoll.Healthy
 		}
-		// Rows that differ in other items may say the same of this one.
+		// Rows that differ in other items may be equal in this one.
 		if i := indexOfEqualReport(rows, ri); i >= 0 && !l.apart {
 			rows[i].EqualClusters += ri.EqualClusters + 1
 			continue
@@ -302,7 +302,7 @@ func indexOfEqualReport(rows []kinds.RowItem, ri kinds.RowItem) int {
 func hasOtherContent(report *atoll.ItemStatus) bool { return report.Error || report.Drift != nil }
 
 // rowItem is one row's word about an item; report is nil where the row does not
-// list it. Stale tells that the row's revision of the item is not applied.
+// list it. Stale is true if the row's revision of the item is not applied.
 func rowItem(row Row, item *atoll.Item, report *atoll.ItemStatus) kinds.RowItem {
 	ri := kinds.RowItem{Cluster: row.Cluster, Disconnected: !row.Reachable}
 	if n, ok := row.Spec.Assigned[item.Key.String()]; ok && item.Divided {
@@ -326,7 +326,7 @@ func rowItem(row Row, item *atoll.Item, report *atoll.ItemStatus) kinds.RowItem 
 	return ri
 }
 
-// isStatusNews reports whether a status says something new in kind: its first words, another
+// isStatusNews reports whether a status is news in kind: its first one, another
 // generation observed, a condition or a phase turned, an address.
 func isStatusNews(old, next map[string]any) bool {
 	if len(old) == 0 || kinds.EqualStatusesIgnoringEmpty(old, nil) {

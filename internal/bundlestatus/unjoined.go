@@ -32,15 +32,15 @@ func (r *BundleReconciler) clearJoinFailure(m *bundleMemo, item string) {
 	delete(m.failures, item)
 }
 
-// forgetOldJoinFailures forgets failures about templates that are not looked at any more.
-func (r *BundleReconciler) forgetOldJoinFailures(m *bundleMemo) {
+// dropOldJoinFailures drops failures about templates that are not looked at any more.
+func (r *BundleReconciler) dropOldJoinFailures(m *bundleMemo) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(m.failures, func(item string, _ failure) bool { return m.templates[item] == nil })
 }
 
 // JoinFailure returns why a script does not join the statuses of a template in a Bundle, both by
-// UID, and since when this hub knows; false where none fails.
+// UID, and since when this hub observes it; false where none fails.
 func (r *BundleReconciler) JoinFailure(bundle, template string) (why string, since time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

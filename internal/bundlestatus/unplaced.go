@@ -9,11 +9,11 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// unplacedAfter is how long something must have been without a place before an Event says
-// so: what a moment's edit or a cluster that comes back mends is no news.
+// unplacedAfter is how long something must have been without a place before an Event is recorded:
+// what a moment's edit or a cluster that comes back mends is no news.
 const unplacedAfter = 15 * time.Second
 
-// untold is what a memo has of conditions that say that something has no place.
+// untold is the part of a memo about conditions of missing places.
 type untold struct {
 	// reported: when the conditions of earlier Events turned, by type.
 	reportedAt map[string]time.Time

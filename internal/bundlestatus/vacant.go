@@ -13,10 +13,10 @@ import (
 
 // An agent makes a namespace when something placed needs it, and removes it by the
 // hub namespace's tombstone only. When the last that was placed goes before the
-// namespace does, no Bundle's row is left to carry that tombstone: Vacant rows, in
-// slices under the namespace's own UID, remember where to send it.
+// namespace does, no Bundle's row is left to carry that tombstone: Vacant rows, in slices under the
+// namespace's own UID, record where to send it.
 
-// writeVacantRows remembers where the namespace of removed rows stays. A row whose namespace was
+// writeVacantRows stores where the namespace of removed rows stays. A row whose namespace was
 // deleted since is ordered again instead: again returns those, which are not to be collected yet.
 func (r *BundleReconciler) writeVacantRows(ctx context.Context, removed []Row) (again map[string]*atoll.RowSpec, err error) {
 	changes, base := map[string]*atoll.RowSpec{}, []state.Row(nil)
@@ -45,7 +45,7 @@ func (r *BundleReconciler) writeVacantRows(ctx context.Context, removed []Row) (
 		}
 	}
 	if err := r.RowSlices.WriteSpecs(ctx, ref, base, changes); err != nil {
-		return nil, fmt.Errorf("remember where namespace %s stays: %w", ref.Namespace, err)
+		return nil, fmt.Errorf("store where namespace %s stays: %w", ref.Namespace, err)
 	}
 	return again, nil
 }

@@ -116,7 +116,7 @@ func TestForgettingOneKeptNamespaceKeepsTheOther(t *testing.T) {
 		forget string
 		want   []string
 	}{{"", []string{"ns-1", "ns-2"}}, {"ns-1", []string{"ns-2"}}, {"ns-2", nil}} {
-		x.forgetBundle(step.forget)
+		x.dropBundleMemo(step.forget)
 		if got := x.vacantNamespaceUIDs("shop"); !slices.Equal(got, step.want) {
 			t.Errorf("without %q: %v, want %v", step.forget, got, step.want)
 		}

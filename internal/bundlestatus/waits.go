@@ -146,7 +146,7 @@ func (in StatusInput) fittingClusterWait() waitCause {
 }
 
 // newBundleWait returns the wait as values; nil when the Bundle is complete. The time of a member
-// that is ahead of the hub's clock is not believed. A wait without a time keeps the one that it has.
+// that is ahead of the hub's clock is not used. A wait without a time keeps the one that it has.
 func (in StatusInput) newBundleWait(w waitCause) *v1alpha1.BundleWait {
 	if w.text == "" {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// ErrNoStatus says that a kind has no status of its own to be written.
+// ErrNoStatus means that a kind has no status of its own to be written.
 var ErrNoStatus = errors.New("the kind has no status subresource")
 
 // Writer makes the writes. All are fenced by the version of the passed object: a conflict error
@@ -35,7 +35,7 @@ type Writer interface {
 	RemoveFinalizer(ctx context.Context, obj client.Object, finalizer string) error
 	// DeleteSlice deletes a TargetSlice; one that is gone is no error.
 	DeleteSlice(ctx context.Context, s *enginev1.TargetSlice) error
-	// NamespaceExists asks the API server, not a table.
+	// NamespaceExists reads from the API server, not from a table.
 	NamespaceExists(ctx context.Context, name, uid string) (bool, error)
 }
 
@@ -108,7 +108,7 @@ func (w *APIWriter) WriteTemplateStatus(ctx context.Context, t *unstructured.Uns
 	return stored, nil
 }
 
-// hasStatusSubresource asks the CRD of a custom kind; built-in kinds that get a status here
+// hasStatusSubresource reads the CRD of a custom kind; built-in kinds that get a status here
 // all have the subresource.
 func (w *APIWriter) hasStatusSubresource(t *unstructured.Unstructured) bool {
 	gvk := t.GroupVersionKind()

@@ -66,7 +66,7 @@ func (p *clusterPatch) changeLabels(was, is map[string]string) {
 		part := inSpec[key]
 		switch {
 		case key == LabelRole:
-			p.refuseEdit(at.Key(key), "it says that the node is a cluster, which it stays")
+			p.refuseEdit(at.Key(key), "it marks the node as a cluster, which it stays")
 		case part == "":
 			p.labels[key] = value
 		default:

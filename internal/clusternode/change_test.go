@@ -83,7 +83,7 @@ func TestWhatNoClusterCanTakeIsRefused(t *testing.T) {
 		at   string
 		says string
 	}{
-		"role":         {func(n *corev1.Node) { delete(n.Labels, clusternode.LabelRole) }, "metadata.labels[node-role.kubernetes.io/cluster]", "is a cluster"},
+		"role":         {func(n *corev1.Node) { delete(n.Labels, clusternode.LabelRole) }, "metadata.labels[node-role.kubernetes.io/cluster]", "as a cluster"},
 		"provider":     {func(n *corev1.Node) { n.Spec.ProviderID = "x" }, "spec", "only taints and unschedulable"},
 		"addresses":    {func(n *corev1.Node) { n.Spec.PodCIDR = "10.0.0.0/8" }, "spec", "only taints and unschedulable"},
 		"finalizers":   {func(n *corev1.Node) { n.Finalizers = []string{"x/y"} }, "metadata.finalizers", "put it on the Cluster"},

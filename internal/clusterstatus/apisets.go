@@ -32,7 +32,7 @@ const (
 // apiPattern matches one element of a set: "group/version/Kind", core as "/v1/Pod".
 var apiPattern = regexp.MustCompile(`^[a-z0-9.-]{0,253}/[a-z0-9]{1,63}/[A-Za-z0-9]{1,63}$`)
 
-// apiSets is what a hub knows of the stored sets. The lock of the Reconciler guards it.
+// apiSets is a hub's index of the stored sets. The lock of the Reconciler guards it.
 type apiSets struct {
 	storedAt map[string]time.Time // by hash: when the store was seen to have it
 	users    map[string]int       // by hash: Clusters that name it
@@ -69,7 +69,7 @@ func (s *apiSets) setUse(cluster, hash string) {
 	}
 }
 
-// takeUnused returns the sets that no Cluster has named since the last call, and forgets them.
+// takeUnused returns the sets that no Cluster has named since the last call, and drops them.
 func (s *apiSets) takeUnused() (hashes []string) {
 	for hash := range s.unused {
 		if s.users[hash] == 0 {

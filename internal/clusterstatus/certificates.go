@@ -25,8 +25,8 @@ func (r *ClusterStatusReconciler) RecordCertificate(uid string, ends time.Time, 
 	}
 }
 
-// RecordRemoteCertificate tells of the newest certificate of an agent whose stream another hub
-// holds, which writes what there is to write of it.
+// RecordRemoteCertificate records the newest certificate of an agent whose stream another hub
+// holds. The other hub writes the status.
 func (r *ClusterStatusReconciler) RecordRemoteCertificate(uid string, ends time.Time, generation int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

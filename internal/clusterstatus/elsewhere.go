@@ -52,8 +52,8 @@ func (r *ClusterStatusReconciler) SetRemoteStream(uid string, on bool, heard tim
 func (r *ClusterStatusReconciler) isLeader() bool { return r.o.Leads == nil || r.o.Leads() }
 
 // isStatusWrittenByOtherHub reports whether another hub writes the member's status: the hub that
-// holds its stream, or else the leader. How the agent fares that this hub runs, only this one
-// knows. The caller holds the lock.
+// holds its stream, or else the leader. Only this hub has the state of the agent that it runs. The
+// caller holds the lock.
 func (r *ClusterStatusReconciler) isStatusWrittenByOtherHub(m *member) bool {
 	switch {
 	case m.up || m.pushed != nil:

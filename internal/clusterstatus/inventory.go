@@ -62,7 +62,7 @@ type Options struct {
 	Logger *slog.Logger
 	// Metrics are registered here; default: nowhere.
 	Metrics prometheus.Registerer
-	// SilentAfter is for how long nothing may be heard of an agent before Ready turns
+	// SilentAfter is for how long an agent may be silent before Ready turns
 	// Unknown; default 35 s, which is more than the 21 s in which a half-open link
 	// is found, and under 40 s.
 	SilentAfter time.Duration
@@ -107,10 +107,10 @@ type member struct {
 	connectedElsewhere bool      // another hub holds a stream
 	carriage           string    // of the connection that came last, here or elsewhere
 	newest             newest    // certificate
-	pushed             *Pushed   // how the agent fares that this hub runs; nil: that is not its to say
+	pushed             *Pushed   // the state of the agent that this hub runs; nil: it runs none
 	lost               time.Time // when the stream went; zero while up or never seen
-	// every is how often the agent was to check in when the stream went, which is
-	// what it keeps to until it hears of another; 0: it was to hold the stream.
+	// every is how often the agent was to check in when the stream went, which it keeps to until it
+	// receives another; 0: it was to hold the stream.
 	every time.Duration
 	apis  []string // to be stored
 	// newAPISets is the member's budget of new sets of APIs.
@@ -118,8 +118,8 @@ type member struct {
 	// conditions is the member's budget of writes of changed conditions.
 	conditions pace.Bucket
 	wrote      time.Time
-	// nextCheckIn to write that its load has changed, among all that wait for that; zero: it did
-	// not ask for one.
+	// nextCheckIn to write that its load has changed, among all that wait for that; zero: it requested
+	// none.
 	nextCheckIn time.Time
 	// outdated is the version of the Cluster that is known not to be the last: the
 	// table is about to show another.
@@ -193,8 +193,8 @@ func (r *ClusterStatusReconciler) StreamUp(uid, carriage string) {
 	r.enqueueClusters(append(release, uid)...)
 }
 
-// StreamDown reports that the stream is gone and no other took its place, and when the
-// agent was heard of last. An agent that checks in is expected to be back in time.
+// StreamDown reports that the stream is gone and no other took its place, and the time of the
+// agent's last message. An agent that checks in is expected to be back in time.
 func (r *ClusterStatusReconciler) StreamDown(uid string, heard time.Time) {
 	r.mu.Lock()
 	c, known := r.o.Clusters.GetByUID(uid)
@@ -264,7 +264,7 @@ func (r *ClusterStatusReconciler) RecordInventory(uid string, i *pb.Inventory) {
 	r.enqueueClusters(uid)
 }
 
-// RecordUnclaimed names the bundles that the member holds and no row asks for.
+// RecordUnclaimed records the bundles that the member holds without a row.
 func (r *ClusterStatusReconciler) RecordUnclaimed(uid string, bundles []string) {
 	r.mu.Lock()
 	m := r.ensureMember(uid)
@@ -339,7 +339,7 @@ func (r *ClusterStatusReconciler) recordCluster(name string) (exists bool) {
 	return ok
 }
 
-// reconcileCluster reconciles one Cluster; after tells when to look again, 0 for at the next change.
+// reconcileCluster reconciles one Cluster; after is when to reconcile again, 0 for at the next change.
 func (r *ClusterStatusReconciler) reconcileCluster(ctx context.Context, name string) (after time.Duration, err error) {
 	k, ok := r.readCluster(name)
 	if !ok {
@@ -358,7 +358,7 @@ func (r *ClusterStatusReconciler) reconcileCluster(ctx context.Context, name str
 	}
 	next := deriveStatus(c, seen, metav1.NewTime(now))
 	if equalStatuses(c.Status, next) {
-		r.forgetWrittenInventory(m, seen.inventory)
+		r.dropWrittenInventory(m, seen.inventory)
 		return after, nil
 	}
 	if wait := r.statusWriteDelay(m, c.Status, next, now); wait > 0 {
@@ -445,9 +445,9 @@ func (r *ClusterStatusReconciler) firstInventoryWait(c *v1alpha1.Cluster, m *mem
 	return m.met.Add(settle).Sub(now)
 }
 
-// forgetWrittenInventory drops a member's written inventory, unless a newer one has come or its
+// dropWrittenInventory drops a member's written inventory, unless a newer one has come or its
 // reported APIs still wait.
-func (r *ClusterStatusReconciler) forgetWrittenInventory(m *member, i *pb.Inventory) {
+func (r *ClusterStatusReconciler) dropWrittenInventory(m *member, i *pb.Inventory) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m.inventory == i && len(m.apis) == 0 {

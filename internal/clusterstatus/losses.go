@@ -31,8 +31,8 @@ func (l lossCounter) mostPerMinute(at, now time.Time) int {
 	return best
 }
 
-// overdueCounter counts members that have missed a check-in and are neither back nor said to
-// be silent. A step in time costs the seconds since the last one, whatever the fleet.
+// overdueCounter counts members that have missed a check-in and are neither back nor reported as
+// silent. A step in time costs the seconds since the last one, whatever the fleet.
 type overdueCounter struct {
 	until  int64         // in Unix seconds: up to here n counts
 	n      int           // of those that are overdue

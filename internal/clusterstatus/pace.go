@@ -50,8 +50,8 @@ func differsOnlyInLoad(old, next v1alpha1.ClusterStatus) bool {
 	return equalStatuses(old, next)
 }
 
-// isLoadChangeRelevant reports whether the load has changed by a part of what there is that says more than
-// that some application came or went.
+// isLoadChangeRelevant reports whether the load has changed by a larger part of the capacity than one
+// application that came or went.
 func isLoadChangeRelevant(old, next v1alpha1.ResourceSummary) bool {
 	for name, all := range next.Allocatable {
 		was, is := old.Requested[name], next.Requested[name]

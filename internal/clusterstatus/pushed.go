@@ -32,7 +32,7 @@ func (r *ClusterStatusReconciler) SetPushAgentState(uid string, p *Pushed) {
 }
 
 // pushedCondition returns the condition Pushed; nil: there is none. Another hub may have reported
-// a state that this hub does not know.
+// a state that this hub does not have.
 func pushedCondition(c *v1alpha1.Cluster, f memberFacts) *metav1.Condition {
 	switch {
 	case f.pushed == nil:

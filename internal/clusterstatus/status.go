@@ -31,16 +31,16 @@ const unclaimedShown = 20
 // memberFacts about a member.
 type memberFacts struct {
 	up bool
-	// silent: the stream or the check-ins have been away for long enough to say so.
+	// silent: the stream or the check-ins have been away for longer than SilentAfter.
 	silent bool
 	// fresh: inventory was sent on the stream that is up, or was when it was lost.
 	fresh bool
-	// inventory that is not in the store yet; nil: the Cluster's status says it.
+	// inventory that is not in the store yet; nil: the Cluster's status has it.
 	inventory *pb.Inventory
 	// apisPending: the set of APIs of the inventory is not stored yet, so that the Cluster goes on
 	// naming the one before.
 	apisPending bool
-	// answers: the member's API does, by the last inventory; trouble says why not, or what of
+	// answers: the member's API does, by the last inventory; trouble is why not, or what of
 	// the member could not be read though it does.
 	answers bool
 	trouble string
@@ -48,7 +48,7 @@ type memberFacts struct {
 	// means something.
 	compared  bool
 	unclaimed []string
-	// pushed is how the hub's own agent of the member fares; nil: this hub has no say.
+	// pushed is the state of the hub's own agent of the member; nil: this hub runs none.
 	pushed *Pushed
 	// certificate that the agent has come by, or was given, here: when it ends, in Unix
 	// seconds, 0 where that is not known, so that the last word stays; and whether it should
@@ -97,7 +97,7 @@ func (s conditionSetter) setConnectionConditions(f memberFacts) {
 	case f.up || f.fresh || hasJoined(c): // an agent that checks in may be gone again
 		set(v1alpha1.ClusterJoined, metav1.ConditionTrue, atoll.ReasonAgentConnected, "")
 	case c.Spec.IsPushed():
-		set(v1alpha1.ClusterJoined, metav1.ConditionFalse, atoll.ReasonWaitsForAgent, "the agent that the hub runs has not connected yet; the condition Pushed says what keeps it")
+		set(v1alpha1.ClusterJoined, metav1.ConditionFalse, atoll.ReasonWaitsForAgent, "the agent that the hub runs has not connected yet; the condition Pushed has the reason")
 	case c.Spec.Accepted:
 		set(v1alpha1.ClusterJoined, metav1.ConditionFalse, atoll.ReasonWaitsForAgent, "the agent has not connected yet; see its log in the member")
 	default:
@@ -126,7 +126,7 @@ func (s conditionSetter) setRareConditions(f memberFacts) {
 	case f.certificate == 0:
 	case f.overdue:
 		s.set(v1alpha1.ClusterCertificateExpiring, metav1.ConditionTrue, atoll.ReasonNotRenewed, "the agent's certificate ends at "+
-			phrase.FormatTime(time.Unix(f.certificate, 0))+" and the agent has not renewed it at half of its life: see the agent's log in the member. When it has ended, the agent asks for another by its key")
+			phrase.FormatTime(time.Unix(f.certificate, 0))+" and the agent has not renewed it at half of its life: see the agent's log in the member. When it has ended, the agent requests another by its key")
 	default:
 		s.resetConditionToNormal(v1alpha1.ClusterCertificateExpiring)
 	}
@@ -169,7 +169,7 @@ func readyCondition(c *v1alpha1.Cluster, f memberFacts) (status metav1.Condition
 	case old != nil && old.Reason != string(atoll.ReasonNotAccepted):
 		return old.Status, atoll.Reason(old.Reason), old.Message
 	case f.up:
-		return metav1.ConditionUnknown, atoll.ReasonWaitsForInventory, "the agent is connected and has not read yet what its member is; where that lasts, its log in the member says why"
+		return metav1.ConditionUnknown, atoll.ReasonWaitsForInventory, "the agent is connected and has not read yet what its member is; where that lasts, its log in the member has the reason"
 	}
 	return metav1.ConditionUnknown, atoll.ReasonNeverConnected, ""
 }
@@ -203,7 +203,7 @@ func readyConditionFromReport(c *v1alpha1.Cluster, f memberFacts, every time.Dur
 
 func unclaimedMessage(bundles []string) string {
 	shown := bundles[:min(len(bundles), unclaimedShown)]
-	m := fmt.Sprintf("the member holds %s that no row asks for, and keeps what it holds: %s", phrase.CountNoun(len(bundles), "bundle"), strings.Join(shown, ", "))
+	m := fmt.Sprintf("the member holds %s without a row on the hub, and keeps what it holds: %s", phrase.CountNoun(len(bundles), "bundle"), strings.Join(shown, ", "))
 	if len(shown) < len(bundles) {
 		m += ", …"
 	}

@@ -92,7 +92,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 		&cobra.Group{ID: apply, Title: "Apply from repositories:"},
 		&cobra.Group{ID: clusters, Title: "Bring clusters and teams in and out:"},
 		&cobra.Group{ID: move, Title: "Move what runs, and take changes back:"},
-		&cobra.Group{ID: act, Title: "Answer when Atoll asks:"},
+		&cobra.Group{ID: act, Title: "Answer when Atoll waits for you:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
 		look:     {get.NewCommand(flags), logs.NewCommand(flags), exec.NewCommand(flags), top.NewCommand(flags), explain.NewCommand(flags), diff.NewCommand(flags), drift.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand(), console.NewCommand(flags)},

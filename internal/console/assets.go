@@ -38,7 +38,7 @@ type asset struct {
 	plain       []byte
 	etag        string
 	contentType string
-	// immutable: the name has the hash of the content, so that a browser never asks again.
+	// immutable: the name has the hash of the content, so that a browser never requests it again.
 	immutable bool
 }
 

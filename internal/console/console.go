@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/delivery/fairness"
 )
 
 const (
@@ -35,7 +36,7 @@ const (
 type console struct {
 	api     http.Handler
 	seal    *sealer
-	limiter *signInLimiter
+	limiter *fairness.RequestLimiter
 	assets  map[string]asset
 	log     *slog.Logger
 	now     func() time.Time

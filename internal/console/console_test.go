@@ -344,28 +344,6 @@ func TestSignInsAreLimitedByNetwork(t *testing.T) {
 	}
 }
 
-func TestTheLimiterForgetsNetworks(t *testing.T) {
-	l, now := newSignInLimiter(), testStart
-	for i := range 3 * maxNetworks {
-		now = now.Add(allSignIns.Interval)
-		if _, ok := l.takeTurn(fmt.Sprint(i), now); !ok {
-			t.Fatalf("network %d has no turn", i)
-		}
-	}
-	if len(l.byNetwork) > maxNetworks {
-		t.Errorf("%d networks are remembered", len(l.byNetwork))
-	}
-	taken := 0
-	for i := range 10 * allSignIns.Burst {
-		if _, ok := l.takeTurn(fmt.Sprint("other ", i), now); ok {
-			taken++
-		}
-	}
-	if taken > allSignIns.Burst {
-		t.Errorf("%d networks signed in at one moment, at most %d may", taken, allSignIns.Burst)
-	}
-}
-
 func TestFilesAreServed(t *testing.T) {
 	h := newTestHub(t, 1)
 	page := h.serve(httptest.NewRequest("GET", "/console/", nil))

@@ -82,8 +82,8 @@ func (c *console) reportPerson(w http.ResponseWriter, r *http.Request) {
 
 // signIn checks a token by the API, and puts it into a cookie.
 func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
-	network := networkOf(r)
-	if wait, ok := c.limiter.takeTurn(network, c.now()); !ok {
+	network := fairness.NetworkOfRequest(r)
+	if wait, ok := c.limiter.TakeTurn(network, c.now()); !ok {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 		writeRefusal(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many sign-ins from this network; try again in "+wait.Round(time.Second).String())
 		return
@@ -205,16 +205,6 @@ func setCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int)
 }
 
 func clearCookie(w http.ResponseWriter, r *http.Request) { setCookie(w, r, "", -1) }
-
-func networkOf(r *http.Request) string {
-	return fairness.NetworkOf(remoteAddress(r.RemoteAddr))
-}
-
-// remoteAddress is the address of a request as net.Addr.
-type remoteAddress string
-
-func (remoteAddress) Network() string  { return "tcp" }
-func (a remoteAddress) String() string { return string(a) }
 
 func refuseWithoutSession(w http.ResponseWriter) {
 	writeRefusal(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "sign in: there is no session, or it is over")

@@ -3,7 +3,7 @@
 //
 // Contract: the placer removes the rows of such a cluster, replacement first. Agents remove or
 // release the objects in their members, and the gateway orders an agent without rows to release
-// the rest. This package then forgets the Cluster, or earlier where no agent can get the order, or
+// the rest. This package then deletes the Cluster, or earlier where no agent can get the order, or
 // where that was forced. It records the objects left behind; and until then keeps the condition
 // Removing and status.removal true. The loss of a cluster that is cleaned is held until this
 // package, on the leading hub, has found that the confirmation is of exactly that, whatever
@@ -15,6 +15,6 @@
 // A drain is a taint of the Cluster. The placer moves the Bundles; this package only counts their rows into the condition
 // Draining and status.drain.
 //
-// Nothing here deletes anything in a member, and a deleted Cluster takes nothing along: a
-// returning agent learns of it and keeps its objects.
+// Nothing here deletes anything in a member, and a deleted Cluster takes nothing along: a returning
+// agent gets the answer and keeps its objects.
 package decommission

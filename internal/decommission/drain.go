@@ -195,7 +195,7 @@ func (r *RemovalReconciler) reportDrain(ctx context.Context, c *v1alpha1.Cluster
 		return err
 	}
 	if ended := v.isDone || v.reason == atoll.ReasonCannotLeave; ended && (before == nil || before.Reason != string(v.reason)) {
-		r.Tell(c, v.reason, v.message)
+		r.NotifyAdmin(c, v.reason, v.message)
 	}
 	return nil
 }

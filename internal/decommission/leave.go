@@ -58,8 +58,8 @@ type Config struct {
 	// Client writes what the leader decides; Serving, what any hub may that is in touch
 	// with the store. Neither reads from a cache.
 	Client, Serving client.Client
-	// Tell people about a Cluster. It must not block.
-	Tell func(c *v1alpha1.Cluster, reason atoll.Reason, message string)
+	// NotifyAdmin records an Event of a Cluster. It must not block.
+	NotifyAdmin func(c *v1alpha1.Cluster, reason atoll.Reason, message string)
 	// Log; nil: slog's default.
 	Log *slog.Logger
 }
@@ -86,7 +86,7 @@ func New(cfg Config) *RemovalReconciler {
 	r.loop = reconcile.New(reconcile.Options[string]{
 		Name: "leave", Reconcile: r.reconcileCluster,
 		Failed: func(name string, err error) {
-			if !apierrors.IsConflict(err) { // else the table is about to tell
+			if !apierrors.IsConflict(err) { // else the table is about to have it
 				r.Log.Warn("the removal of a cluster does not go on, trying again", "cluster", name, "err", err)
 			}
 		},
@@ -164,7 +164,7 @@ func (r *RemovalReconciler) reconcileCluster(ctx context.Context, name string) (
 		if err != nil {
 			return 0, err
 		}
-		r.Log.Info("a cluster is forgotten", "cluster", name, "uid", c.UID, "reason", v.reason, "leftBehind", len(behind))
+		r.Log.Info("a Cluster is deleted at the end of its removal", "cluster", name, "uid", c.UID, "reason", v.reason, "leftBehind", len(behind))
 		return 0, r.forgetCluster(ctx, r.Client, c, v.reason, behind)
 	}
 	if err := r.writeRemovalProgress(ctx, c, v); err != nil {
@@ -180,7 +180,7 @@ func (r *RemovalReconciler) gatherRemovalFacts(ctx context.Context, c *v1alpha1.
 		name: c.Name, removal: *c.Spec.Removal, formerStatus: c.Status.Removal, accepted: c.Spec.Accepted,
 		joined: meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterJoined), online: r.Clusters.IsOnline(uid),
 	}
-	s.joined = s.joined || s.online // its status may be about to say so
+	s.joined = s.joined || s.online // its status may be about to have it
 	if why, holds := r.Hub.HoldReason(); holds {
 		s.holding = why
 	}
@@ -233,20 +233,20 @@ func (r *RemovalReconciler) writeRemovalProgress(ctx context.Context, c *v1alpha
 		return err
 	}
 	if plan := v.status.Plan; plan != "" && (c.Status.Removal == nil || c.Status.Removal.Plan != plan) {
-		r.Tell(c, atoll.ReasonRemovalHeld, v.message)
+		r.NotifyAdmin(c, atoll.ReasonRemovalHeld, v.message)
 	}
 	return nil
 }
 
 func (r *RemovalReconciler) writeClusterStatus(ctx context.Context, c *v1alpha1.Cluster) error {
 	if err := r.Client.Status().Update(ctx, c); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("say how far the removal of cluster %s is: %w", c.Name, err)
+		return fmt.Errorf("write how far the removal of cluster %s is: %w", c.Name, err)
 	}
 	return nil
 }
 
-// ForgetDepartedCluster forgets a Cluster whose agent has let go of its member, if it is still as it is
-// given; behind is what the agent says stays there although it should have gone.
+// ForgetDepartedCluster deletes a Cluster whose agent has released its member, if it is unchanged;
+// behind is what stays there although it should have gone, as the agent reports.
 func (r *RemovalReconciler) ForgetDepartedCluster(ctx context.Context, c *v1alpha1.Cluster, behind []string) error {
 	if c.Spec.Removal == nil {
 		return errors.New("its removal was taken back")
@@ -278,7 +278,7 @@ func (r *RemovalReconciler) RecordDepartureBlocker(ctx context.Context, c *v1alp
 		s.AgentWaitsSince = &metav1.Time{Time: clampAgentTime(since, c.CreationTimestamp.Time, time.Now())}
 	}
 	if err := r.Serving.Status().Update(ctx, write); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("say what the agent of cluster %s waits for: %w", c.Name, err)
+		return fmt.Errorf("write what the agent of cluster %s waits for: %w", c.Name, err)
 	}
 	return nil
 }
@@ -295,7 +295,7 @@ func clampAgentTime(said, from, to time.Time) time.Time {
 	return said
 }
 
-// forgetCluster forgets the Cluster as it is given, after what is left behind is written down.
+// forgetCluster deletes the Cluster, after what is left behind is written down.
 func (r *RemovalReconciler) forgetCluster(ctx context.Context, w client.Client, c *v1alpha1.Cluster, why atoll.Reason, behind []string) error {
 	if len(behind) > 0 {
 		if err := recordLeftBehind(ctx, w, c, string(why), behind, time.Now()); err != nil {
@@ -305,7 +305,7 @@ func (r *RemovalReconciler) forgetCluster(ctx context.Context, w client.Client, 
 	err := w.Delete(ctx, &v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: c.Name}},
 		client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("forget cluster %s: %w", c.Name, err)
+		return fmt.Errorf("delete cluster %s: %w", c.Name, err)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func newTables(t *testing.T, removal *v1alpha1.ClusterRemoval, rows ...state.Row
 	m := &tables{rows: rows, online: true}
 	m.Client = ctrlfake.NewClientBuilder().WithScheme(state.NewScheme()).WithStatusSubresource(c).WithObjects(c).Build()
 	r := New(Config{Clusters: m, Rows: memRows{m}, Revisions: memRevisions{m}, Hub: memHub{m}, Client: m.Client, Serving: m.Client,
-		Tell: func(c *v1alpha1.Cluster, reason atoll.Reason, message string) {
+		NotifyAdmin: func(c *v1alpha1.Cluster, reason atoll.Reason, message string) {
 			m.reported = append(m.reported, c.Name+" "+string(reason)+": "+message)
 		}})
 	return m, r

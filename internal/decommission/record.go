@@ -53,8 +53,8 @@ func joinLinesBounded(lines []string) string {
 	return b.String()
 }
 
-// listItemsStillInMember lists the items of rows, with the Bundle, as far as the hub knows that they are in
-// the member. A Revision that is gone held nothing that a row still names.
+// listItemsStillInMember lists the items of rows, with the Bundle, that are in the member by the hub's
+// records. A Revision that is gone held nothing that a row still names.
 func (r *RemovalReconciler) listItemsStillInMember(ctx context.Context, rows []state.Row) (out []string, err error) {
 	for _, row := range rows {
 		if row.Status == nil || row.Spec.IsRemovalDone(row.Status) {

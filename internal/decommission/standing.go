@@ -21,7 +21,7 @@ const maxText = 300
 type removalFacts struct {
 	name    string
 	removal v1alpha1.ClusterRemoval
-	// formerStatus is what was said last; nil: nothing yet.
+	// formerStatus is the status that was written last; nil: none yet.
 	formerStatus     *v1alpha1.ClusterRemovalStatus
 	accepted, joined bool
 	// online: the cluster can be counted on.
@@ -38,7 +38,7 @@ type removalFacts struct {
 
 // removalVerdict is the verdict on a removal.
 type removalVerdict struct {
-	// forget the cluster now.
+	// delete the Cluster now.
 	forget bool
 	// reason and message of the condition Removing, and status.removal.
 	reason  atoll.Reason
@@ -148,7 +148,8 @@ func SupposeConfirmedRemoval(c *v1alpha1.Cluster, before *unstructured.Unstructu
 	}
 }
 
-// cleanPlanFingerprint returns terms that tell whether HashCleanPlan gives the same as before: Revisions never change.
+// cleanPlanFingerprint returns terms that are equal as long as HashCleanPlan returns the same:
+// Revisions never change.
 func cleanPlanFingerprint(c *v1alpha1.Cluster, rows []state.Row) string {
 	var there []string
 	for _, r := range rows {
@@ -166,7 +167,7 @@ func (s *removalFacts) explainWaitWithoutRows(give string) (reason atoll.Reason,
 	case !s.accepted:
 		return atoll.ReasonWaitsForCluster, "nothing is placed there any more; the cluster is not accepted, so its agent gets no order: `atoll accept " + s.name + "`, or " + give
 	case !s.online:
-		return atoll.ReasonWaitsForCluster, "nothing is placed there any more; the cluster is away, and its agent lets go of the member when it is back; " + give
+		return atoll.ReasonWaitsForCluster, "nothing is placed there any more; the cluster is away, and its agent releases the member when it is back; " + give
 	case s.formerStatus != nil && s.formerStatus.AgentWaitsFor != "":
 		since := ""
 		if at := s.formerStatus.AgentWaitsSince; at != nil {
@@ -174,7 +175,7 @@ func (s *removalFacts) explainWaitWithoutRows(give string) (reason atoll.Reason,
 		}
 		return atoll.ReasonWaitsForMember, fmt.Sprintf("nothing is placed there any more; what keeps the agent from letting go of the member%s: %s; that is for the member's administrator, or %s", since, s.formerStatus.AgentWaitsFor, give)
 	}
-	return atoll.ReasonAgentLeaves, "nothing is placed there any more; the agent lets go of the member; one that is too old to know how must be updated, or " + give
+	return atoll.ReasonAgentLeaves, "nothing is placed there any more; the agent releases the member; one that is too old for that must be updated, or " + give
 }
 
 // isConfirmed reports whether the plan is confirmed, now or before.
@@ -235,7 +236,7 @@ func (s *removalFacts) explainRowsWait(give string) (reason atoll.Reason, messag
 	return atoll.ReasonBundlesLeave, fmt.Sprintf("%d are on their way out, such as %s", len(going), bundleName(going[0]))
 }
 
-// removalBlockedReason returns what the agent says keeps a row from going, other than that it takes time.
+// removalBlockedReason returns what keeps a row from going by the agent's report, other than time.
 func removalBlockedReason(r state.Row) string {
 	st := r.Status
 	if st == nil || st.Generation != r.Spec.Generation {

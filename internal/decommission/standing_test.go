@@ -69,7 +69,7 @@ func TestWhatARemovalWaitsFor(t *testing.T) {
 		{"not confirmed", removalFacts{removal: clean, joined: true, accepted: true, online: true, plan: "0123456789abcdef", rows: []state.Row{removing, active, leaving}}, false, atoll.ReasonWaitsForConfirmation, "2 bundles would be, such as shop/web, and that waits for `atoll confirm cluster/tokyo --plan 0123456789abcdef`"},
 		{"another plan was confirmed", removalFacts{removal: confirmed, joined: true, accepted: true, online: true, plan: "0123456789abcdef", rows: []state.Row{active}}, false, atoll.ReasonWaitsForConfirmation, "--plan 0123456789abcdef`; what was confirmed is another plan"},
 		{"the plan is unknown", removalFacts{removal: confirmed, joined: true, accepted: true, online: true, unknown: errors.New("read revision r: not found"), rows: []state.Row{active}}, false, atoll.ReasonPlanUnknown, "nothing is removed yet: what would be is not known, and the hub looks again: read revision r: not found"},
-		{"the agent lets go", removalFacts{removal: clean, joined: true, accepted: true, online: true}, false, atoll.ReasonAgentLeaves, "the agent lets go"},
+		{"the agent lets go", removalFacts{removal: clean, joined: true, accepted: true, online: true}, false, atoll.ReasonAgentLeaves, "the agent releases the member"},
 		{"the agent is away", removalFacts{removal: clean, joined: true, accepted: true}, false, atoll.ReasonWaitsForCluster, "when it is back"},
 		{"the agent is denied", removalFacts{removal: clean, joined: true}, false, atoll.ReasonWaitsForCluster, "atoll accept tokyo"},
 	} {

@@ -60,7 +60,7 @@ func (a *clusterAllowances) reserveTurn(uid string, now time.Time) time.Duration
 	defer a.mu.Unlock()
 	b := a.byUID[uid]
 	if b == nil {
-		a.forgetUnusedClusters(now)
+		a.dropUnusedClusters(now)
 		full := rate.NewBucket()
 		b = &full
 		a.byUID[uid] = b
@@ -71,9 +71,9 @@ func (a *clusterAllowances) reserveTurn(uid string, now time.Time) time.Duration
 	return wait
 }
 
-// forgetUnusedClusters forgets some of the clusters that have used nothing of late: more than come, so that
+// dropUnusedClusters drops some of the clusters that have used nothing of late: more than come, so that
 // the map stays as small as the number of clusters that report. The caller holds the lock.
-func (a *clusterAllowances) forgetUnusedClusters(now time.Time) {
+func (a *clusterAllowances) dropUnusedClusters(now time.Time) {
 	looked := 0
 	for uid, b := range a.byUID {
 		if b.IsFull(now) {

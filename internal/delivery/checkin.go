@@ -72,8 +72,8 @@ func (s *agentSession) markInventorySeen() {
 	}
 }
 
-// nextIdleFrame returns the frame by which an agent that checks in learns, once, that nothing
-// waits for it. Any agent gets it when its interval has changed. Call it when nothing else
+// nextIdleFrame returns the frame that reports to an agent that checks in, once, that nothing waits
+// for it. Any agent gets it when its interval has changed. Call it when nothing else
 // is to be sent. The caller holds the lock.
 func (s *agentSession) nextIdleFrame() (sendTask, bool) {
 	if s.core == nil || !s.core.IsSynced() || s.recallPending || !s.checkInState.inventorySeen || s.hasShortRetry() || s.leaveState.ordered {

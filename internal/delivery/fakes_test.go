@@ -441,7 +441,7 @@ func (d testDepartures) RecordDepartureBlocker(_ context.Context, c *v1alpha1.Cl
 	return nil
 }
 
-// ForgetDepartedCluster forgets a Cluster whose agent has left, and records what it left behind.
+// ForgetDepartedCluster deletes a Cluster whose agent has left, and records what it left behind.
 func (d testDepartures) ForgetDepartedCluster(ctx context.Context, c *v1alpha1.Cluster, behind []string) error {
 	d.hub.departed <- c.Name + " " + strings.Join(behind, ",")
 	return d.hub.client.Delete(ctx, c)

@@ -15,7 +15,7 @@
 // about the same time are one write per slice.
 //
 // Certificates of agents are renewed on their sessions, for the keys that the agents have
-// shown: when an agent asks, or when the CAs have changed. A renewal writes nothing.
+// shown: when an agent requests it, or when the CAs have changed. A renewal writes nothing.
 //
 // A Gateway is safe for concurrent use. Callbacks in Options are called from sessions and
 // must not block.

@@ -61,7 +61,7 @@ func (g *Gateway) checkServing() error {
 	if g.options.HA.Hub == nil || g.options.HA.Hub.IsServing() {
 		return nil
 	}
-	return status.Error(codes.Unavailable, "this hub serves no agents now: it starts, or is out of touch with its store; agents that know the address of every hub find another one")
+	return status.Error(codes.Unavailable, "this hub serves no agents now: it starts, or is out of touch with its store; agents that have the address of every hub find another one")
 }
 
 // isConnectedToAnyHub reports whether the agent of a cluster has a stream at any hub.

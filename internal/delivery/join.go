@@ -29,7 +29,7 @@ const (
 	statePending  = "Pending"
 	stateAccepted = "Accepted"
 	// tokenRefusedMessage is all that an agent with a bad token gets.
-	tokenRefusedMessage = "the join token is refused; the hub's log says why. Ask the hub's administrator for a new one (atoll token create)"
+	tokenRefusedMessage = "the join token is refused; the hub's log has the reason. Ask the hub's administrator for a new one (atoll token create)"
 )
 
 // joinCall is one call of Join.
@@ -37,7 +37,7 @@ type joinCall struct {
 	*pb.JoinRequest
 	request trust.CertificateRequest
 	peer    string
-	// validName is the name that the agent asks for, once its form is checked.
+	// validName is the name that the agent requests, once its form is checked.
 	validName string
 	// token was reserved for this call.
 	token       *handshake.StoredToken
@@ -139,7 +139,7 @@ func (g *Gateway) waitForDecision(ctx context.Context, j *joinCall) (*pb.JoinRep
 		case <-ctx.Done():
 			return nil, status.FromContextError(ctx.Err()).Err()
 		case <-g.lifetime.Done():
-			return nil, status.Error(codes.Unavailable, "the hub stops; ask again")
+			return nil, status.Error(codes.Unavailable, "the hub stops; try again")
 		}
 	}
 }
@@ -188,12 +188,12 @@ func (g *Gateway) unsealAgentKeyHash(c *v1alpha1.Cluster) (keyHash string, ok bo
 	return trust.OpenKeyHash(g.options.HubKey, c.Name, c.Annotations[handshake.AnnotationAgentKey])
 }
 
-// unsealTakeoverKeyHash returns the hash of the key by which an agent asks to take a Cluster over.
+// unsealTakeoverKeyHash returns the hash of the key by which an agent requests to take a Cluster over.
 func (g *Gateway) unsealTakeoverKeyHash(c *v1alpha1.Cluster) (keyHash string, ok bool) {
 	return trust.OpenKeyHash(g.options.HubKey, c.Name, c.Annotations[handshake.AnnotationNextKey])
 }
 
-// replyDecision returns what was decided about the Cluster of the agent that asks.
+// replyDecision returns what was decided about the Cluster of the requesting agent.
 func (g *Gateway) replyDecision(ctx context.Context, j *joinCall, c *v1alpha1.Cluster) (*pb.JoinReply, error) {
 	if c.Spec.Accepted {
 		return g.replyWithCertificate(ctx, j, c)
@@ -229,7 +229,7 @@ func (g *Gateway) reserveTokenUse(ctx context.Context, j *joinCall) error {
 		return nil
 	}
 	if !j.hasToken {
-		return &joinRefusal{codes.PermissionDenied, tokenRefusedMessage, errors.New("the agent shows no token and a key that the hub does not know")}
+		return &joinRefusal{codes.PermissionDenied, tokenRefusedMessage, errors.New("the agent shows no token and a key that no Cluster of the hub has")}
 	}
 	t, err := g.tokenUses.reserveUse(ctx, &useRequest{token: j.shownToken, name: j.GetName(), keyHash: j.request.KeyHash, verifySignature: j.verifySignature})
 	if err == nil {
@@ -273,7 +273,7 @@ func (g *Gateway) joinNewCluster(ctx context.Context, j *joinCall) (*pb.JoinRepl
 		return nil, fmt.Errorf("make cluster %s: %w", j.GetName(), err)
 	}
 	g.tokenUses.dropSpentUse(j.shownToken, j.request.KeyHash)
-	g.log.Info("a cluster asks to join", "cluster", c.Name, "uid", c.UID, "token", j.token.ID, "from", j.peer, "key", j.request.KeyHash, "accepted", c.Spec.Accepted)
+	g.log.Info("a cluster requests to join", "cluster", c.Name, "uid", c.UID, "token", j.token.ID, "from", j.peer, "key", j.request.KeyHash, "accepted", c.Spec.Accepted)
 	return g.replyDecision(ctx, j, c)
 }
 
@@ -295,8 +295,8 @@ func (g *Gateway) requestClusterTakeover(ctx context.Context, j *joinCall, c *v1
 		return nil, err
 	}
 	if taken != "" {
-		g.notifyAdmin(c, atoll.ReasonNameTaken, fmt.Sprintf("an agent of another machine, at %s, with the key %s and a good token, asked for the name %s and was refused: %s", j.peer, j.request.KeyHash, c.Name, taken))
-		return nil, &joinRefusal{codes.AlreadyExists, taken, fmt.Errorf("another agent, of key %s, asked for the name: %s", j.request.KeyHash, taken)}
+		g.notifyAdmin(c, atoll.ReasonNameTaken, fmt.Sprintf("an agent of another machine, at %s, with the key %s and a good token, requested the name %s and was refused: %s", j.peer, j.request.KeyHash, c.Name, taken))
+		return nil, &joinRefusal{codes.AlreadyExists, taken, fmt.Errorf("another agent, of key %s, requested the name: %s", j.request.KeyHash, taken)}
 	}
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
@@ -308,16 +308,16 @@ func (g *Gateway) requestClusterTakeover(ctx context.Context, j *joinCall, c *v1
 		return nil, fmt.Errorf("note the new key of cluster %s: %w", c.Name, err)
 	}
 	g.tokenUses.dropSpentUse(j.shownToken, j.request.KeyHash)
-	g.log.Warn("an agent with a new key asks to take over a cluster that exists", "cluster", c.Name, "uid", c.UID, "from", j.peer, "key", j.request.KeyHash)
-	g.notifyAdmin(c, atoll.ReasonTakeoverAsked, fmt.Sprintf("an agent at %s, with the key %s, asks to replace the cluster's present one; if the member was installed again: atoll accept %s; if not, a token has leaked: atoll token list", j.peer, j.request.KeyHash, c.Name))
+	g.log.Warn("an agent with a new key requests to take over a cluster that exists", "cluster", c.Name, "uid", c.UID, "from", j.peer, "key", j.request.KeyHash)
+	g.notifyAdmin(c, atoll.ReasonTakeoverAsked, fmt.Sprintf("an agent at %s, with the key %s, requests to replace the cluster's present one; if the member was installed again: atoll accept %s; if not, a token has leaked: atoll token list", j.peer, j.request.KeyHash, c.Name))
 	return g.replyPending(ctx, j, c)
 }
 
 // nameTakenReason returns why an agent of another key cannot have the name of a Cluster; empty: it
-// may ask for it.
+// may request it.
 func (g *Gateway) nameTakenReason(ctx context.Context, c *v1alpha1.Cluster) (string, error) {
 	if _, known := g.unsealAgentKeyHash(c); known && !c.Spec.Accepted {
-		return "another agent has asked for the name " + c.Name + " already and waits to be accepted; choose another name, or delete that Cluster on the hub", nil
+		return "another agent has requested the name " + c.Name + " already and waits to be accepted; choose another name, or delete that Cluster on the hub", nil
 	}
 	if g.isConnectedToAnyHub(string(c.UID)) {
 		return "another agent is connected as " + c.Name + "; choose another name, or remove that cluster on the hub first", nil

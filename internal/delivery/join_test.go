@@ -395,7 +395,7 @@ func TestOversizedJoinFieldsAreRefused(t *testing.T) {
 	}
 }
 
-// Refusals beyond the budget of strangers are counted, and the next line of the log says how many.
+// Refusals beyond the budget of strangers are counted, and the next line of the log shows how many.
 func TestStrangersDoNotFillTheLog(t *testing.T) {
 	l, now, burst := newUncertifiedCallerLog(), time.Now(), pace.StrangerLines.Burst
 	lines := 0

@@ -41,8 +41,8 @@ func (s *agentSession) clusterRemoval() *v1alpha1.ClusterRemoval {
 }
 
 // nextLeaveFrame returns the frame that orders the agent of a leaving cluster to release
-// its member, once. Conditions: both ends have compared, no row is left except those that
-// only remember namespaces, and nothing else is to be sent. The caller holds the lock.
+// its member, once. Conditions: both ends have compared, no row is left except those that only
+// record namespaces, and nothing else is to be sent. The caller holds the lock.
 func (s *agentSession) nextLeaveFrame() (sendTask, bool) {
 	if s.leaveState.ordered || !s.leaveState.supported || s.core == nil || !s.core.IsSynced() || s.recallPending {
 		return sendTask{}, false
@@ -141,7 +141,7 @@ func (s *agentSession) deleteDepartedCluster(behind []string) {
 		err := s.gateway.options.Departures.ForgetDepartedCluster(s.grpc.Context(), c, behind)
 		if err != nil && !logged {
 			logged = true
-			s.sessionLog().Warn("a cluster has left the fleet and cannot be forgotten yet; the hub tries again", "err", err)
+			s.sessionLog().Warn("a cluster has left the fleet and cannot be deleted yet; the hub tries again", "err", err)
 		}
 		select {
 		case <-s.ended:

@@ -38,7 +38,7 @@ func (a *testAgent) awaitSettled(cluster string, every time.Duration) {
 	})
 }
 
-// sendLeft tells the hub that nothing is held.
+// sendLeft reports to the hub that nothing is held.
 func (a *testAgent) sendLeft(behind ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
-// moveRetryAfter is when an agent that was asked to connect to another hub, and is here
-// again, is asked once more. It may be unable to reach the other hub.
+// moveRetryAfter is when an agent that got a request to connect to another hub, and is here again,
+// gets another one. It may be unable to reach the other hub.
 const moveRetryAfter = 10 * time.Minute
 
-// MoveAgents asks up to n agents to connect to another hub, and returns how many it asked.
-// Agents of clusters for which first returns true are asked before others. Only agents
-// whose session is idle are asked, so that nothing is sent twice.
+// MoveAgents requests of up to n agents to connect to another hub, and returns how many requests it
+// sent. Agents of clusters for which first returns true come before others. Only agents whose
+// session is idle get a request, so that nothing is sent twice.
 func (g *Gateway) MoveAgents(n int, hub string, first func(cluster string) bool) (asked int) {
 	now := time.Now()
 	may := slices.DeleteFunc(g.sessions.listMovable(now), func(s *agentSession) bool { return g.isPushed(s.cluster) })
@@ -39,7 +39,7 @@ func (g *Gateway) isPushed(cluster string) bool {
 	return ok && c.Spec.IsPushed()
 }
 
-// requestMove asks the agent to connect to another hub, if nothing is in progress.
+// requestMove sends the agent to another hub, if nothing is in progress.
 func (s *agentSession) requestMove(hub string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,8 +55,8 @@ func (q *sendQueue) isEmpty() bool {
 	return len(q.control)+len(q.acks)+len(q.changedRows)+len(q.needs)+len(q.orders)+len(q.retries) == 0
 }
 
-// listMovable lists the sessions whose agents were not asked to move within
-// moveRetryAfter, and forgets older requests.
+// listMovable lists the sessions whose agents got no request to move within moveRetryAfter, and
+// drops older requests.
 func (t *sessionTable) listMovable(now time.Time) []*agentSession {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +70,7 @@ func (t *sessionTable) listMovable(now time.Time) []*agentSession {
 	return may
 }
 
-// recordMoveRequest notes that the agent was asked to move.
+// recordMoveRequest notes that the agent got a request to move.
 func (t *sessionTable) recordMoveRequest(uid string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -47,10 +47,10 @@ type Restore interface {
 	// OnRewind gets the proof that the store was set back, once until Reset. From then until
 	// Reset the gateway holds by itself.
 	OnRewind(reason string)
-	// IsRecalling reports whether an agent must first report the removals that it remembers.
+	// IsRecalling reports whether an agent must first report its recorded removals.
 	// Until they are settled, nothing is ordered of the agent.
 	IsRecalling() bool
-	// OnRemembered gets the removals that an agent remembers. An agent is asked for them when
+	// OnRemembered gets the recorded removals of an agent. The gateway requests them when
 	// its session begins while the gateway holds or IsRecalling.
 	OnRemembered(removals Remembered)
 }

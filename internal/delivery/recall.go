@@ -6,10 +6,10 @@ import (
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
-// maxRemembered is how many tombstones an agent may report. Agents remember 5,000 at most.
+// maxRemembered is how many tombstones an agent may report. Agents store 5,000 at most.
 const maxRemembered = 10_000
 
-// Remembered is the removals that one agent remembers.
+// Remembered is the recorded removals of one agent.
 type Remembered struct {
 	// Cluster name, and its UID.
 	Cluster, UID string

@@ -12,7 +12,7 @@ import (
 	"atoll.dev/atoll/internal/testwait"
 )
 
-// sendRemembered what the agent remembers, in two frames.
+// sendRemembered what the agent stores, in two frames.
 func (a *testAgent) sendRemembered(bundles ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

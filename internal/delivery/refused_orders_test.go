@@ -61,7 +61,7 @@ func (h *testHub) rowStatus(bundle, cluster string) atoll.RowStatus {
 	return heldStatus(row)
 }
 
-// A frame of the most bytes is sent. With one byte more it is not: the row says why, what the member holds stays, and the
+// A frame of the most bytes is sent. With one byte more it is not: the row shows why, what the member holds stays, and the
 // session goes on with other Bundles. A smaller order is sent again.
 func TestAnOrderOverAFrameIsRefusedForItsRow(t *testing.T) {
 	h := newTestHub(t)

@@ -185,11 +185,11 @@ func (t *reportWriter) scheduleFlush(bundle string, p *bundleReports, due time.T
 	}
 }
 
-// scheduleRemaining schedules a flush of what is pending, or forgets the bundle when
+// scheduleRemaining schedules a flush of what is pending, or drops the bundle when
 // nothing is. The caller holds the lock.
 func (t *reportWriter) scheduleRemaining(bundle string, p *bundleReports) {
 	if len(p.rows) == 0 {
-		t.forgetWhenIdle(bundle, p)
+		t.dropWhenIdle(bundle, p)
 		return
 	}
 	var first time.Time
@@ -343,9 +343,9 @@ func (t *reportWriter) writeStatuses(bundle string, batch map[string]pendingRepo
 	return written, nil
 }
 
-// forgetWhenIdle drops the bundle's budgets once they are full again. The caller holds the
+// dropWhenIdle drops the bundle's budgets once they are full again. The caller holds the
 // lock.
-func (t *reportWriter) forgetWhenIdle(bundle string, p *bundleReports) {
+func (t *reportWriter) dropWhenIdle(bundle string, p *bundleReports) {
 	if p.timer != nil {
 		p.timer.Stop()
 	}

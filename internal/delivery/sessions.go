@@ -27,7 +27,7 @@ type sessionTable struct {
 	byUID           map[string]*agentSession
 	byName          map[string]*agentSession
 	rivals          map[string]*takeoverCount
-	moveRequestedAt map[string]time.Time // by UID: when the agent was asked to connect to another hub
+	moveRequestedAt map[string]time.Time // by UID: when the agent got the request to connect to another hub
 
 	// clusterLocks, by a hash of the UID, keep the notices that a cluster's sessions came
 	// and went in order. A holder of a clusterLock may take mu, not the reverse.

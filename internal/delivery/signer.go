@@ -129,7 +129,7 @@ func (g *Gateway) issueCertificate(ctx context.Context, csr *certificatesv1.Cert
 		return err
 	}
 	if !known {
-		return g.failRequest(ctx, csr, "its key is not one by which an agent asked to join as "+c.Name)
+		return g.failRequest(ctx, csr, "its key is not one by which an agent requested to join as "+c.Name)
 	}
 	if csr.Status.Certificate, _, err = g.signCertificate(g.options.Trust(), request.Public, string(c.UID)); err != nil {
 		return err

@@ -44,7 +44,7 @@ func newTrustRequest(t *testing.T) trust.CertificateRequest {
 }
 
 // TestWhichRequestsAreSigned: those alone that an administrator approved, of a Cluster that is
-// accepted, by the key by which it asked to join, and for that Cluster and no other.
+// accepted, by the key of its request to join, and for that Cluster and no other.
 func TestWhichRequestsAreSigned(t *testing.T) {
 	set, err := keys.LoadOrCreate(t.TempDir(), true)
 	if err != nil {
@@ -77,7 +77,7 @@ func TestWhichRequestsAreSigned(t *testing.T) {
 		"of a Cluster that waits":  {change: func(w *world) { w.cluster.Spec.Accepted = false }, waits: true},
 		"of no Cluster":            {change: func(w *world) { w.csr.Labels[handshake.LabelCluster] = "rome" }, failed: "its Cluster is gone"},
 		"of another of that name":  {change: func(w *world) { w.csr.Annotations[handshake.AnnotationUID] = "former" }, failed: "its Cluster is gone"},
-		"by an unknown key":        {change: func(w *world) { w.cluster.Annotations = nil }, failed: "its key is not one by which an agent asked to join as tokyo"},
+		"by an unknown key":        {change: func(w *world) { w.cluster.Annotations = nil }, failed: "its key is not one by which an agent requested to join as tokyo"},
 		"by a key of another":      {change: func(w *world) { w.cluster.Annotations[handshake.AnnotationAgentKey] = seals("rome") }, failed: "its key is not one"},
 		"by a key that was put in": {change: func(w *world) { w.cluster.Annotations[handshake.AnnotationAgentKey] = request.KeyHash + ".00" }, failed: "its key is not one"},
 		"by a next key of another": {change: func(w *world) { w.cluster.Annotations = map[string]string{handshake.AnnotationNextKey: seals("rome")} }, failed: "its key is not one"},

@@ -61,7 +61,7 @@ func (g *Gateway) newUncertifiedCallerServer() *h2.GRPCServer {
 	o.MessageMost, o.Streams = strangerMessageBytes, strangerStreams
 	s := h2.NewGRPCServer(o, h2.GRPCLimits{Call: g.options.JoinWait + strangerCallGrace, Idle: strangerIdle, Age: strangerAge, AgeGrace: strangerGrace})
 	pb.RegisterRegistrationServer(s, g)
-	pb.RegisterSessionServer(s, g) // refuses, and says what to do
+	pb.RegisterSessionServer(s, g) // refuses, and states what to do
 	pb.RegisterTunnelServer(s, g)  // refuses
 	return s
 }

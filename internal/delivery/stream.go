@@ -49,7 +49,7 @@ type agentSession struct {
 	listsAssessments bool // the agent reads manifests that list the parts of assessments
 
 	restoreEpoch string    // of the gateway when the session began
-	pendingHello *pb.Hello // waits until the removals that the agent remembers are settled
+	pendingHello *pb.Hello // waits until the recorded removals of the agent are settled
 
 	mu                   sync.Mutex
 	closeFrame           *pb.FromHub // the last frame, if the hub ends the session
@@ -57,7 +57,7 @@ type agentSession struct {
 	senderRunning        bool                // a goroutine sends now
 	resyncSlot           *resyncSlot         // while it compares
 	core                 *session.HubSession // nil before Hello is answered
-	recallPending        bool                // the agent was asked what it remembers, and has not answered completely
+	recallPending        bool                // the agent got the request for its recorded removals, and has not answered completely
 	rememberedTombstones []*pb.RememberedTombstone
 	queue                sendQueue
 	bases                map[string]payloads.Base // by bundle: what the agent is known to hold
@@ -384,7 +384,7 @@ func (s *agentSession) queueControl(f *pb.FromHub) {
 		s.queue.control = append(s.queue.control, f)
 		s.wakeSender()
 	} else {
-		s.endFlooding("the agent asks faster than it reads answers")
+		s.endFlooding("the agent sends requests faster than it reads answers")
 	}
 }
 

@@ -65,7 +65,7 @@ func (s *agentSession) processChangedRows() {
 		delete(s.queue.changedRows, bundle)
 		row, ok := s.ownRow(bundle)
 		if ok {
-			s.forgetUnclaimedBundle(bundle)
+			s.dropUnclaimedBundle(bundle)
 			s.releaseEarlyReport(bundle)
 			want, wanted := session.WantedEntry(bundle, row.Spec, reportedStatus(row))
 			if wanted {
@@ -258,8 +258,8 @@ func (s *agentSession) recordUnclaimedBundles(entries []session.Entry) {
 	s.publishUnclaimedBundles()
 }
 
-// forgetUnclaimedBundle takes a bundle off the list. The caller holds the lock.
-func (s *agentSession) forgetUnclaimedBundle(bundle string) {
+// dropUnclaimedBundle takes a bundle off the list. The caller holds the lock.
+func (s *agentSession) dropUnclaimedBundle(bundle string) {
 	if _, ok := s.unclaimed[bundle]; ok {
 		delete(s.unclaimed, bundle)
 		s.publishUnclaimedBundles()

@@ -92,7 +92,7 @@ func (d *tokenUses) reserveUse(ctx context.Context, r *useRequest) (handshake.St
 	}
 }
 
-// dropSpentUse forgets a use that is spent.
+// dropSpentUse drops a use that is spent.
 func (d *tokenUses) dropSpentUse(token trust.Token, keyHash string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -199,7 +199,7 @@ func (b tokenCharge) grantUses(stored handshake.StoredToken) (granted []*useRequ
 	return granted, refused, left
 }
 
-// chargeToken takes as many uses as are left and wanted in one write, and returns how many
+// chargeToken takes as many uses as are left and needed in one write, and returns how many
 // of them it took ahead. Uses that would go back to a deleted token are dropped.
 func (d *tokenUses) chargeToken(id string, b tokenCharge) (granted []*useRequest, refused map[*useRequest]error, ahead int, err error) {
 	for {
@@ -243,7 +243,7 @@ func checkToken(t handshake.StoredToken, left int, r *useRequest, now time.Time)
 	case left <= 0:
 		return errors.New("all its uses are spent; the token was meant for fewer clusters, or has leaked. Make another with: atoll token create")
 	case !t.AllowsCluster(r.name):
-		return fmt.Errorf("it allows names like %q only, and the cluster asks for %q", t.Pattern, r.name)
+		return fmt.Errorf("it allows names like %q only, and the cluster requests %q", t.Pattern, r.name)
 	}
 	return r.verifySignature()
 }

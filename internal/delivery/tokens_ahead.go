@@ -23,7 +23,7 @@ const (
 )
 
 // countPrereservable returns how many of the uses that are left may be reserved ahead, where more
-// are wanted.
+// are needed.
 func countPrereservable(left, more int) int {
 	if left < aheadReserveFactor*more+minUsesLeft {
 		return 0

@@ -99,7 +99,7 @@ func (s *agentSession) sendCertificate(key crypto.PublicKey, why string) {
 	t := s.gateway.options.Trust()
 	certPEM, cert, err := s.gateway.signCertificate(t, key, s.id.uid)
 	if err != nil {
-		s.sessionLog().Error("cannot give the agent a new certificate; the agent will ask again", "err", err)
+		s.sessionLog().Error("cannot give the agent a new certificate; the agent will request it again", "err", err)
 		return
 	}
 	s.gateway.metrics.issued.WithLabelValues(why).Inc()

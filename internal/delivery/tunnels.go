@@ -91,7 +91,7 @@ func (g *Gateway) DialCluster(ctx context.Context, uid string) (net.Conn, error)
 	return nil, err
 }
 
-// requestTunnel asks the agent for a tunnel, which is sent to came.
+// requestTunnel requests a tunnel from the agent, which is sent to came.
 func (s *agentSession) requestTunnel(id string, came chan<- *tunnel.Conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,7 +49,7 @@ func (s *statusStorm) reportChange(b, i int, to atoll.RowState) {
 	}
 }
 
-// settleAcked forgets the reports that are acknowledged.
+// settleAcked drops the reports that are acknowledged.
 func (s *statusStorm) settleAcked() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

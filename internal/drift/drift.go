@@ -1,7 +1,8 @@
 // Package drift bounds and dates the differences that members report of objects which they observe instead
 // of writing them.
 //
-// Contract: pure functions of values. Results share no lists with arguments, except where a function says so.
+// Contract: pure functions of values. Results share no lists with arguments, except where a
+// function's comment states it.
 package drift
 
 import (

@@ -56,10 +56,10 @@ type Config struct {
 	Clusters Clusters
 	Settings Settings
 	Client   client.Client
-	// Tell people about a Cluster. It must not block.
-	Tell    func(c *v1alpha1.Cluster, reason atoll.Reason, message string)
-	Metrics prometheus.Registerer
-	Log     *slog.Logger
+	// NotifyAdmin records an Event of a Cluster. It must not block.
+	NotifyAdmin func(c *v1alpha1.Cluster, reason atoll.Reason, message string)
+	Metrics     prometheus.Registerer
+	Log         *slog.Logger
 }
 
 // ClusterReconciler taints lost clusters. Make it with New.
@@ -211,7 +211,7 @@ func (r *ClusterReconciler) addTaint(ctx context.Context, c *v1alpha1.Cluster, w
 	if err := r.patchCluster(ctx, c, loss.WithTaint(c, why, now)); err != nil {
 		return err
 	}
-	r.Tell(c, atoll.ReasonClusterTainted, fmt.Sprintf("the hub tainted the cluster, which is lost for more than %s: Bundles with a place elsewhere leave it (taint %s)",
+	r.NotifyAdmin(c, atoll.ReasonClusterTainted, fmt.Sprintf("the hub tainted the cluster, which is lost for more than %s: Bundles with a place elsewhere leave it (taint %s)",
 		phrase.FormatDuration(after), why.TaintKey()))
 	return nil
 }
@@ -220,7 +220,7 @@ func (r *ClusterReconciler) removeTaint(ctx context.Context, c *v1alpha1.Cluster
 	if err := r.patchCluster(ctx, c, loss.WithoutTaint(c)); err != nil {
 		return err
 	}
-	r.Tell(c, atoll.ReasonTaintRemoved, "the cluster is ready again, and the hub removed its taint")
+	r.NotifyAdmin(c, atoll.ReasonTaintRemoved, "the cluster is ready again, and the hub removed its taint")
 	return nil
 }
 

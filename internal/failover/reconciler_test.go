@@ -152,7 +152,7 @@ func (h *hub) runReconciler(t *testing.T, test func(metrics *prometheus.Registry
 	metrics := prometheus.NewRegistry()
 	r := New(Config{
 		Clusters: h, Settings: hubSettings{h}, Client: h.client, Metrics: metrics, Log: slog.New(slog.DiscardHandler),
-		Tell: func(c *v1alpha1.Cluster, reason atoll.Reason, _ string) {
+		NotifyAdmin: func(c *v1alpha1.Cluster, reason atoll.Reason, _ string) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.events = append(h.events, c.Name+" "+string(reason))

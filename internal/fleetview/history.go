@@ -25,7 +25,7 @@ const (
 // were seen.
 type Versions map[string]string
 
-// VersionHistory counts resource versions of what is shown, and knows at which versions of the
+// VersionHistory counts resource versions of what is shown, and stores at which versions of the
 // clusters each of the last ones was. Make it with NewHistory.
 type VersionHistory struct {
 	mu     sync.Mutex
@@ -124,7 +124,7 @@ func (t *VersionTrace) RecordEvent(cluster, version string) string {
 	t.steps = append(t.steps, step{h.last, cluster, version})
 	h.held++
 	if len(t.steps) > stepsMost {
-		t.forgetSteps(stepsMost / 2)
+		t.dropSteps(stepsMost / 2)
 	}
 	return formatVersion(h.last)
 }
@@ -138,8 +138,8 @@ func (t *VersionTrace) EndTrace(now time.Time) {
 	h.sweepOld(now)
 }
 
-// forgetSteps forgets the first steps.
-func (t *VersionTrace) forgetSteps(n int) {
+// dropSteps drops the first steps.
+func (t *VersionTrace) dropSteps(n int) {
 	before := t.heldVersionCount()
 	for _, s := range t.steps[:n] {
 		t.from = s.at

@@ -35,7 +35,7 @@ type PodLookup struct {
 	Holders []string
 	// Unknown are the errors of clusters that may have one.
 	Unknown []error
-	// Unasked is the number of clusters that may have one and are too many to ask.
+	// Unasked is the number of clusters that may have one and are too many for requests.
 	Unasked int
 }
 
@@ -86,7 +86,7 @@ func (l PodLookup) notFoundError(name string) error {
 }
 
 func (l PodLookup) unaskedReason() string {
-	return fmt.Sprintf("%d clusters may have it, which is too many to ask for a name without a cluster", l.Unasked)
+	return fmt.Sprintf("%d clusters may have it, which is too many requests for a name without a cluster", l.Unasked)
 }
 
 func joinReasons(errs []error) string {

@@ -70,7 +70,7 @@ func TestAnOwnNameIsResolved(t *testing.T) {
 		{
 			what: "too many", lookup: PodLookup{Unasked: 200}, code: http.StatusNotFound,
 			contains: []string{`pods "db-0" not found; 200 clusters may have it`, ": name it db-0.CLUSTER$"},
-			warning:  "more clusters may have a pod db-0: 200 clusters may have it, which is too many to ask for a name without a cluster",
+			warning:  "more clusters may have a pod db-0: 200 clusters may have it, which is too many requests for a name without a cluster",
 		},
 	} {
 		cluster, err := c.lookup.Resolve("shop", "db-0", c.acts)

@@ -110,7 +110,7 @@ func (w Workload) PastName(p PastWorkload) string {
 	return w.Name + "-" + strings.ToLower(w.Kind) + "-r" + strconv.FormatInt(p.Number, 10)
 }
 
-// SplitPastName tells of which workload of a kind a name may show a past.
+// SplitPastName returns the workload of a kind of which a name may show a past.
 func SplitPastName(name, kind string) (workload string, ok bool) {
 	at := strings.LastIndex(name, "-"+strings.ToLower(kind)+"-r")
 	if at <= 0 {

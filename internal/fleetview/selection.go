@@ -33,7 +33,7 @@ type FleetSelection struct {
 	ownIn string
 }
 
-// SelectionOf returns the selection by what a request says; either may be nil.
+// SelectionOf returns the selection of a request; either may be nil.
 func SelectionOf(l labels.Selector, f fields.Selector) (s FleetSelection) {
 	if l != nil {
 		all, selectable := l.Requirements()
@@ -54,7 +54,7 @@ func SelectionOf(l labels.Selector, f fields.Selector) (s FleetSelection) {
 	return s
 }
 
-// presenceRequirement is what can be asked of a label that is shown otherwise than it is: whether it is there.
+// presenceRequirement is the only requirement on a label whose shown value differs: whether it is there.
 func presenceRequirement(r labels.Requirement) []labels.Requirement {
 	switch r.Operator() {
 	case selection.Exists, selection.DoesNotExist:
@@ -90,7 +90,7 @@ func (s FleetSelection) ByOwnName(cluster string) FleetSelection {
 // IsByOwnName reports whether names are those of one cluster.
 func (s FleetSelection) IsByOwnName() bool { return s.ownIn != "" }
 
-// SelectorsFor returns the selectors by which a cluster is asked; false where nothing there can be
+// SelectorsFor returns the selectors of the request to a cluster; false where nothing there can be
 // selected. They select at least what is selected of the cluster, and of what may change in
 // an object exactly that: names and UIDs that are shown otherwise than they are remain to be
 // compared with what is shown.
@@ -120,8 +120,8 @@ func (s FleetSelection) SelectorsFor(cluster string) (label, field string, ok bo
 	return labels.NewSelector().Add(s.labels...).String(), fields.AndSelectors(there...).String(), true
 }
 
-// memberRequirement returns a requirement as a cluster is asked for it, nil where it cannot be; false where nothing there
-// meets it.
+// memberRequirement returns a requirement in the form for a cluster, nil where it cannot be; false
+// where nothing there meets it.
 func memberRequirement(r fields.Requirement, cluster string) (fields.Selector, bool) {
 	equal := r.Operator != selection.NotEquals
 	name, ofIt := ownName(r.Value, cluster)

@@ -68,7 +68,7 @@ func (m Member) ConvertToHubForm(obj metav1.Object) {
 
 // ConvertSelectedToHubForm changes an object of the member to its form in a selection. An object that is
 // selected by its own name keeps that name, and so does the pod that a selected Event is about:
-// clients compare what they get with what they asked for.
+// clients compare the name in the answer with the name in the request.
 func (m Member) ConvertSelectedToHubForm(obj metav1.Object, s FleetSelection) {
 	own := obj.GetName()
 	m.ConvertToHubForm(obj)
@@ -126,7 +126,7 @@ func (m Member) shownOwners(obj metav1.Object) []metav1.OwnerReference {
 	return owners
 }
 
-// relabelJobPod changes what a Job's pods say of it: its UID as it is shown, by which its template on the
+// relabelJobPod changes the reference of a Job's pods to it: its UID as it is shown, by which its template on the
 // hub selects them.
 func relabelJobPod(labels map[string]string, there, shown []metav1.OwnerReference) {
 	for i, o := range there {

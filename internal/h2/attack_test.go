@@ -371,7 +371,7 @@ func TestBusyHandlers(t *testing.T) {
 	})
 }
 
-// TestTables: a peer that uses a table before it hears that there is none is understood.
+// TestTables: a peer that uses a table before it receives the setting that forbids tables is understood.
 func TestTables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := make(chan string, 3)

@@ -19,7 +19,7 @@ import (
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
-// server is gRPC's own; each test says what it does with a call.
+// server is gRPC's own; each test states what it does with a call.
 type server struct {
 	pb.UnimplementedSessionServer
 	pb.UnimplementedRegistrationServer

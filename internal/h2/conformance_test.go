@@ -34,7 +34,7 @@ const (
 
 type rpc = grpc.BidiStreamingServer[pb.FromAgent, pb.FromHub]
 
-// testServer does what each test says.
+// testServer does what each test states.
 type testServer struct {
 	pb.UnimplementedSessionServer
 	pb.UnimplementedRegistrationServer

@@ -89,7 +89,7 @@ func (s *GRPCServer) Serve(nc net.Conn, info credentials.AuthInfo) {
 	select {
 	case s.conns <- &authenticatedConn{Conn: nc, info: info, writeTimeout: s.writeTimeout}:
 	case <-s.stopped:
-		_ = nc.Close() // nothing was said on it
+		_ = nc.Close() // nothing was sent on it
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"atoll.dev/atoll/internal/fleetview/tables"
 	"atoll.dev/atoll/internal/memberproxy"
 	previewserver "atoll.dev/atoll/internal/preview/server"
+	"atoll.dev/atoll/internal/sources/webhook"
 	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/trust/castatus"
 	"atoll.dev/atoll/internal/trust/standing"
@@ -33,7 +34,8 @@ type apiHooks struct {
 	fleetView   *server.Fleet
 	trees       *treeserver.Server
 	undo        *undo.Keeper
-	// subscribeOnce: the fleet hears of rows.
+	webhooks    *webhook.Receiver
+	// subscribeOnce: the fleet gets changes of rows.
 	subscribeOnce sync.Once
 	// sets of clusters, once they are read.
 	sets *apiserver.Late[memberproxy.Sets]
@@ -43,62 +45,43 @@ type apiHooks struct {
 
 func newAPIHooks(log *slog.Logger, limits memberproxy.RequestLimits) *apiHooks {
 	l := &apiHooks{sets: apiserver.NewLate[memberproxy.Sets]()}
-	l.preview = &previewserver.Server{Sources: l.previewSources}
+	l.preview = &previewserver.Server{Sources: selectComponents(l, func(p *components) previewserver.Sources {
+		return previewserver.Sources{State: p.state, Binder: p.binder, Placer: p.placer, Decisions: p.decisions, BundleStatus: p.bundleStatus, Undo: l.undo}
+	})}
 	l.plugin = admission.New(admission.Options{
 		Own: apiserver.IsHubUser, Foretell: l.preview.PreviewWrite,
-		Hub: func() (admission.Hub, bool) {
-			p, ok := l.components.Get()
-			if !ok {
-				return admission.Hub{}, false
-			}
-			return admission.Hub{Placed: p.binder, Templates: p.binder, Definitions: p.state.Templates, Sets: p.state.Sets, Properties: p.state.Views, Removals: p.decommission, Drift: p.state, References: p.state, Sources: p.state.Sources}, true
-		},
+		Hub: selectComponents(l, func(p *components) admission.Hub {
+			return admission.Hub{Placed: p.binder, Templates: p.binder, Definitions: p.state.Templates, Sets: p.state.Sets, Properties: p.state.Views, Removals: p.decommission, Drift: p.state, References: p.state, Sources: p.state.Sources}
+		}),
 	})
 	l.preview.Plugin = l.plugin
 	l.memberProxy = memberproxy.New(memberproxy.Options{Clusters: l, Dial: l.dialAgent, May: l.mayProxy, Refuse: respond.WriteError, Limits: limits, Metrics: legacyregistry.Registerer(), Log: log.With("component", "reach")})
-	l.fleetView = server.New(server.Options{Own: apiserver.IsHubUser, Reach: l.memberProxy, Tables: l.fleetTables})
-	l.trees = treeserver.New(treeserver.Options{Tables: l.hubTables, MayGet: l.plugin.MayGet})
+	l.fleetView = server.New(server.Options{Own: apiserver.IsHubUser, Reach: l.memberProxy, Tables: selectComponents(l, func(p *components) server.Tables {
+		t := tables.Tables{State: p.state, Binder: p.binder}
+		return server.Tables{Members: t, Placements: t, Templates: t}
+	})})
+	l.trees = treeserver.New(treeserver.Options{Tables: selectComponents(l, func(p *components) *state.HubTables { return p.state }), MayGet: l.plugin.MayGet})
 	l.preview.ReserveMemory = l.fleetView.ReserveMemory
+	l.webhooks = webhook.New(webhook.Options{Hub: selectComponents(l, func(p *components) webhook.Hub {
+		return webhook.Hub{Repositories: p.state.Repositories, Client: p.servingClient}
+	}), Metrics: legacyregistry.Registerer(), Log: log.With("component", "webhooks")})
 	l.undo = undo.New(undo.Options{Own: apiserver.IsHubUser, MayGet: l.plugin.MayGet, ReserveMemory: l.fleetView.ReserveMemory, Metrics: legacyregistry.Registerer(), Log: log.With("component", "undo")})
 	return l
 }
 
-// previewSources returns what previews are made from; false until the tables are read.
-func (l *apiHooks) previewSources() (previewserver.Sources, bool) {
-	p, ok := l.components.Get()
-	if !ok {
-		return previewserver.Sources{}, false
+// selectComponents returns a function of a part of the components; false until the tables are read.
+func selectComponents[T any](l *apiHooks, part func(*components) T) func() (T, bool) {
+	return func() (out T, ok bool) {
+		p, ok := l.components.Get()
+		if ok {
+			out = part(p)
+		}
+		return out, ok
 	}
-	return previewserver.Sources{State: p.state, Binder: p.binder, Placer: p.placer, Decisions: p.decisions, BundleStatus: p.bundleStatus, Undo: l.undo}, true
 }
 
-// fleetTables returns what the fleet view reads; false until the tables are read.
-func (l *apiHooks) fleetTables() (server.Tables, bool) {
-	p, ok := l.components.Get()
-	if !ok {
-		return server.Tables{}, false
-	}
-	t := tables.Tables{State: p.state, Binder: p.binder}
-	return server.Tables{Members: t, Placements: t, Templates: t}, true
-}
-
-// hubTables returns the tables; false until they are read.
-func (l *apiHooks) hubTables() (*state.HubTables, bool) {
-	p, ok := l.components.Get()
-	if !ok {
-		return nil, false
-	}
-	return p.state, true
-}
-
-// caReporter returns the reporter of the hub's certificates; false until the tables are read.
-func (l *apiHooks) caReporter() (*castatus.CAReporter, bool) {
-	p, ok := l.components.Get()
-	if !ok {
-		return nil, false
-	}
-	return p.caStatus, true
-}
+// caReporter returns the reporter of the hub's certificates.
+func (p *components) caReporter() *castatus.CAReporter { return p.caStatus }
 
 // setComponents publishes the components to admission and the API's endpoints, once their tables are synced.
 func (l *apiHooks) setComponents(p *components) {
@@ -122,7 +105,7 @@ func (l *apiHooks) admissionPlugins() []apiserver.AdmissionPlugin {
 // are, except in the eyes of its own identities, which wait for the API alone.
 func (l *apiHooks) wrapWithHubEndpoints(next http.Handler) http.Handler {
 	next = l.undo.RecordChanges(server.StripCompleteSelector(server.AbortTruncatedLogs(next)))
-	ca := castatus.CAEndpoints{Reporter: l.caReporter, Authorizer: func() authorizer.Authorizer { return l.authorizer }}
+	ca := castatus.CAEndpoints{Reporter: selectComponents(l, (*components).caReporter), Authorizer: func() authorizer.Authorizer { return l.authorizer }}
 	endpoints := map[string]http.HandlerFunc{
 		atoll.ExplainPath: l.preview.ServeExplain, atoll.PlanPath: l.preview.ServePlan, atoll.RenderPath: l.preview.ServeRender, atoll.RebalancePath: l.preview.ServeRebalance, atoll.DriftPath: l.preview.ServeDrift,
 		standing.Path: ca.ServeCARequest, standing.CertificatesPath: ca.ServeAgentCertificates, atoll.UndoPath: l.undo.ServeUndo, atoll.TreePath: l.trees.ServeTree,

@@ -76,7 +76,7 @@ type components struct {
 	caStatus        *castatus.CAReporter
 	// servingClient writes what any hub may, while it is in touch with the store.
 	servingClient client.Client
-	// fingerprints of templates, which bind and summarise ask for.
+	// fingerprints of templates, which bind and summarise read.
 	fingerprints *binder.FingerprintCache
 	sources      sources.Config
 	// addFinalizer puts finalizers on templates of built-in kinds.
@@ -84,8 +84,7 @@ type components struct {
 }
 
 // newComponents makes all parts and subscribes them to the tables, which are still empty.
-// ctx is the gateway's life. On a hub that does not lead, those that decide are there
-// to be asked.
+// ctx is the gateway's life. On a hub that does not lead, those that decide are there for previews.
 func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, error) {
 	cfg := leader.ConfigFencedByRequestPath(typedClientConfig(h.server), t.tenure, t.presence)
 	deciding, err := h.newDirectWriteClient(cfg, func(report bool) error {
@@ -117,7 +116,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	p.binder = p.newBinder(t.tenure != nil)
 	p.placer = placer.New(placer.Config{
 		Bundles: st.Bundles, Rows: st.Rows, RowWriter: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions,
-		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Scores: st.Scores, Say: p.binder.SetBundleCondition, SetGates: p.binder.SetBundleGates, Events: p.recorder,
+		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Scores: st.Scores, SetCondition: p.binder.SetBundleCondition, SetGates: p.binder.SetBundleGates, Events: p.recorder,
 		Metrics: placer.NewMetrics(legacyregistry.Registerer()), Traces: h.traces, Log: h.log.With("component", "place"),
 	})
 	p.decisions = decisions.New(decisions.Config{
@@ -138,13 +137,13 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	})
 	p.decommission = decommission.New(decommission.Config{
 		Clusters: st.Clusters, Rows: st.Rows, Revisions: st.Revisions, Hub: st.Hub, Client: st.Client, Serving: p.servingClient,
-		Tell: p.recordClusterEvent, Log: h.log.With("component", "leave"),
+		NotifyAdmin: p.recordClusterEvent, Log: h.log.With("component", "leave"),
 	})
 	p.profiles = profiles.New(profiles.Config{
 		Clusters: st.Clusters, Settings: st.Settings, Client: st.Client,
 		Hub: profiles.Hub{Address: cmp.Or(h.options.APIAddress, h.server.AdvertisedAddress()), CA: h.server.KeySet().ClusterCA.CertPEM}, Log: h.log.With("component", "profiles"),
 	})
-	p.failover = failover.New(failover.Config{Clusters: st.Clusters, Settings: st.Settings, Client: st.Client, Tell: p.recordClusterEvent, Metrics: legacyregistry.Registerer(), Log: h.log.With("component", "failover")})
+	p.failover = failover.New(failover.Config{Clusters: st.Clusters, Settings: st.Settings, Client: st.Client, NotifyAdmin: p.recordClusterEvent, Metrics: legacyregistry.Registerer(), Log: h.log.With("component", "failover")})
 	observed := clusterstatus.Options{
 		Clusters: st.Clusters, Client: p.servingClient, Logger: h.log.With("component", "inventory"),
 		Metrics: legacyregistry.Registerer(), Leads: t.IsLeader,
@@ -200,7 +199,7 @@ func (h *hub) newFinalizerAdder(st *state.HubTables, t haOptions) func(context.C
 	}
 }
 
-// IsLeader reports whether this hub decides, as far as it surely knows.
+// IsLeader reports whether this hub decides, by its own lease.
 func (t haOptions) IsLeader() bool { return t.tenure.IsLeading() }
 
 // newBinder returns a Binder over the tables; one that only reads answers which policy places an
@@ -324,7 +323,7 @@ func (p *components) followHubCAChanges(ctx context.Context) error {
 			continue
 		}
 		if err := p.publishHubInfo(ctx); err != nil && ctx.Err() == nil {
-			p.log.Error("what new clusters are to know the hub by is outdated until this hub is started again", "err", err)
+			p.log.Error("the trust that new clusters get is outdated until this hub is started again", "err", err)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package hub
 
 import "sync/atomic"
 
-// componentsRef holds the parts that admission and the hub's endpoints ask: none at
+// componentsRef holds the parts that admission and the hub's endpoints call: none at
 // first, then those of a follower or a leader. It is safe for concurrent use.
 type componentsRef struct{ pointer atomic.Pointer[components] }
 

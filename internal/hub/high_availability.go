@@ -60,7 +60,7 @@ func (h *hub) runWithPeers(ctx context.Context) error {
 			case <-ctx.Done():
 				return nil
 			case <-ready:
-				return runAll(ctx, p.pushSupervisor.Run, h.hooks.undo.Run, func(ctx context.Context) error { return p.pushSupervisor.FollowServingHubs(ctx, t.peers, 2*peer.Grace) })
+				return runAll(ctx, p.pushSupervisor.Run, h.hooks.undo.Run, h.hooks.webhooks.Run, func(ctx context.Context) error { return p.pushSupervisor.FollowServingHubs(ctx, t.peers, 2*peer.Grace) })
 			}
 		},
 		func(context.Context) error {
@@ -148,8 +148,8 @@ func (p *components) RaiseRowGeneration(bundle, cluster string, generation int64
 	}
 }
 
-// IsServing reports whether this hub's gateway may serve. While all hold after a restore,
-// or ask members what they remember, the one does that settles it.
+// IsServing reports whether this hub's gateway may serve. While all hold after a restore, or
+// request the recorded removals of members, only the leading hub serves.
 func (p *components) IsServing() bool {
 	st := p.state.Hub.Get()
 	if !p.tablesReady.Load() || !p.presence.IsInTouch() || st == nil {

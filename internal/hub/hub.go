@@ -50,7 +50,7 @@ const TakeoverTime = leader.TakeoverTime
 
 // Options of a hub.
 type Options struct {
-	// API says where and how the API server runs. Its Admission, Handlers,
+	// API specifies where and how the API server runs. Its Admission, Handlers,
 	// Storage and Groups are the hub's to set.
 	API apiserver.Options
 	// GatewayPort is where agents dial. 0 takes the port of the last start, which must be
@@ -78,11 +78,11 @@ type Options struct {
 	// Repositories, although their addresses are loopback, link-local or others that it refuses. Default: none.
 	PushAllowedCIDRs, SourceAllowedCIDRs []string
 	// ProxyLimits of what people have under way at clusters through this hub. They have no
-	// default here, so that a 0 that was asked for is refused.
+	// default here, so that an explicit 0 is refused.
 	ProxyLimits memberproxy.RequestLimits
 	// Console serves the web console at /console/ of the API's address.
 	Console bool
-	// Tracing says where traces of changes go. Its Version, Log and Traceparent are the hub's to
+	// Tracing specifies where traces of changes go. Its Version, Log and Traceparent are the hub's to
 	// set.
 	Tracing tracing.Options
 }
@@ -156,6 +156,7 @@ func RunHub(ctx context.Context, o Options) error {
 	if o.Console {
 		h.options.API.Front = console.NewFront(h.log.With("component", "console"))
 	}
+	h.options.API.Front = h.hooks.webhooks.WrapFront(h.options.API.Front)
 	h.options.API.Metrics = legacyregistry.Registerer()
 	crlog.SetLogger(logr.FromSlogHandler(h.log.With("component", "cache").Handler()))
 	if err := h.registerMetrics(legacyregistry.Registerer()); err != nil {
@@ -235,7 +236,7 @@ func (h *hub) runAlone(ctx context.Context) error {
 		h.server.OnStoreSpaceLow(p.emitStoreFullEvent)
 		h.logReady("the hub is ready")
 		listener := h.gateway.TakeListener()
-		return runAll(ctx, p.inventory.Run, p.restore.Run, p.runReconcilers, p.pushSupervisor.Run, p.followHubCAChanges, h.hooks.undo.Run,
+		return runAll(ctx, p.inventory.Run, p.restore.Run, p.runReconcilers, p.pushSupervisor.Run, p.followHubCAChanges, h.hooks.undo.Run, h.hooks.webhooks.Run,
 			func(context.Context) error { return p.gateway.ServeAgents(listener) })
 	})
 	return group.Wait()

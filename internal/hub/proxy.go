@@ -19,7 +19,7 @@ import (
 // serveMemberProxy leads a request to a member's API.
 func (l *apiHooks) serveMemberProxy(w http.ResponseWriter, r *http.Request) {
 	if _, ready := l.components.Get(); !ready {
-		respond.WriteError(w, respond.StillStarting("it does not know its clusters yet"))
+		respond.WriteError(w, respond.StillStarting("it has not read its clusters yet"))
 		return
 	}
 	l.memberProxy.ServeHTTP(w, r)
@@ -32,7 +32,7 @@ func (l *apiHooks) wrapAuthorizer(a authorizer.Authorizer) authorizer.Authorizer
 	return l.authorizer
 }
 
-// mayProxy asks the API's authorizer.
+// mayProxy calls the API's authorizer.
 func (l *apiHooks) mayProxy(ctx context.Context, u user.Info, verb, cluster string) bool {
 	decision, _, err := l.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User: u, Verb: verb, APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,

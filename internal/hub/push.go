@@ -38,7 +38,7 @@ func (h *hub) newPushSupervisor(p *components) (*push.AgentSupervisor, error) {
 	return push.New(push.Options{
 		Self: self, Runner: push.FleetName(key) + "@" + h.gateway.SelfAddress(),
 		Clusters: p.state.Clusters, Secrets: kube.CoreV1().Secrets(atoll.SystemNamespace),
-		Hub: h.gateway.LocalAddress(), Credentials: pushCredentials{h.server}, AllowedNetworks: allowed, Inventory: p.inventory, Tell: p.recordClusterEvent, Metrics: legacyregistry.Registerer(), Log: h.log.With("component", "push"),
+		Hub: h.gateway.LocalAddress(), Credentials: pushCredentials{h.server}, AllowedNetworks: allowed, Inventory: p.inventory, NotifyAdmin: p.recordClusterEvent, Metrics: legacyregistry.Registerer(), Log: h.log.With("component", "push"),
 	}), nil
 }
 

@@ -161,8 +161,8 @@ type statusAggregation struct {
 	notAfter           int64 // bounds the times of rows; 0: no bound
 }
 
-// believedTime returns a time that was reported or stored; 0 where it cannot be believed.
-func (a *statusAggregation) believedTime(unix int64) int64 {
+// plausibleTime returns a time that was reported or stored; 0 where it is not plausible.
+func (a *statusAggregation) plausibleTime(unix int64) int64 {
 	if unix < 0 || unix > atoll.MaxUnixSeconds || a.notAfter != 0 && unix > a.notAfter {
 		return 0
 	}

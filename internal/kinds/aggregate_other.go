@@ -88,7 +88,7 @@ func aggregateAutoscaler(a *statusAggregation) (map[string]any, bool) {
 	if a.observed > 0 {
 		st["observedGeneration"] = a.observed
 	}
-	if t := a.believedTime(least.timeAt(0)); t != 0 {
+	if t := a.plausibleTime(least.timeAt(0)); t != 0 {
 		st["lastScaleTime"] = formatTimestamp(t)
 	}
 	if a.template.GroupVersionKind().Version == "v1" {

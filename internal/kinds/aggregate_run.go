@@ -75,10 +75,10 @@ func aggregateJob(a *statusAggregation) (map[string]any, bool) {
 func (a *statusAggregation) setJobTimes(st map[string]any, ended int64) {
 	var start, completion int64
 	for _, r := range a.rows {
-		if t := a.believedTime(r.timeAt(0)); t != 0 && (start == 0 || t < start) {
+		if t := a.plausibleTime(r.timeAt(0)); t != 0 && (start == 0 || t < start) {
 			start = t
 		}
-		completion = max(completion, a.believedTime(r.timeAt(1)))
+		completion = max(completion, a.plausibleTime(r.timeAt(1)))
 	}
 	switch old := stringField(a.templateStatus, "startTime"); {
 	case old != "":
@@ -162,9 +162,9 @@ func aggregateCronJob(a *statusAggregation) (map[string]any, bool) {
 	if a.hasNothingToWrite() {
 		return nil, false
 	}
-	last, good := a.believedTime(unixSecondsOf(a.templateStatus, "lastScheduleTime")), a.believedTime(unixSecondsOf(a.templateStatus, "lastSuccessfulTime"))
+	last, good := a.plausibleTime(unixSecondsOf(a.templateStatus, "lastScheduleTime")), a.plausibleTime(unixSecondsOf(a.templateStatus, "lastSuccessfulTime"))
 	for _, r := range a.rows {
-		last, good = max(last, a.believedTime(r.timeAt(0))), max(good, a.believedTime(r.timeAt(1)))
+		last, good = max(last, a.plausibleTime(r.timeAt(0))), max(good, a.plausibleTime(r.timeAt(1)))
 	}
 	st := map[string]any{}
 	if last != 0 {

@@ -111,8 +111,8 @@ func replicaHealth(obj *unstructured.Unstructured, field, are string) (atoll.Hea
 	return healthyResult()
 }
 
-// isQueuedByKueue reports whether Kueue suspends the object until there is quota. The user did
-// not ask for the suspension.
+// isQueuedByKueue reports whether Kueue suspends the object until there is quota. The user did not
+// set the suspension.
 func isQueuedByKueue(obj *unstructured.Unstructured) bool {
 	return boolField(specOf(obj), "suspend") && obj.GetLabels()[queueLabel] != ""
 }

@@ -1,4 +1,4 @@
-// Package kinds holds what Atoll knows of kinds of objects. It answers how healthy an object
+// Package kinds holds the built-in rules of kinds of objects. It answers how healthy an object
 // is, which part of its status a cluster reports, and how the statuses of many clusters
 // become the status of the template. It also answers how many replicas an object states,
 // which pods it makes, and which objects these pods need. Further answers are whether it has run

@@ -183,7 +183,7 @@ func TestHealthOfOperatorsKinds(t *testing.T) {
 	})
 }
 
-// Batch, data and virtual machine kinds say what they wait for, or what failed.
+// Batch, data and virtual machine kinds show what they wait for, or what failed.
 func TestHealthOfBatchAndMachines(t *testing.T) {
 	flink := func(spec, status string) string {
 		return headYAML("flink.apache.org/v1beta1", "FlinkDeployment") + "spec: {" + spec + "}\nstatus: {" + status + "}"

@@ -59,8 +59,8 @@ type kindTraits struct {
 	// runsForever reports whether an object of a kind that runs once states that it never ends;
 	// nil: none does.
 	runsForever func(obj *unstructured.Unstructured) bool
-	// cannotRunAgain: the specification of the run is immutable, so an edit does not ask for
-	// another run.
+	// cannotRunAgain: the specification of the run is immutable, so an edit does not start another
+	// run.
 	cannotRunAgain bool
 	// memberFields keep the member's value unless the hub states them.
 	memberFields []fieldPath

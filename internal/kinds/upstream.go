@@ -118,7 +118,7 @@ func IsHealthyByExistence(gk schema.GroupKind) bool { return traitsOfKind(gk).he
 // not created again for the same template, unless it NeverEnds.
 func RunsOnce(gk schema.GroupKind) bool { return traitsOfKind(gk).hasEnded != nil }
 
-// RunsAgainOnEdit reports whether an edit of an object that RunsOnce asks for another run. It does
+// RunsAgainOnEdit reports whether an edit of an object that RunsOnce starts another run. It does
 // not for a Job or a Pod, whose specification is immutable.
 func RunsAgainOnEdit(gk schema.GroupKind) bool {
 	k := traitsOfKind(gk)

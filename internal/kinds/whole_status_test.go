@@ -62,7 +62,7 @@ func TestNoGenerationIsObservedAtFirst(t *testing.T) {
 	}
 }
 
-// Conditions say which cluster is behind, in which form, and since when.
+// Conditions show which cluster is behind, in which form, and since when.
 func TestWholeStatusOfWorkloads(t *testing.T) {
 	const member = "status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, readyReplicas: 2, availableReplicas: 2, conditions: ["
 	const counts = "availableReplicas: 2, observedGeneration: 2, readyReplicas: 2, replicas: 2, updatedReplicas: 2, "

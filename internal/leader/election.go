@@ -5,8 +5,8 @@
 // stopped, slow or cut off; clocks may differ, but must not run at rates that differ by a fifth.
 // Writes of a client of a Fenced configuration are refused from the moment on at which another hub
 // may lead. An Election leads at most once. A hub whose Presence holds has seen the store as it
-// was at most so long ago; it vouches for a revision only if up to there no other start than the
-// one that it knows began.
+// was at most so long ago; it vouches for a revision only if up to there no other start than its
+// recorded one began.
 package leader
 
 import (
@@ -29,7 +29,7 @@ import (
 const (
 	LeaseNamespace = metav1.NamespaceSystem
 	LeaseName      = "atoll-hub"
-	// leaseDuration is how long others wait for a leader that says nothing.
+	// leaseDuration is how long others wait for a leader that is silent.
 	leaseDuration = 9 * time.Second
 	// TakeoverTime is how long at most it takes others to begin when a leader vanishes.
 	TakeoverTime = leaseDuration + 3*renewInterval
@@ -142,8 +142,8 @@ func (e *Election) leadUntilLost(ctx context.Context, leadUntilLost func(context
 	}
 }
 
-// tenureLease is the lock of the election; it keeps the tenure, and never asks for what a
-// lapsed tenure may not have: client-go would renew, or release, what belongs to
+// tenureLease is the lock of the election; it keeps the tenure, and never requests what a lapsed
+// tenure may not have: client-go would renew, or release, what belongs to
 // another hub by now.
 type tenureLease struct {
 	resourcelock.Interface

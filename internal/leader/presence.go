@@ -13,8 +13,7 @@ import (
 	"atoll.dev/atoll/internal/pause"
 )
 
-// ErrOutOfTouch is what writes of a hub end with that may not know the store's
-// present state.
+// ErrOutOfTouch is the error of writes of a hub that may have an old state of the store.
 var ErrOutOfTouch = errors.New("this hub is out of touch with the store, or was until a moment ago, so that nothing is written")
 
 // ProbeFunc reads the store, not a cache: its revision then, and whether this hub's tables

@@ -16,8 +16,8 @@ import (
 // ErrNotLeading is what writes of a hub end with that may have lost its lease.
 var ErrNotLeading = errors.New("this hub does not lead, or not surely: another one may, so that nothing is written")
 
-// Tenure is for how long this hub surely leads, by its own clock: it counts from
-// before a renewal was asked for, never from its answer, so that a process that was
+// Tenure is for how long this hub surely leads, by its own clock: it counts from before a renewal
+// was requested, never from its answer, so that a process that was
 // stopped in between does not take an old answer for a new lease. Once lapsed it
 // never begins again. It is safe for concurrent use; a nil Tenure leads always, as the
 // only hub on an embedded etcd does.
@@ -54,14 +54,14 @@ func (t *Tenure) isCurrent(now time.Time) bool {
 	return !t.ended
 }
 
-// mayRenew reports whether a renewal, or the first acquisition, may be asked for.
+// mayRenew reports whether a renewal, or the first acquisition, may be requested.
 func (t *Tenure) mayRenew() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.isCurrent(time.Now())
 }
 
-// extendFrom extends the tenure from the moment at which the renewal that succeeded was asked for.
+// extendFrom extends the tenure from the moment at which the renewal that succeeded was requested.
 func (t *Tenure) extendFrom(asked time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -60,7 +60,7 @@ func cutValues(format func(any) string) func([]string, slog.Attr) slog.Attr {
 	}
 }
 
-// cutText cuts a text to MaxValueBytes, and says so.
+// cutText cuts a text to MaxValueBytes, and marks the cut.
 func cutText(s string) string {
 	if len(s) <= MaxValueBytes {
 		return s

@@ -104,8 +104,8 @@ func withApprovals(items []atoll.RenderedItem, approvals []atoll.DriftApproval) 
 var conflictOrder = []v1alpha1.ConflictResolution{v1alpha1.ConflictAbort, v1alpha1.ConflictAdoptIfSame, v1alpha1.ConflictOverwrite}
 
 // extractCommonConflictResolution returns the items with the resolutions that differ from that of all others, which it
-// returns, too. The least resolution of an item or the content is that of all others: agents that do not know
-// items' resolutions take over nothing that an item forbids.
+// returns, too. The least resolution of an item or the content is that of all others: agents without
+// support for items' resolutions take over nothing that an item forbids.
 func extractCommonConflictResolution(in ManifestInput) ([]atoll.RenderedItem, v1alpha1.ConflictResolution) {
 	least, stated := in.Content.ConflictResolution, false
 	for i := range in.Items {

@@ -28,7 +28,7 @@ type Renderer struct {
 	content      *atoll.Content
 	interpreters script.Interpreters
 	rules        []overrides.CompiledRule
-	autoscaled   map[atoll.ItemKey]bool // nil before it is asked for
+	autoscaled   map[atoll.ItemKey]bool // nil before it is read
 
 	ruleSets  map[string]*ruleSet // by the numbers of the rules
 	freeBytes int
@@ -120,7 +120,7 @@ type sharedItem struct {
 	sharedRules int
 	autoscaled  bool
 
-	result *sharedResult // nil before it is asked for
+	result *sharedResult // nil before it is read
 }
 
 // sharedResult is what the rules before the first that takes a value of the cluster make of an

@@ -10,7 +10,7 @@ import (
 	"atoll.dev/atoll/internal/manifest"
 )
 
-// An item with a ServiceAccount has its content, and an error by which agents that do not know the field apply nothing.
+// An item with a ServiceAccount has its content, and an error by which agents without support for the field apply nothing.
 // An item without one has the bytes that it had.
 func TestItemsWithAServiceAccount(t *testing.T) {
 	content := newContent()

@@ -91,7 +91,7 @@ func New(o Options) *ProxyHandler {
 		},
 		MaxIdleConnsPerHost: idlePerCluster,
 		IdleConnTimeout:     idleTimeout,
-		DisableCompression:  true, // what is asked for compressed is handed on so
+		DisableCompression:  true, // a compressed answer is handed on compressed
 
 		MaxResponseHeaderBytes: headerMost,
 	}
@@ -271,8 +271,8 @@ var (
 // isUpgradeRequest reports whether the connection is to become another one.
 func isUpgradeRequest(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
-// isAllowedUpgrade tells of a protocol that API servers upgrade connections to: others, such as h2c,
-// would be a way past all that is asked of single requests.
+// isAllowedUpgrade reports whether API servers upgrade connections to a protocol: others, such as
+// h2c, would bypass all checks of single requests.
 func isAllowedUpgrade(protocols []string) bool {
 	return len(protocols) == 1 && (strings.EqualFold(protocols[0], "websocket") || strings.EqualFold(protocols[0], "SPDY/3.1"))
 }
@@ -300,7 +300,7 @@ func (h *ProxyHandler) checkAndModifyResponse(r *http.Response) error {
 	return nil
 }
 
-// refuseUnrequestedUpgrade refuses an answer that makes another connection of this one than was asked for;
+// refuseUnrequestedUpgrade refuses an answer that makes another connection of this one than was requested;
 // it is closed by that.
 func refuseUnrequestedUpgrade(r *http.Response) error {
 	if r.StatusCode == http.StatusSwitchingProtocols && !strings.EqualFold(r.Header.Get("Upgrade"), r.Request.Header.Get("Upgrade")) {

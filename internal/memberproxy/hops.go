@@ -258,7 +258,7 @@ func (b *responseBody) Close() error {
 // AwaitData returns when there is something to read, or nothing more.
 func (b *responseBody) AwaitData() {
 	if b.awaits && !b.whole {
-		_, _ = b.h.in.Peek(1) // reading tells
+		_, _ = b.h.in.Peek(1) // a read reports it
 	}
 }
 

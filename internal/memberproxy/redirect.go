@@ -14,7 +14,7 @@ import (
 // has for the hub. So a member, or an attacker in it, could have an administrator's client do on
 // the hub, or in another member, a request that was meant for this one.
 
-// leadsAwayError refuses a redirection that leads out of what was asked.
+// leadsAwayError refuses a redirection that leads out of the requested API.
 type leadsAwayError struct{ to string }
 
 func (e *leadsAwayError) Error() string {

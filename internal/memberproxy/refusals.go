@@ -26,7 +26,7 @@ var errNeedsCreate = errors.New("a request that upgrades its connection (exec, a
 
 var errUpgrade = apierrors.NewBadRequest("a connection can be upgraded to websocket and SPDY/3.1, and to nothing else")
 
-// writeAgentError answers for an agent that could not be asked.
+// writeAgentError answers for an agent that could not be reached.
 func (h *ProxyHandler) writeAgentError(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return // the client has gone
@@ -46,15 +46,14 @@ func (h *ProxyHandler) writeRefusal(w http.ResponseWriter, r *http.Request, err 
 	h.o.Refuse(w, err)
 }
 
-// BadAnswerError is 502: a cluster was asked, and what it answers says nothing that could be
-// handed on.
+// BadAnswerError is 502: a cluster got the request, and its answer cannot be handed on.
 func BadAnswerError(c *v1alpha1.Cluster, why string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusBadGateway, Reason: metav1.StatusReason(atoll.ReasonBadGateway), Message: fmt.Sprintf("cluster %s: %s", c.Name, why),
 	}}
 }
 
-// RefusalFor returns the refusal of a request to a cluster whose agent could not be asked, and why. An error of the
+// RefusalFor returns the refusal of a request to a cluster whose agent could not be reached, and why. An error of the
 // API stays as it is.
 func RefusalFor(c *v1alpha1.Cluster, err error) error {
 	if away := (*leadsAwayError)(nil); errors.As(err, &away) {
@@ -81,9 +80,9 @@ func RefusalFor(c *v1alpha1.Cluster, err error) error {
 // refusalMost bounds a refusal of a member that is read, in bytes.
 const refusalMost = 64 << 10
 
-// addClusterToRefusal adds the cluster to a member's refusal: a reader of members' objects may know of no
-// cluster. An answer larger than a refusal of an API is passed on as it comes: for a pod that is
-// asked through the hub, 403 may be a page.
+// addClusterToRefusal adds the cluster to a member's refusal: a reader of members' objects may see no
+// cluster. An answer larger than a refusal of an API is passed on as it comes: for a request to a
+// pod through the hub, 403 may be a page.
 func addClusterToRefusal(c *v1alpha1.Cluster, r *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, refusalMost+1))
 	if err == nil && len(body) > refusalMost {
@@ -93,7 +92,7 @@ func addClusterToRefusal(c *v1alpha1.Cluster, r *http.Response) error {
 		}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body}
 		return nil
 	}
-	_ = r.Body.Close() // nothing more of it is wanted
+	_ = r.Body.Close() // nothing more of it is needed
 	if err != nil {
 		return err
 	}
@@ -115,13 +114,13 @@ func RefusesByRBAC(message string) bool {
 }
 
 // AddRefusalHint adds to a member's refusal what to do, where its RBAC refuses a person, or the
-// agent to ask in the person's name.
+// agent's impersonation of the person.
 func AddRefusalHint(message string) string {
 	switch {
 	case !RefusesByRBAC(message):
 		return message
 	case strings.Contains(message, `" cannot impersonate`):
-		return message + "; the cluster's agent may not ask in your name: its administrator lets it by `atoll join --allow impersonate`, or a ClusterRole for it, and you then need a role there"
+		return message + "; the cluster's agent may not send requests in your name: its administrator lets it by `atoll join --allow impersonate`, or a ClusterRole for it, and you then need a role there"
 	}
 	return message + "; this is refused by the cluster's own RBAC, not by the hub's: its administrator can give you a role there"
 }
@@ -135,7 +134,7 @@ func disconnectedSince(c *v1alpha1.Cluster) string {
 	return text + "; it can be reached again when the agent is back"
 }
 
-// UnreachableReason returns why a cluster is not to be asked at all; nil where it may be.
+// UnreachableReason returns why a cluster may get no request at all; nil where it may be.
 func UnreachableReason(c *v1alpha1.Cluster) error {
 	switch {
 	case !c.Spec.Accepted:

@@ -10,7 +10,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// Sets tells in which sets a cluster is.
+// Sets returns in which sets a cluster is.
 type Sets interface {
 	OfCluster(name string) []string
 }
@@ -29,7 +29,7 @@ type clusterSetProxyAuthorizer struct {
 	sets func(context.Context) (Sets, error)
 }
 
-// Authorize asks the authorizer beneath, about the cluster and then about its sets.
+// Authorize calls the authorizer beneath, for the cluster and then for its sets.
 func (b clusterSetProxyAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	decision, reason, err := b.Authorizer.Authorize(ctx, a)
 	if decision != authorizer.DecisionNoOpinion || a.GetAPIGroup() != v1alpha1.GroupVersion.Group || a.GetResource() != "clusters" || a.GetSubresource() != "proxy" || a.GetName() == "" {

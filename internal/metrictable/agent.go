@@ -23,5 +23,5 @@ var (
 	AgentReportDelay = agent.addHistogram("atoll_agent_report_delay_seconds", "Time from the change of a Bundle's status in the member until its report is sent.", secondsOfChange)
 	AgentFrames      = agent.addCounter("atoll_agent_frames_total", "Frames of sessions with the hub, by direction and kind.", "direction", "kind")
 	AgentCertificate = agent.addGauge("atoll_agent_certificate_expiry_timestamp_seconds", "When the agent's certificate ends, in Unix seconds; 0 before it has one.")
-	AgentRenewals    = agent.addCounter("atoll_agent_certificate_renewals_total", "Certificates that came over a session, on the agent's asking or the hub's own.")
+	AgentRenewals    = agent.addCounter("atoll_agent_certificate_renewals_total", "Certificates that came over a session, on the agent's request or by the hub itself.")
 )

@@ -17,7 +17,7 @@ import (
 type DefinitionFinder func(schema.GroupKind) *unstructured.Unstructured
 
 // UnknownFields returns the fields that the overriders of a rule name and that objects of a selected
-// kind do not have in any version. It knows the kinds of Kubernetes, and a custom kind by its
+// kind do not have in any version. It has the kinds of Kubernetes, and a custom kind by its
 // definition, where that does not keep unknown fields. Under onMissing Skip, which leaves out what
 // does not apply, a field that one of the kinds has is known. Stored rules are rendered all the same.
 func UnknownFields(r *v1alpha1.RuleWithCluster, selected []schema.GroupKind, definitionOf DefinitionFinder) (out []OverriderProblem) {

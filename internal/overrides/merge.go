@@ -144,7 +144,7 @@ func BuiltInMergeMeta(kind schema.GroupVersionKind) (lists strategicpatch.Lookup
 func requireMergeMeta(kind schema.GroupVersionKind) (strategicpatch.LookupPatchMeta, error) {
 	lists, known, err := BuiltInMergeMeta(kind)
 	if err == nil && !known {
-		err = fmt.Errorf("a %s of %s is no built-in kind, so that nothing says how its lists are merged: use mergePatch", kind.Kind, kind.GroupVersion())
+		err = fmt.Errorf("a %s of %s is no built-in kind, so that nothing defines how its lists are merged: use mergePatch", kind.Kind, kind.GroupVersion())
 	}
 	return lists, err
 }

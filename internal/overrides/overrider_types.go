@@ -181,7 +181,7 @@ type overriderType interface {
 	resolveValues(v ClusterValues, do *v1alpha1.OrderedOverrider) error
 	// listNamedFields returns the fields of objects that the overrider names.
 	listNamedFields(do *v1alpha1.OrderedOverrider) []namedField
-	// unknownPart returns the part of the overrider that only a newer hub knows; empty: there is none.
+	// unknownPart returns the part of the overrider that only a newer hub supports; empty: there is none.
 	unknownPart(do *v1alpha1.OrderedOverrider) string
 	// has returns whether the overrider has the trait.
 	has(t overriderTrait, do *v1alpha1.OrderedOverrider) bool
@@ -222,7 +222,7 @@ type overriderSpec[T any] struct {
 	resolve func(ClusterValues, *T) error
 	// fields returns the fields of objects that an overrider names; nil: it names none.
 	fields func(*T) []namedField
-	// unknown returns the part of an overrider that this hub does not know; nil: there can be none.
+	// unknown returns the part of an overrider that this hub does not support; nil: there can be none.
 	unknown func(*T) string
 
 	isRemoval, canChangeSecretData, canSetReplicas func(*T) bool

@@ -154,9 +154,9 @@ func (o *ObjectPatcher) applyOverrider(s overrideStep) error {
 	return s.kind.applyTo(o, &do)
 }
 
-// newerHubError is the refusal to guess the meaning of what this hub does not know.
+// newerHubError is the refusal to guess the meaning of what this hub does not support.
 func newerHubError(part string) error {
-	return refusal.WithReason(atoll.ReasonRuleUnknown, fmt.Errorf("a newer hub wrote %s, which this one does not know", part))
+	return refusal.WithReason(atoll.ReasonRuleUnknown, fmt.Errorf("a newer hub wrote %s, which this one does not support", part))
 }
 
 // checkRulePermitted applies the checks of admission to content that was stored without them.

@@ -7,7 +7,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// The operators that this hub knows. A newer hub may know more, and the default of a switch would give
+// The operators that this hub supports. A newer hub may support more, and the default of a switch would give
 // them another meaning.
 var (
 	keyOperators       = []v1alpha1.OverriderOperator{v1alpha1.OverrideAdd, v1alpha1.OverrideRemove, v1alpha1.OverrideReplace}

@@ -8,7 +8,7 @@ import (
 	"atoll.dev/atoll/internal/manifest"
 )
 
-// Operators, components and rules that only a newer hub knows stop the object; none gets another
+// Operators, components and rules that only a newer hub supports stop the object; none gets another
 // meaning.
 func TestPartsOfNewerHubsStopTheObject(t *testing.T) {
 	for over, want := range map[string]string{
@@ -27,7 +27,7 @@ func TestPartsOfNewerHubsStopTheObject(t *testing.T) {
 	} {
 		c := newContent(newRule("ClusterOverridePolicy/p", parseOverriders(t, over), webKey))
 		r, _ := renderedItem(t, c, manifest.RenderInput{Rules: []int{0}}, webKey)
-		if !strings.Contains(r.Error, "a newer hub wrote "+want+", which this one does not know") || r.ErrorReason != atoll.ReasonRuleUnknown || r.Object != nil {
+		if !strings.Contains(r.Error, "a newer hub wrote "+want+", which this one does not support") || r.ErrorReason != atoll.ReasonRuleUnknown || r.Object != nil {
 			t.Errorf("%s: error %q (%s), object %s", over, r.Error, r.ErrorReason, r.Object)
 		}
 	}

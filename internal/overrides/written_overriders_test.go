@@ -106,7 +106,7 @@ func TestOverridersThatNeverApplyAreRefused(t *testing.T) {
 	}
 }
 
-// Every type of overrider tells whether it changes Secrets or sets replicas.
+// Every type of overrider reports whether it changes Secrets or sets replicas.
 func TestTraitsOfOverriders(t *testing.T) {
 	for _, tc := range []struct {
 		over              string

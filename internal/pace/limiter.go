@@ -86,7 +86,7 @@ type KeyedLimiter struct {
 	buckets map[string]*Bucket
 }
 
-// maxKeys bounds the keys of a KeyedLimiter. It forgets all of them when another comes.
+// maxKeys bounds the keys of a KeyedLimiter. It drops all of them when another comes.
 const maxKeys = 4096
 
 // NewKeyedLimiter returns a KeyedLimiter without keys.

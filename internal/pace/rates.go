@@ -32,8 +32,8 @@ var (
 	// StatusWrites are the writes of statuses of Bundles and templates, of the hub that leads.
 	// One costs about 3 ms.
 	StatusWrites = PerSecond(50, 50)
-	// ClusterWrites are the writes of Clusters' statuses of which only what their pods ask for
-	// has changed, of one hub. One costs about 2 ms.
+	// ClusterWrites are the writes of Clusters' statuses of which only the requests of their pods have
+	// changed, of one hub. One costs about 2 ms.
 	ClusterWrites = PerSecond(20, 20)
 )
 

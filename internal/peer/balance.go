@@ -12,7 +12,7 @@ type StreamDeficit struct {
 	Streams int
 }
 
-// surplusThreshold says from how many streams on a hub has clearly more than its share: by
+// surplusThreshold returns from how many streams on a hub has clearly more than its share: by
 // chance alone, hubs differ by a few in a hundred.
 func surplusThreshold(share int) int { return share + share/10 + 20 }
 

@@ -1,5 +1,5 @@
 // Package peer joins the gateways of the hubs on one store: each sends the others the list of its
-// clusters' streams, so that each knows those of all.
+// clusters' streams, so that each has those of all.
 //
 // Contract: the state of a cluster's stream goes from process to process and is never written. The
 // store has one Lease for each hub, by which hubs find each other. Both ends of a call show a

@@ -24,7 +24,7 @@ const (
 	maxCertificateEnd = 253402300799
 )
 
-// dropMalformed takes out of a piece what no hub says, and returns how many entries that were. One
+// dropMalformed takes out of a piece what no hub may send, and returns how many entries that were. One
 // such entry would otherwise outlast its hub: the clock of sessions never goes back.
 func dropMalformed(told *peerpb.Told) (dropped int) {
 	before := len(told.GetSessions()) + len(told.GetGone()) + len(told.GetAhead())

@@ -22,8 +22,8 @@ import (
 const (
 	// leaseLabel marks the Leases of hubs' gateways.
 	leaseLabel = "atoll.dev/gateway"
-	// leaseDuration is how long a hub that says nothing counts as living; renewEvery
-	// is how often it says something.
+	// leaseDuration is how long a silent hub counts as living; renewEvery is how often it renews its
+	// Lease.
 	leaseDuration = 15 * time.Second
 	renewEvery    = 4 * time.Second
 	// retryEvery is the pause after a failure; it is logged after so many.
@@ -113,7 +113,7 @@ func (p *HubPeers) discoverHubs(ctx context.Context, following *sync.WaitGroup) 
 		},
 	})
 	following.Go(func() { controller.RunWithContext(ctx) })
-	renewals := map[string]string{} // by Lease, what it said last
+	renewals := map[string]string{} // by Lease, its last content
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {

@@ -101,7 +101,7 @@ func (p *HubPeers) CertificateRenewed(uid string) {
 	}
 }
 
-// StreamClosed reports that the stream went, and when the agent was heard of last.
+// StreamClosed reports that the stream went, and the time of the agent's last message.
 func (p *HubPeers) StreamClosed(uid string, heard time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +121,7 @@ func (p *HubPeers) queueUpdate(uid string, heard time.Time) {
 // agents' next sessions.
 const aheadLimit = 4096
 
-// RequestRaise tells the other hubs of a row that the one that leads must raise.
+// RequestRaise sends the other hubs a row that the leading hub must raise.
 func (p *HubPeers) RequestRaise(bundle, cluster string, generation int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +152,7 @@ func (p *HubPeers) updateCompleteness() {
 	p.complete.Store(all)
 }
 
-// piece is how many clusters one message tells of.
+// piece is how many clusters one message has.
 const piece = 500
 
 // serveEvery is how often it is looked whether this hub serves.
@@ -160,12 +160,12 @@ const serveEvery = time.Second
 
 // watcher is another hub that gets this one's list; Peers' lock guards it.
 type watcher struct {
-	dirty map[string]time.Time // by UID, when the agent was heard of, as far as known
+	dirty map[string]time.Time // by UID, the time of the agent's last message, as far as known
 	ahead []*peerpb.Ahead
 	wake  chan struct{} // capacity 1
 }
 
-// Watch tells another hub what this one holds.
+// Watch sends another hub what this one holds.
 func (p *HubPeers) Watch(r *peerpb.WatchRequest, rpc grpc.ServerStreamingServer[peerpb.Told]) error {
 	if err := checkPeerIsHub(rpc.Context()); err != nil {
 		return err
@@ -217,7 +217,7 @@ func (p *HubPeers) removeWatcher(w *watcher) {
 	delete(p.watchers, w)
 }
 
-// hasNews reports whether a message is to be sent. served: the last one said that agents are served.
+// hasNews reports whether a message is to be sent. served: the last message reported that agents are served.
 func hasNews(told *peerpb.Told, served bool) bool {
 	return told.Complete || told.Serves != served || len(told.Sessions)+len(told.Gone)+len(told.Ahead) > 0
 }
@@ -254,7 +254,7 @@ func (p *HubPeers) ownSession(uid string, at int64) *peerpb.Session {
 // applyUpdate takes a piece of a hub's list, unless a new call has begun since.
 func (p *HubPeers) applyUpdate(f *foundHub, told *peerpb.Told) {
 	if dropped := dropMalformed(told); dropped > 0 {
-		p.o.Log.Error("another hub sends what no hub says, which is left out; update that hub, or restart it", "hub", addressOf(f.name), "entries", dropped)
+		p.o.Log.Error("another hub sends what no hub may send, which is left out; update that hub, or restart it", "hub", addressOf(f.name), "entries", dropped)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -299,7 +299,7 @@ func (p *HubPeers) followHub(ctx context.Context, f *foundHub) {
 		}
 		if told != err.Error() {
 			told = err.Error()
-			log.Warn("cannot ask another hub which clusters it holds; trying on", "err", err)
+			log.Warn("cannot read from another hub which clusters it holds; trying on", "err", err)
 		}
 		if !pause.WaitFor(ctx, redial) {
 			lapse.Stop()
@@ -360,7 +360,7 @@ func (p *HubPeers) applySessionsFromHub(ctx context.Context, f *foundHub) error 
 		}
 		if first {
 			p.callEstablished(f, conn)
-			p.o.Log.Info("another hub tells which clusters it holds", "hub", address)
+			p.o.Log.Info("another hub sends which clusters it holds", "hub", address)
 		}
 		p.applyUpdate(f, told)
 	}

@@ -234,7 +234,7 @@ func TestHubsKnowOfEachOthersStreams(t *testing.T) {
 	})
 	a.StreamClosed("u0", time.Now().Add(-time.Minute))
 	a.RequestRaise("bundle", "c", 7)
-	// c may hear of a's before it hears of b's.
+	// c may receive a's before b's.
 	f.waitUntil("where it is", func() bool {
 		if a.knownSession("u0") != "elsewhere" || c.knownSession("u0") != "elsewhere" {
 			return false
@@ -260,7 +260,7 @@ func TestHubsKnowOfEachOthersStreams(t *testing.T) {
 	})
 }
 
-// Hubs tell each other when their agents' certificates end, and again when they are renewed.
+// Hubs send each other when their agents' certificates end, and again when they are renewed.
 func TestHubsKnowOfEachOthersAgentsCertificates(t *testing.T) {
 	t.Parallel()
 	f, of := newFleet(t), pkix.Name{CommonName: CommonName, Organization: []string{Organization}}

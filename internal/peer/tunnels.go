@@ -16,7 +16,7 @@ import (
 	"atoll.dev/atoll/internal/tunnel"
 )
 
-// clusterKey is the metadata by which a tunnel says to whose agent it leads.
+// clusterKey is the metadata that names the cluster to whose agent a tunnel leads.
 const clusterKey = "atoll-cluster"
 
 // DialCluster returns a connection to the agent of a cluster by way of the hub that holds its
@@ -92,7 +92,7 @@ func (p *HubPeers) Tunnel(rpc grpc.BidiStreamingServer[wrapperspb.BytesValue, wr
 	md, _ := metadata.FromIncomingContext(rpc.Context())
 	uids := md.Get(clusterKey)
 	if len(uids) != 1 {
-		return status.Error(codes.InvalidArgument, "the call does not say which cluster is meant")
+		return status.Error(codes.InvalidArgument, "the call does not name its cluster")
 	}
 	agent, err := p.gateway.DialCluster(rpc.Context(), uids[0])
 	if err != nil {

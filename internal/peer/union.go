@@ -34,7 +34,7 @@ type outcome struct {
 // time and serialises calls.
 type sessionUnion struct {
 	self    string // name of this hub
-	clock   int64  // the latest session's beginning that was heard of
+	clock   int64  // the latest reported beginning of a session
 	own     map[string]session
 	hubs    map[string]*holding
 	holders map[string]int // number of other hubs that hold the cluster
@@ -84,7 +84,7 @@ func (u *sessionUnion) beginHubList(hub string) {
 	h.complete = false
 }
 
-// addRemoteSession records a stream that is held by the hub since at, as it says.
+// addRemoteSession records a stream that is held by the hub since at, as it reports.
 func (u *sessionUnion) addRemoteSession(hub, uid string, at int64) (out outcome) {
 	h := u.hubs[hub]
 	if h == nil {
@@ -103,7 +103,7 @@ func (u *sessionUnion) addRemoteSession(hub, uid string, at int64) (out outcome)
 	return out
 }
 
-// endRemoteSession records a stream that is gone from the hub, as it says.
+// endRemoteSession records a stream that is gone from the hub, as it reports.
 func (u *sessionUnion) endRemoteSession(hub, uid string) (out outcome) {
 	h := u.hubs[hub]
 	if h == nil {

@@ -16,7 +16,7 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// bundleIndex remembers, between steps, which clusters matter to which Bundles. A change of a
+// bundleIndex stores, between steps, which clusters matter to which Bundles. A change of a
 // cluster then costs one check per Bundle, and a change of a Bundle costs its rows. Everything
 // in it can be lost: an entry that is not complete is compared with the whole fleet.
 type bundleIndex struct {
@@ -56,12 +56,11 @@ type bundleEntry struct {
 	// cluster. wantsMore means that such a placement could choose one more cluster.
 	isComplete bool
 	wantsMore  bool
-	// reserve of the last decision over the whole fleet, if it chose as many clusters as it
-	// wanted.
+	// reserve of the last decision over the whole fleet, if it chose as many clusters as it needed.
 	reserve   []string
 	reserveAt time.Time
 	// touchedClusters holds the number of the last touch by cluster. touchCount counts touches,
-	// so that a step can tell the touches after its start.
+	// so that a step can distinguish the touches after its start.
 	touchedClusters map[string]uint64
 	touchCount      uint64
 	// needsAllRows means that the next step looks at all rows; otherwise it looks at touched
@@ -95,7 +94,7 @@ type placementIntent struct {
 	spec           v1alpha1.BundleSpec
 	confirm        string
 	keep           string
-	rebalanceAsked string // value of the annotation that asks to rebalance
+	rebalanceAsked string // value of the annotation that requests a rebalance
 	correctDrift   string // value of the annotation that orders corrections
 	isDeleting     bool
 }
@@ -121,7 +120,7 @@ type bundleView struct {
 	fleetVersion  uint64
 	compiledTerms *compiledTerms
 	// reserve replaces the fleet for a placement that limits its clusters, while rows, touched
-	// clusters and the reserve yield as many clusters as wanted.
+	// clusters and the reserve yield as many clusters as needed.
 	reserve  []string
 	failback failbackState
 	// explainAll requests a verdict on every cluster.

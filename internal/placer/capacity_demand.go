@@ -8,7 +8,7 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// capacityDemand is what a step must know about capacity to take it.
+// capacityDemand is what a step needs about capacity to take it.
 type capacityDemand struct {
 	// demands by revision, of the target and of the rows.
 	demands map[string]*schedule.Demand

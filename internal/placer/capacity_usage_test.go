@@ -420,7 +420,7 @@ func TestARevisionWaitsForCapacity(t *testing.T) {
 		m.settleRows("web")
 		expectRows(t, m, "web", "a Active r1, b Active r2")
 		row, _ := (fakeRows{m}).Get("web", "a")
-		if reason := atoll.ParseRowReason(row.Spec.Reason); reason.Reason != atoll.ReasonNoCapacity || !strings.Contains(reason.Text, "asks for 7 instead of 4") {
+		if reason := atoll.ParseRowReason(row.Spec.Reason); reason.Reason != atoll.ReasonNoCapacity || !strings.Contains(reason.Text, "requests 7 instead of 4") {
 			t.Errorf("the row says %q", row.Spec.Reason)
 		}
 		b, _ := r.Bundles.Get("web")

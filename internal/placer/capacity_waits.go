@@ -137,7 +137,7 @@ func (u *capacityUsage) setCrowdedClusters(uid string, crowded []string, only ma
 	}
 }
 
-// clearCrowdedClusters forgets a deleted Bundle.
+// clearCrowdedClusters drops a deleted Bundle.
 func (u *capacityUsage) clearCrowdedClusters(uid string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// fakeSets say which sets namespaces are bound to, and which clusters are in them.
+// fakeSets return which sets namespaces are bound to, and which clusters are in them.
 type fakeSets struct {
 	mu            sync.Mutex
 	byNamespace   map[string][]string // by namespace

@@ -16,11 +16,11 @@ import (
 // connected before the hub went down. No Bundle fails back on that ground alone before it ends.
 const reconnectGrace = 2 * time.Minute
 
-// lossWindow is how long a lost cluster may count as one that the hub cannot tell about.
+// lossWindow is how long a lost cluster may count as undecided.
 const lossWindow = 10 * time.Minute
 
 // recentLosses are the clusters that were lost within lossWindow and are not back. While they outnumber
-// the connected ones, the hub itself may be cut off, and silence says nothing about them.
+// the connected ones, the hub itself may be cut off, and silence is no evidence about them.
 type recentLosses struct {
 	at map[string]time.Time
 	// queue holds the losses in their order, also of clusters that are back.
@@ -175,7 +175,7 @@ func (r *PlacementReconciler) enqueueBundlesAwaitingConnection(c schedule.Cluste
 	}
 }
 
-// connectionOf returns what decisions know of the connection of a cluster.
+// connectionOf returns the connection of a cluster for decisions.
 func (r *PlacementReconciler) connectionOf(c *schedule.Cluster) schedule.Connection {
 	of := r
 	if r.previewed != nil {
@@ -190,7 +190,7 @@ func (r *PlacementReconciler) connectionOf(c *schedule.Cluster) schedule.Connect
 	return schedule.Disconnected
 }
 
-// uncertainUntil is when the hub can tell that a cluster that holds no stream is disconnected: after the
+// uncertainUntil is when the hub can decide that a cluster that holds no stream is disconnected: after the
 // grace period for agents, and lossWindow after it was lost together with most others. Zero or past: it can.
 func (r *PlacementReconciler) uncertainUntil(c *v1alpha1.Cluster) time.Time {
 	of := r

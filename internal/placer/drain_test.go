@@ -161,7 +161,7 @@ func TestADisconnectedClusterIsDrained(t *testing.T) {
 	}
 }
 
-// A copy that no placement wants any more stays in a drained cluster, and its reason is that of the drain while there is one.
+// A copy that no placement selects any more stays in a drained cluster, and its reason is that of the drain while there is one.
 func TestADrainOfAnUnwantedCopy(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a")

@@ -59,7 +59,7 @@ func restoredFailback(b state.Bundle) failbackState {
 // writePreferredGroupCondition writes the condition PreferredGroup: which group is in use, and since when
 // an earlier group is healthy.
 func (r *PlacementReconciler) writePreferredGroupCondition(ctx context.Context, b state.Bundle, d schedule.Decision) error {
-	if d.Group == "" || r.Say == nil {
+	if d.Group == "" || r.SetCondition == nil {
 		return nil
 	}
 	c := metav1.Condition{Type: v1alpha1.BundlePreferredGroup, Status: metav1.ConditionFalse, Reason: string(reasonFallenBack)}
@@ -67,16 +67,16 @@ func (r *PlacementReconciler) writePreferredGroupCondition(ctx context.Context, 
 	switch {
 	case d.Group == first:
 		if last := meta.FindStatusCondition(b.Status.Conditions, c.Type); atoll.IsUndetermined(last) || last.Reason == string(atoll.ReasonNoGroups) {
-			return nil // the first group was always in use; the Bundle's status says so
+			return nil // the first group was always in use; the Bundle's status has it
 		}
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, string(reasonInUse), fmt.Sprintf("group %s is in use, the first of clusterAffinities", first)
 	case d.PendingFailback.Group != "":
 		c.Status, c.Reason = metav1.ConditionUnknown, string(reasonComesBack)
 		c.Message = fmt.Sprintf("%s; it is used again from %s on if it stays well, and %s until then", d.PendingFailback, phrase.FormatTime(d.FailbackAt), d.Group)
 	default:
-		c.Message = fmt.Sprintf("group %s is in use; `atoll explain` says why none is that comes before", d.Group)
+		c.Message = fmt.Sprintf("group %s is in use; `atoll explain` shows why none is that comes before", d.Group)
 	}
-	err := r.Say(ctx, b, c)
+	err := r.SetCondition(ctx, b, c)
 	if apierrors.IsConflict(err) { // another writer changed the status
 		r.index.requireAllRows(b.Ref.UID)
 		r.bundleLoop.EnqueueAfter(b.Ref.UID, time.Second)

@@ -39,7 +39,7 @@ func TestSaysItAgainAfterAConflict(t *testing.T) {
 	m.changeCluster("b", nil)
 	say := m.conditionWriter(&said)
 	runWith(t, m, func(c *Config) {
-		c.Say = func(ctx context.Context, b state.Bundle, c metav1.Condition) error {
+		c.SetCondition = func(ctx context.Context, b state.Bundle, c metav1.Condition) error {
 			if conflicts++; conflicts == 1 {
 				return fmt.Errorf("say: %w", apierrors.NewConflict(schema.GroupResource{Resource: "bundles"}, b.Ref.Name, nil))
 			}
@@ -89,7 +89,7 @@ func TestHoldTimeOutlivesTheHub(t *testing.T) {
 		hub := func() (stop func()) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cfg := m.reconcilerConfig()
-			cfg.Say = m.conditionWriter(&said)
+			cfg.SetCondition = m.conditionWriter(&said)
 			r, done := New(cfg), make(chan error, 1)
 			go func() { done <- r.Run(ctx) }()
 			synctest.Wait()
@@ -173,7 +173,7 @@ func TestWhatAnEarlierHubSaid(t *testing.T) {
 	m.rows["web"] = map[string]state.Row{"b": {Bundle: m.bundles["web"].Ref, Cluster: "b", Spec: atoll.RowSpec{
 		UID: "uid-b", Generation: 9, Revision: "web-1-r1", Phase: atoll.RowActive, Since: 1, PlacementFingerprint: "@cloud",
 	}}}
-	runWith(t, m, func(c *Config) { c.Say = m.conditionWriter(&said) }, func(t *testing.T, _ *PlacementReconciler) {
+	runWith(t, m, func(c *Config) { c.SetCondition = m.conditionWriter(&said) }, func(t *testing.T, _ *PlacementReconciler) {
 		time.Sleep(time.Hour)
 		expectRows(t, m, "web", "b Active r1")
 		if c := m.groupCondition("web"); c.Status != metav1.ConditionFalse {

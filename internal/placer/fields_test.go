@@ -36,7 +36,7 @@ func TestRemovalBudgetOfABundle(t *testing.T) {
 	}
 }
 
-// A cluster whose labels drift keeps what it runs, unless the Bundle says otherwise.
+// A cluster whose labels drift keeps what it runs, unless the Bundle states otherwise.
 func TestWhenUnfitOfABundle(t *testing.T) {
 	for unfit, then := range map[v1alpha1.WhenUnfit]string{
 		v1alpha1.UnfitKeep:   "a Active r1, b Active r1",

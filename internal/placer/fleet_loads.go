@@ -7,8 +7,8 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// fleetLoads holds the pods assigned to every cluster, in the order of the fleet. A decision
-// needs all of them, and asking the table for each cost more than the rest of the decision.
+// fleetLoads holds the pods assigned to every cluster, in the order of the fleet. A decision needs
+// all of them, and reading each from the table cost more than the rest of the decision.
 type fleetLoads struct {
 	mu      sync.Mutex
 	version uint64 // of the fleet; 0: none was read

@@ -41,7 +41,7 @@ func (x *bundleIndex) readGates(b state.Bundle, now time.Time) []rollout.GateRec
 	return out
 }
 
-// recordGatesSeen records that this process has seen verdicts, and returns since when it has. It forgets others.
+// recordGatesSeen records that this process has seen verdicts, and returns since when it has. It drops others.
 func (x *bundleIndex) recordGatesSeen(uid string, gates []v1alpha1.GateStatus, now time.Time) map[gateKey]time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -81,7 +81,7 @@ func (r *PlacementReconciler) mustConfirmLeavingRows(ctx context.Context, b stat
 	return false, nil
 }
 
-// leavingVerdicts returns a verdict for each row: no cluster is wanted, and the row of a deleted
+// leavingVerdicts returns a verdict for each row: no cluster is chosen, and the row of a deleted
 // Cluster has no agent.
 func (r *PlacementReconciler) leavingVerdicts(rows []state.Row) []schedule.Verdict {
 	out := make([]schedule.Verdict, 0, len(rows))

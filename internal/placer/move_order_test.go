@@ -90,7 +90,7 @@ func TestReplacementsThatStopWaiting(t *testing.T) {
 	}
 }
 
-// A hub that starts has no streams for a moment. A replacement waits on until the hub can tell which clusters
+// A hub that starts has no streams for a moment. A replacement waits on until the hub can decide which clusters
 // are disconnected.
 func TestARestartOfTheHubStartsNoReplacement(t *testing.T) {
 	m := newFakeHub()

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// copyWatch checks each write: a copy that starts makes no more copies than the placement wants.
+// copyWatch checks each write: a copy that starts makes no more copies than the placement selects.
 type copyWatch struct {
 	fakeRows
 	wanted func(after map[string]state.Row) int
@@ -108,7 +108,7 @@ func walkMoves(t *testing.T, seed int64, mode string, order v1alpha1.MoveOrder) 
 		w.settleRows("web")
 		for step := 0; step < 60 && !w.failed; step++ {
 			w.takeStep()
-			synctest.Wait() // a write is checked against what the placement wants now
+			synctest.Wait() // a write is checked against what the placement selects now
 		}
 		w.checkEnd()
 	})

@@ -77,8 +77,8 @@ func (r *PlacementReconciler) excludedItemsByCluster(ctx context.Context, conten
 	return out, nil
 }
 
-// itemUIDsOf returns the UIDs of a row's items, without those that rules exclude, as far as the
-// hub can tell.
+// itemUIDsOf returns the UIDs of a row's items, without those that rules exclude, by the hub's own
+// records.
 func (r *PlacementReconciler) itemUIDsOf(ctx context.Context, row atoll.RowSpec, c atoll.ClusterView) (map[atoll.ItemKey]string, error) {
 	old, err := r.Revisions.GetContent(ctx, row.Revision)
 	if err != nil {

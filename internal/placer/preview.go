@@ -124,8 +124,8 @@ func (b *PreviewedBundle) recordOldCopyWaits(changes map[string]*atoll.RowSpec) 
 	}
 }
 
-// forkForPreview makes a Reconciler over hypothetical tables, with a copy of what r remembers of
-// these Bundles.
+// forkForPreview makes a Reconciler over hypothetical tables, with a copy of the state of these
+// Bundles in r.
 func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBundle) (*PlacementReconciler, *supposedState) {
 	s := &supposedState{
 		Rows: r.Rows, Revisions: r.Revisions, contents: map[string]*atoll.Content{}, latestRevisions: map[string]string{},

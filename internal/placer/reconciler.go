@@ -102,7 +102,7 @@ type Events interface {
 	Inform(bundle enginev1.BundleRef, reason atoll.Reason, message string)
 }
 
-// Config of a Reconciler. All but Sets, Views, Scores, Say, SetGates, Workers, Events, Metrics and Log must be set.
+// Config of a Reconciler. All but Sets, Views, Scores, SetCondition, SetGates, Workers, Events, Metrics and Log must be set.
 type Config struct {
 	Bundles    Bundles
 	Rows       Rows
@@ -117,9 +117,9 @@ type Config struct {
 	Views Views
 	// Scores that people and add-ons give clusters; nil: none.
 	Scores Scores
-	// Say writes a condition of a Bundle when it changes; nil: no condition is written, and hold
+	// SetCondition writes a condition of a Bundle when it changes; nil: no condition is written, and hold
 	// times of failback restart with the hub.
-	Say func(ctx context.Context, b state.Bundle, c metav1.Condition) error
+	SetCondition func(ctx context.Context, b state.Bundle, c metav1.Condition) error
 	// SetGates writes what the gates of a Bundle's rollout decided; nil: nothing is written, and no gate opens.
 	SetGates func(ctx context.Context, b state.Bundle, gates []v1alpha1.GateStatus) error
 	// Events; nil: none are recorded.
@@ -263,7 +263,7 @@ func (r *PlacementReconciler) enqueueBundlesOfDeletedNamespace(name string) {
 	}
 }
 
-// reconcileBundle reconciles a Bundle, or forgets one that is gone.
+// reconcileBundle reconciles a Bundle, or drops one that is gone.
 func (r *PlacementReconciler) reconcileBundle(ctx context.Context, uid string) error {
 	b, ok := r.Bundles.Get(uid)
 	if !ok {
@@ -491,7 +491,7 @@ func (r *PlacementReconciler) recordStepWarnings(b state.Bundle, in *rollout.Inp
 		r.recordWarning(b, atoll.ReasonRemovalHeld, fmt.Sprintf("removals wait for a confirmation, as their items state: %s; `atoll confirm %s/%s%s --plan %s` releases exactly these", w.Text, kind, b.Ref.Name, ns, w.PlanHash))
 	}
 	if recalled.PlanHash != "" && r.index.recordReportedHeldBackPlan(b.Ref.UID, recalled.PlanHash) {
-		r.recordWarning(b, atoll.ReasonRemovalHeld, fmt.Sprintf("members remember deletions from before the hub was restored: %s; `atoll confirm %s/%s%s --plan %s` deletes exactly these, `atoll restore keep` with the same arguments keeps them",
+		r.recordWarning(b, atoll.ReasonRemovalHeld, fmt.Sprintf("members recorded deletions from before the hub was restored: %s; `atoll confirm %s/%s%s --plan %s` deletes exactly these, `atoll restore keep` with the same arguments keeps them",
 			recalled.Text, kind, b.Ref.Name, ns, recalled.PlanHash))
 	}
 	if out.PendingRemoval != nil && r.index.recordReportedPlan(b.Ref.UID, out.PendingRemoval.Hash) {

@@ -257,8 +257,8 @@ func (r *PlacementReconciler) rescoreAtRatingExpiry(cluster string) {
 // the best of recent scores.
 const reserveMaxAge = time.Minute
 
-// isReserveEnough reports whether the whole fleet would have led to the same decision: it chose
-// as many clusters as it wanted, and no more new ones than the reserve covers.
+// isReserveEnough reports whether the whole fleet would have led to the same decision: it chose as
+// many clusters as it needed, and no more new ones than the reserve covers.
 func (s *stepInput) isReserveEnough() bool {
 	come := 0
 	for i := range s.rollout.Decision.Verdicts {

@@ -388,7 +388,7 @@ func TestLeavingVerdicts(t *testing.T) {
 	}
 }
 
-// The condition PreferredGroup says which group is in use. The first group is not worth one until another was used.
+// The condition PreferredGroup shows which group is in use. The first group is not worth one until another was used.
 func TestPreferredGroupCondition(t *testing.T) {
 	placement := ownThenCloudPlacement(time.Minute)
 	at := time.Unix(1000, 0).UTC()
@@ -403,13 +403,13 @@ func TestPreferredGroupCondition(t *testing.T) {
 		{"always the first", nil, schedule.Decision{Group: "own"}, ""},
 		{"it never had groups", []metav1.Condition{{Type: v1alpha1.BundlePreferredGroup, Status: metav1.ConditionTrue, Reason: string(atoll.ReasonNoGroups)}}, schedule.Decision{Group: "own"}, ""},
 		{"the first again", fellBack, schedule.Decision{Group: "own"}, "True InUse: group own is in use, the first of clusterAffinities"},
-		{"another one", nil, schedule.Decision{Group: "cloud"}, "False FallenBack: group cloud is in use; `atoll explain` says why none is that comes before"},
+		{"another one", nil, schedule.Decision{Group: "cloud"}, "False FallenBack: group cloud is in use; `atoll explain` shows why none is that comes before"},
 		{"soon the first again", fellBack, schedule.Decision{Group: "cloud", PendingFailback: schedule.PendingFailback{Group: "own", Since: at}, FailbackAt: at.Add(time.Minute)},
 			"Unknown ComesBack: group own could be used since 1970-01-01T00:16:40Z; it is used again from 1970-01-01T00:17:40Z on if it stays well, and cloud until then"},
 	} {
 		said := ""
 		cfg := newFakeHub().reconcilerConfig()
-		cfg.Say = func(_ context.Context, _ state.Bundle, c metav1.Condition) error {
+		cfg.SetCondition = func(_ context.Context, _ state.Bundle, c metav1.Condition) error {
 			said = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 			return apierrors.NewNotFound(bundleResource(), "web")
 		}
@@ -418,7 +418,7 @@ func TestPreferredGroupCondition(t *testing.T) {
 		if err := New(cfg).writePreferredGroupCondition(t.Context(), b, tc.d); err != nil || said != tc.want {
 			t.Errorf("%s: %q, %v; want %q", tc.name, said, err, tc.want)
 		}
-		cfg.Say = func(context.Context, state.Bundle, metav1.Condition) error { return errors.New("timeout") }
+		cfg.SetCondition = func(context.Context, state.Bundle, metav1.Condition) error { return errors.New("timeout") }
 		if err := New(cfg).writePreferredGroupCondition(t.Context(), b, tc.d); (formatError(err) == "timeout") != (tc.want != "") {
 			t.Errorf("%s: an error of the write is %v", tc.name, err)
 		}

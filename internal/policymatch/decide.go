@@ -135,7 +135,7 @@ func (d Decision) IsOutranked() bool {
 func ExplainLoss(winner, c Candidate) (atoll.Reason, string) {
 	switch {
 	case compareCandidates(c, winner) < 0:
-		return atoll.ReasonHoldsObject, "it ranks higher by " + decidingCriterion(c, winner) + ", but what is placed already stays where it is unless a policy says preemption: Always"
+		return atoll.ReasonHoldsObject, "it ranks higher by " + decidingCriterion(c, winner) + ", but what is placed already stays where it is unless a policy has preemption: Always"
 	case winner.level == levelObject && c.level == levelNamespace:
 		return atoll.ReasonAnnotationWins, "an object's own annotation wins over its namespace's"
 	case winner.level >= levelNamespace:

@@ -375,7 +375,7 @@ func TestExplainLoss(t *testing.T) {
 		{"object's annotation", with(func(c *Candidate) { c.level = levelObject }), with(func(c *Candidate) { c.level = levelNamespace }), atoll.ReasonAnnotationWins,
 			"an object's own annotation wins over its namespace's"},
 		{"holder", with(func(c *Candidate) { c.Spec = &v1alpha1.PropagationSpec{Priority: 4} }), base, atoll.ReasonHoldsObject,
-			"it ranks higher by priority, but what is placed already stays where it is unless a policy says preemption: Always"},
+			"it ranks higher by priority, but what is placed already stays where it is unless a policy has preemption: Always"},
 	} {
 		if reason, text := ExplainLoss(c.winner, c.loser); reason != c.reason || text != c.text {
 			t.Errorf("%s: %s %q, want %s %q", c.name, reason, text, c.reason, c.text)

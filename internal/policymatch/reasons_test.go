@@ -59,7 +59,7 @@ func TestTheSpecThatAnAnnotationStandsFor(t *testing.T) {
 	}
 }
 
-// A source divides replicas, and lets overrides set them, where its placement says so.
+// A source divides replicas, and lets overrides set them, where its placement states it.
 func TestIntentsOnReplicas(t *testing.T) {
 	for _, c := range []struct {
 		scheduling       v1alpha1.ReplicaScheduling
@@ -230,7 +230,7 @@ func TestReasonsForWhichCandidatesLose(t *testing.T) {
 	}
 	named := with(levelPolicy, 0, 0, 0)
 	named.Source.Name = "z"
-	const annotations, stays = "annotations win over policies", ", but what is placed already stays where it is unless a policy says preemption: Always"
+	const annotations, stays = "annotations win over policies", ", but what is placed already stays where it is unless a policy has preemption: Always"
 	for name, c := range map[string]struct {
 		winner, loser Candidate
 		reason        atoll.Reason

@@ -47,8 +47,8 @@ type DriftedObject struct {
 type DriftedField struct {
 	// Path is a JSON Pointer. An element of a list is named by its index, or as name=NAME.
 	Path string `json:"path"`
-	// Live and Wanted are the first bytes of the values, as JSON. They are empty where the field is not
-	// there, and for Secrets.
+	// Live and Wanted are the first bytes of the live and of the ordered value, as JSON. They are
+	// empty where the field is not there, and for Secrets.
 	Live   string `json:"live,omitempty"`
 	Wanted string `json:"wanted,omitempty"`
 	// Managers of the live value.

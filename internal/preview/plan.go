@@ -74,7 +74,7 @@ type Plan struct {
 	Bundles []BundlePlan `json:"bundles"`
 	// Placements that would publish other clusters.
 	Placements []PlacementPlan `json:"placements,omitempty"`
-	// Hidden counts Bundles that would change and that the asker may not know.
+	// Hidden counts Bundles that would change and that the requesting user may not see.
 	Hidden int `json:"hidden,omitempty"`
 	// More Bundles were not looked at, since there are too many.
 	More     int                `json:"more,omitempty"`
@@ -115,8 +115,8 @@ type PlacementPlan struct {
 	Chosen  int      `json:"chosen"`
 	Added   []string `json:"added,omitempty"`
 	Removed []string `json:"removed,omitempty"`
-	// NoFit: no cluster would fit; what is chosen stays. Unmet says which minimum of the
-	// spread could not be had.
+	// NoFit: no cluster would fit; what is chosen stays. Unmet is the minimum of the spread that could
+	// not be had.
 	NoFit bool   `json:"noFit,omitempty"`
 	Unmet string `json:"unmet,omitempty"`
 }
@@ -131,8 +131,8 @@ type BundlePlan struct {
 	// Rows that would change, those that change alike together, and how many would not.
 	Rows      []RowGroup `json:"rows,omitempty"`
 	Unchanged int        `json:"unchanged,omitempty"`
-	// NoFit: no cluster would fit; what runs is kept. Unmet says which minimum of the
-	// spread could not be had.
+	// NoFit: no cluster would fit; what runs is kept. Unmet is the minimum of the spread that could
+	// not be had.
 	NoFit bool   `json:"noFit,omitempty"`
 	Unmet string `json:"unmet,omitempty"`
 	// Full clusters: the capacity that they state would keep the Bundle out, or its row at
@@ -293,7 +293,7 @@ func (b *BundlePlan) isShown(placementEdited bool) bool {
 }
 
 // addBundle adds the plan of one Bundle, if it has something to show. A Bundle that the user must not
-// know is only counted.
+// see is only counted.
 func (p *Plan) addBundle(in *Input, c *BundleChange) {
 	b := (&bundleComparison{in: in, BundleChange: c, itemsByHashes: map[string][]ItemChange{}, renderers: map[*atoll.Content]*manifest.Renderer{}, rendered: map[string]renderedRow{}}).compareBundle()
 	switch {
@@ -354,7 +354,7 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 		NoFit: c.Decision.NoFit && c.Content != nil && len(c.Content.Items) > 0, Unmet: c.Decision.UnmetSpread, Waits: c.Waits, WaitsReason: c.WaitsReason,
 	}
 	for _, p := range c.Problems {
-		shown := Refusal{"an object", "cannot be sent; an Event on it would say why", atoll.ReasonCannotSend}
+		shown := Refusal{"an object", "cannot be sent; an Event on it would have the reason", atoll.ReasonCannotSend}
 		switch {
 		case p.Key.Kind == "":
 			shown.Object, shown.Why = "its content", p.Err.Error()
@@ -380,7 +380,7 @@ func (c *bundleComparison) addRows(b *BundlePlan) {
 	waits := map[string]rollout.RowWait{}
 	for _, w := range c.Waiting {
 		if w.Actor == atoll.ActorConfirmer && len(b.Held) > 0 {
-			w.For = "a confirmation" // of a plan that is none yet: Held says of what
+			w.For = "a confirmation" // of a plan that is none yet: Held has its objects
 		}
 		waits[w.Cluster] = w
 	}
@@ -401,7 +401,7 @@ func (c *bundleComparison) addRows(b *BundlePlan) {
 			row.Waits, row.WaitsReason = waits[cluster].For, waits[cluster].Reason
 		}
 		short := row
-		short.Items = nil // items says which they are
+		short.Items = nil // items has their keys
 		key := atoll.HashJSON(short) + items
 		at, known := alike[key]
 		if !known {
@@ -433,7 +433,7 @@ func (c *bundleComparison) addShortages(b *BundlePlan) {
 	}
 }
 
-// hasBlockedRow reports whether a row would not follow, for want of capacity.
+// hasBlockedRow reports whether a row would not follow, because capacity is missing.
 func (b *BundlePlan) hasBlockedRow() bool {
 	return slices.ContainsFunc(b.Full, func(f FullCluster) bool { return f.RowStays })
 }
@@ -447,7 +447,7 @@ func (c *bundleComparison) mayReadAll() bool {
 		!slices.ContainsFunc(c.Content.Tombstones, func(t atoll.Tombstone) bool { return !c.in.mayReadItem(t.Key) })
 }
 
-// isAbsentHeldOrLeaving tells rows that are on their way out, or out already.
+// isAbsentHeldOrLeaving reports whether a row is on its way out, or out already.
 func isAbsentHeldOrLeaving(row atoll.RowSpec, has bool) bool {
 	return !has || row.Phase == atoll.RowRemoving || row.Phase == atoll.RowLeaving || row.Phase == atoll.RowHeld
 }
@@ -459,7 +459,7 @@ func (c *bundleComparison) changeRemovesCluster(cluster string) bool {
 	return was && !is
 }
 
-// compareRow compares a row of a cluster, without its name; items tells equal Items from others.
+// compareRow compares a row of a cluster, without its name; items compares Items.
 func (c *bundleComparison) compareRow(cluster string) (out RowGroup, items string, changes bool) {
 	was, had := c.Before[cluster]
 	had = had && was.Phase != atoll.RowPending // nothing of it is in the cluster

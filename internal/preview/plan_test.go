@@ -119,7 +119,7 @@ func TestText(t *testing.T) {
 		}, `Bundle shop/web (PropagationPolicy web)
   ~ oslo, tokyo
       ~ Deployment/web
-          objects that are not Atoll's: as the policy says -> Overwrite
+          objects that are not Atoll's: as the policy states -> Overwrite
 1 Bundle: 0 added, 0 removed, 2 changed.
 `},
 		"a ServiceAccount is named": {func(c *BundleChange, _ *Input) {
@@ -240,7 +240,7 @@ func TestText(t *testing.T) {
 		}, `Bundle shop/web (PropagationPolicy web)
   Nothing would be sent: objects of kind X are not read yet.
   ! Deployment/web could not be sent: it is too large
-  ! an object could not be sent: cannot be sent; an Event on it would say why
+  ! an object could not be sent: cannot be sent; an Event on it would have the reason
 Nothing would change in any cluster.
 `},
 		"a name that no cluster has": {func(c *BundleChange, in *Input) {

@@ -9,14 +9,14 @@ import (
 
 // Rebalance is what would change if Bundles and Placements were placed from scratch.
 type Rebalance struct {
-	// Asked is the time to ask with: the value of the annotation by which that is done.
+	// Asked is the time of the request: the value of the annotation that requests it.
 	Asked string `json:"asked"`
 	Plan
 	// Placements that would publish other clusters.
 	Placements []PlacementChange `json:"placements,omitempty"`
 	// Looked counts the Bundles and Placements that were looked at.
 	Looked int `json:"looked"`
-	// Next is what to ask the rest after; empty: there is no more.
+	// Next is the last key of this page; empty: there is no more.
 	Next string `json:"next,omitempty"`
 }
 

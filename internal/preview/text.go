@@ -285,7 +285,7 @@ func (i ItemChange) noteText() string {
 func (i ItemChange) writeText(b *strings.Builder, all bool) {
 	fmt.Fprintf(b, "      %s %s/%s%s\n", changeSigns[i.Change], i.Key.Kind, i.Key.Name, i.noteText())
 	if i.ConflictBefore != i.ConflictAfter {
-		fmt.Fprintf(b, "          objects that are not Atoll's: %s -> %s\n", cmp.Or(string(i.ConflictBefore), "as the policy says"), cmp.Or(string(i.ConflictAfter), "as the policy says"))
+		fmt.Fprintf(b, "          objects that are not Atoll's: %s -> %s\n", cmp.Or(string(i.ConflictBefore), "as the policy states"), cmp.Or(string(i.ConflictAfter), "as the policy states"))
 	}
 	i.writeServiceAccount(b)
 	if i.Reassessed {

@@ -118,7 +118,7 @@ func (x BundlePlan) formatPlan(all bool) string {
 	return b.String()
 }
 
-// The text on a Bundle says what has no place, and what could not be sent.
+// The text on a Bundle shows what has no place, and what could not be sent.
 func TestTextsOfBundlePlans(t *testing.T) {
 	var full []FullCluster
 	for i, name := range nameClusters(maxRows + 1) {
@@ -155,7 +155,7 @@ func TestTextsOfBundlePlans(t *testing.T) {
 	}
 }
 
-// A row says what would become of it, with shares by item.
+// A row shows what would become of it, with shares by item.
 func TestTextsOfRowPlans(t *testing.T) {
 	web := webKey.String()
 	gone := []ItemChange{{Key: webKey, Change: ChangeRemoved}}
@@ -179,7 +179,7 @@ func TestTextsOfRowPlans(t *testing.T) {
 	}
 }
 
-// An item says what its cluster would do with it, and which fields would change.
+// An item shows what its cluster would do with it, and which fields would change.
 func TestTextsOfItemPlans(t *testing.T) {
 	for name, c := range map[string]struct {
 		item ItemChange
@@ -193,8 +193,8 @@ func TestTextsOfItemPlans(t *testing.T) {
 		"health":        {ItemChange{Change: ChangeChanged, Observe: atoll.ObserveHealth}, "      ~ Deployment/web would not be written, and its health would be reported\n"},
 		"recreated":     {ItemChange{Change: ChangeChanged, Recreate: true, Written: true}, "      ~ Deployment/web (deleted and created again where the cluster refuses the edit)\n"},
 		"written":       {ItemChange{Change: ChangeChanged, Written: true}, "      ~ Deployment/web would be written from now on\n"},
-		"a resolution":  {ItemChange{Change: ChangeChanged, ConflictAfter: v1alpha1.ConflictOverwrite}, "      ~ Deployment/web\n          objects that are not Atoll's: as the policy says -> Overwrite\n"},
-		"no resolution": {ItemChange{Change: ChangeChanged, ConflictBefore: v1alpha1.ConflictAbort}, "      ~ Deployment/web\n          objects that are not Atoll's: Abort -> as the policy says\n"},
+		"a resolution":  {ItemChange{Change: ChangeChanged, ConflictAfter: v1alpha1.ConflictOverwrite}, "      ~ Deployment/web\n          objects that are not Atoll's: as the policy states -> Overwrite\n"},
+		"no resolution": {ItemChange{Change: ChangeChanged, ConflictBefore: v1alpha1.ConflictAbort}, "      ~ Deployment/web\n          objects that are not Atoll's: Abort -> as the policy states\n"},
 		"other rules":   {ItemChange{Change: ChangeChanged, Reassessed: true}, "      ~ Deployment/web\n          assessed by other rules of feedback, health or completion\n"},
 		"no account":    {ItemChange{Change: ChangeChanged, ServiceAccountBefore: "shop/a"}, "      ~ Deployment/web\n          needs rights of ServiceAccount: shop/a -> the agent's alone\n"},
 		"owned":         {ItemChange{Change: ChangeChanged, Released: []string{"/a"}, Corrected: []string{"/b", "/c"}}, "      ~ Deployment/web\n          left to the member: /a\n          corrected from now on: /b, /c\n"},
@@ -357,7 +357,7 @@ func TestSecretsStaySecretInPlans(t *testing.T) {
 			Short:    []schedule.Shortage{{Key: webKey, Replicas: 3, Unplaced: 1}, {Key: secretKey, Replicas: 3, Unplaced: 1}},
 		}
 	}
-	const hidden = "  ! an object could not be sent: cannot be sent; an Event on it would say why\n"
+	const hidden = "  ! an object could not be sent: cannot be sent; an Event on it would have the reason\n"
 	const heading = "  Would wait for `atoll confirm`, being over the removal budget, not replaced, or stated so:\n"
 	const short = "  1 of 3 replicas of %s would have no place.\n"
 	web, all := fmt.Sprintf(short, "Deployment/web"), fmt.Sprintf(short, "Deployment/web")+fmt.Sprintf(short, "Secret/key")

@@ -84,8 +84,8 @@ func (g *responseMemoryBudget) releaseBytes(l *memberResponseLimit, n int) {
 	}
 }
 
-// forgetMember gives back all that a member holds, when its agent has ended.
-func (g *responseMemoryBudget) forgetMember(l *memberResponseLimit) {
+// dropMember gives back all that a member holds, when its agent has ended.
+func (g *responseMemoryBudget) dropMember(l *memberResponseLimit) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if share := g.holders[l]; share != nil && !share.refused {

@@ -90,7 +90,7 @@ func TestAMemberOverTheBudgetIsRefusedItself(t *testing.T) {
 		if used := budget.used; used < 3<<20-2*unpaced || used > 3<<20 { // the first 16 KiB of an answer do not count
 			t.Errorf("%d bytes are used", used)
 		}
-		budget.forgetMember(other.limit)
+		budget.dropMember(other.limit)
 		got.Body.Close()
 		if budget.used != 0 || len(budget.holders) != 0 {
 			t.Errorf("%d bytes of %d members are used at the end", budget.used, len(budget.holders))

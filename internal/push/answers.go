@@ -64,7 +64,7 @@ type memberResponseLimit struct {
 	pages map[string]*pageList              // by path
 }
 
-// newLimit returns the bounds of a member's answers. forgetMember must be called at their end.
+// newLimit returns the bounds of a member's answers. dropMember must be called at their end.
 func (g *responseMemoryBudget) newLimit() *memberResponseLimit {
 	return &memberResponseLimit{budget: g, open: map[*limitedResponseBody]struct{}{}, rate: pace.MemberAnswers.NewLimiter(), large: make(chan struct{}, 1), most: keptMost, pages: map[string]*pageList{}}
 }
@@ -92,7 +92,7 @@ func (g *responseGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	case query.Get("continue") != "":
 		b.keeps, b.path = keepsPage, r.URL.Path
 	default:
-		g.limit.forgetPages(r.URL.Path)
+		g.limit.dropPages(r.URL.Path)
 	}
 	b.next = b.chooseSource(answer.StatusCode >= http.StatusMultipleChoices, watch, acceptsProtobuf(r))
 	if b.form == formOther { // which no decoder is to take, such as YAML

@@ -139,7 +139,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) startSupervisor() (stop func()) {
 	s := New(Options{
 		Clusters: w.clusters, Secrets: w.secrets, Hub: "127.0.0.1:6444", Credentials: fakeCredentials{}, Run: w.agents.runAgent,
-		Tell: w.tell, Runner: w.runner, Metrics: w.metrics,
+		NotifyAdmin: w.tell, Runner: w.runner, Metrics: w.metrics,
 		Inventory: pushedFunc(func(uid string, p *clusterstatus.Pushed) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
-// agentKeeper keeps the agent of one Cluster as it is wanted. mu guards what is below it.
+// agentKeeper keeps the agent of one Cluster in its desired state. mu guards what is below it.
 type agentKeeper struct {
 	s       *AgentSupervisor
 	cluster string
@@ -57,7 +57,7 @@ func (k *agentKeeper) run(ctx context.Context) {
 	}
 }
 
-// waitUntilUnwanted returns false once something else is wanted, or ctx ended.
+// waitUntilUnwanted returns false once the desired state changes, or ctx ended.
 func (k *agentKeeper) waitUntilUnwanted(ctx context.Context, w wantedAgent) bool {
 	for {
 		select {
@@ -71,7 +71,7 @@ func (k *agentKeeper) waitUntilUnwanted(ctx context.Context, w wantedAgent) bool
 	}
 }
 
-// keepRunning keeps an agent running until something else is wanted, or ctx ends.
+// keepRunning keeps an agent running until the desired state changes, or ctx ends.
 func (k *agentKeeper) keepRunning(ctx context.Context, w wantedAgent) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -116,7 +116,7 @@ func (k *agentKeeper) runAgent(ctx context.Context, w wantedAgent) error {
 	}
 	defer closeIdleConnections(member)
 	answers := k.s.answers.newLimit()
-	defer k.s.answers.forgetMember(answers)
+	defer k.s.answers.dropMember(answers)
 	stages := &stageReporter{agentKeeper: k, want: w}
 	if due := tokenWarningTime(w.credentials); !due.IsZero() {
 		timer := time.AfterFunc(time.Until(due), stages.reportAgain)
@@ -184,8 +184,8 @@ func (k *agentKeeper) runAgentRecovering(ctx context.Context, o agent.Options) e
 func (k *agentKeeper) handlePanic(p *crash.Panic) {
 	k.s.panics.Inc()
 	k.s.o.Log.Error("a panic in the agent that the hub runs for a cluster: it ends, and others go on", "cluster", k.cluster, "panic", p.Value, "stack", p.Stack)
-	if c, ok := k.s.o.Clusters.Get(k.cluster); ok && k.s.o.Tell != nil {
-		k.s.o.Tell(c, atoll.ReasonAgentPanicked, agentFailed(p).Message)
+	if c, ok := k.s.o.Clusters.Get(k.cluster); ok && k.s.o.NotifyAdmin != nil {
+		k.s.o.NotifyAdmin(c, atoll.ReasonAgentPanicked, agentFailed(p).Message)
 	}
 }
 

@@ -134,8 +134,8 @@ func (l *memberResponseLimit) keepPage(path string, n int) bool {
 	return true
 }
 
-// forgetPages gives back the pages of the list at a path: another list begins, or the watch after it.
-func (l *memberResponseLimit) forgetPages(path string) {
+// dropPages gives back the pages of the list at a path: another list begins, or the watch after it.
+func (l *memberResponseLimit) dropPages(path string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p := l.pages[path]; p != nil {

@@ -35,7 +35,8 @@ type Hubs interface {
 }
 
 // FollowServingHubs keeps the serving hubs up to date until ctx ends. A hub that has just started may not
-// have heard of the others. So the first list counts when it is complete, or after grace. A hub
+// have received the list of the others. So the first list counts when it is complete, or after grace. A
+// hub
 // without contact to the store serves no agents and runs none.
 func (s *AgentSupervisor) FollowServingHubs(ctx context.Context, hubs Hubs, grace time.Duration) error {
 	tick := time.NewTicker(shareInterval)
@@ -99,7 +100,7 @@ func (s *AgentSupervisor) isHeldByHubOfFleet(holder string) bool {
 }
 
 // wantClearedReport returns the report for a Cluster whose agent is certainly not the hub's, while its
-// condition says something else; any is false where it does not.
+// condition differs; any is false where it does not.
 func wantClearedReport(c *v1alpha1.Cluster) (w wantedAgent, any bool) {
 	if meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterPushed) == nil {
 		return wantedAgent{}, false

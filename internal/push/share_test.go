@@ -155,7 +155,7 @@ func TestHubsShareTheAgents(t *testing.T) {
 			t.Errorf("%d agents were restarted, when a hub went that ran %d", moved, before["c:1"])
 		}
 		starts := maps.Clone(s.starts)
-		a.SetServingHubs([]string{"a:1"}) // it does not hear of the other
+		a.SetServingHubs([]string{"a:1"}) // it has no list of the other
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if at := s.agentsByHub(); at["a:1"]+at["b:1"] != all || !maps.Equal(starts, s.starts) {

@@ -65,7 +65,7 @@ type Options struct {
 	Secrets typedcorev1.SecretInterface
 	// Hub is HOST:PORT of this hub's own gateway, for clients in its process.
 	Hub string
-	// Self is the address by which hubs on one store know this one; default: it is the
+	// Self is the address of this hub for other hubs on one store; default: it is the
 	// only one.
 	Self string
 	// Runner is FLEET@HUB, by which the Leases of members name this hub: the former is the
@@ -76,8 +76,8 @@ type Options struct {
 	// AllowedNetworks are dialled although they have loopback, link-local or other addresses that are
 	// refused. Default: none.
 	AllowedNetworks []netip.Prefix
-	// Tell sends the administrator of a Cluster an Event; it must not block. Default: no Event.
-	Tell func(c *v1alpha1.Cluster, reason atoll.Reason, message string)
+	// NotifyAdmin sends the administrator of a Cluster an Event; it must not block. Default: no Event.
+	NotifyAdmin func(c *v1alpha1.Cluster, reason atoll.Reason, message string)
 	// Run an agent until ctx ends; default agent.Run.
 	Run func(ctx context.Context, o agent.Options) error
 	// Metrics are registered here; default: nowhere.
@@ -202,12 +202,12 @@ func (s *AgentSupervisor) removeKeeperIfUnwanted(cluster string) bool {
 type wantedAgent struct {
 	uid         string
 	credentials handshake.Credentials
-	// runs: an agent is wanted. Otherwise this is reported.
+	// runs: an agent has to run. Otherwise this is reported.
 	runs    bool
 	instead clusterstatus.Pushed
 }
 
-// wantedState returns the wanted state of a Cluster; any is false where there is nothing to keep.
+// wantedState returns the desired state of a Cluster; any is false where there is nothing to keep.
 func (s *AgentSupervisor) wantedState(cluster string) (w wantedAgent, any bool) {
 	c, ok := s.o.Clusters.Get(cluster)
 	if !ok || !s.isServedByThisHub(cluster) {

@@ -63,7 +63,7 @@ func stageCondition(cluster string, c handshake.Credentials, s agent.Stage, sinc
 	case apierrors.IsUnauthorized(s.Err):
 		return clusterstatus.Pushed{Reason: atoll.ReasonCredentialsRefused, Message: from + "the member's API at " + c.Server + " does not take the hub's token: it has ended, was withdrawn there, or belongs to another cluster. For a new one: " + rejoinCommandText(cluster)}
 	case apierrors.IsForbidden(s.Err):
-		return clusterstatus.Pushed{Reason: atoll.ReasonNotAllowedInMember, Message: from + s.Err.Error() + ". The ClusterRole atoll-agent in the member says what the agent may do"}
+		return clusterstatus.Pushed{Reason: atoll.ReasonNotAllowedInMember, Message: from + s.Err.Error() + ". The ClusterRole atoll-agent in the member defines what the agent may do"}
 	}
 	return memberUnreachable(cluster, c, from, s.Err)
 }
@@ -71,7 +71,7 @@ func stageCondition(cluster string, c handshake.Credentials, s agent.Stage, sinc
 // memberUnreachable is the report where the member's API was not reached.
 func memberUnreachable(cluster string, c handshake.Credentials, from string, err error) clusterstatus.Pushed {
 	var request *url.Error
-	if errors.As(err, &request) { // which path was asked for first is nothing to people
+	if errors.As(err, &request) { // the path of the first request does not help people
 		err = request.Err
 	}
 	var shown *tls.CertificateVerificationError

@@ -10,7 +10,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 )
 
-// MaxChainLinks is how many starts the chain remembers.
+// MaxChainLinks is how many starts the chain stores.
 const MaxChainLinks = 1000
 
 // MaxRevisionJump is how many revisions a store may be ahead of its newest key. Only a
@@ -50,8 +50,8 @@ func AppendStart(old enginev1.HubState, s Start, now time.Time) enginev1.HubStat
 	return next
 }
 
-// HoldHub returns the state of a hub that found out that its store was set back. One that
-// holds already keeps what it says.
+// HoldHub returns the state of a hub that found out that its store was set back. One that holds
+// already keeps its content.
 func HoldHub(old enginev1.HubState, reason string, now time.Time) enginev1.HubState {
 	next := *old.DeepCopy()
 	if next.Rewound != nil && next.Rewound.Accepted == "" {

@@ -1,5 +1,5 @@
 // Package restore decides how a hub treats a store that was set back to an older state: how starts
-// are chained so that it is detected, and which removals that members remember count against the
+// are chained so that it is detected, and which recorded removals of members count against the
 // store.
 //
 // Contract: a pure core. Values in, values out: no client, no clock, no logger, no goroutine;

@@ -20,19 +20,18 @@ const (
 	AcceptedMembers = "members"
 )
 
-// TombstoneRetention is how long members remember removals, and so how long after a rewind
-// one that comes back is asked for them.
+// TombstoneRetention is how long members store removals, and so how long after a rewind the hub
+// requests them from one that comes back.
 const TombstoneRetention = 30 * 24 * time.Hour
 
-// IsRecalling reports whether members are asked what they remember before anything is
-// ordered of them: their word was accepted, and not so long ago that all have
-// forgotten.
+// IsRecalling reports whether members must report their recorded removals before anything is
+// ordered of them: an administrator accepted these, and none has expired in all members.
 func IsRecalling(st *enginev1.HubState, now time.Time) bool {
 	return st != nil && st.Rewound != nil && st.Rewound.Accepted == AcceptedMembers &&
 		now.Before(st.Rewound.Since.Add(TombstoneRetention))
 }
 
-// MemberMemory is what one member remembers of removals.
+// MemberMemory is the recorded removals of one member.
 type MemberMemory struct {
 	// Deleted templates, by their users; by key and UID.
 	Deleted []DeletedTemplate
@@ -83,15 +82,15 @@ func ParseMemory(told []*pb.RememberedTombstone) (m MemberMemory, unread int) {
 	return m, unread
 }
 
-// IsRemovalForgotten reports whether the store has forgotten that the member removed the row:
-// the row is from before the rewind, and the removal is younger than what the row
-// says. since is when the hub found out that it was set back.
+// IsRemovalForgotten reports whether the store has lost that the member removed the row:
+// the row is from before the rewind, and the removal is younger than the row's content. since is
+// when the hub found out that it was set back.
 func IsRemovalForgotten(row atoll.RowSpec, r RemovedRow, since time.Time) bool {
 	switch {
 	case row.Phase == atoll.RowRemoving || row.Recall != nil:
 		return false
 	case row.Since >= since.Unix():
-		return false // it came, or came back, by what users said after the restore
+		return false // it came, or came back, by changes of users after the restore
 	}
 	return r.Generation > row.Generation || r.RemovedAt > row.Since
 }
@@ -107,8 +106,8 @@ func HoldForgottenRemoval(row atoll.RowSpec, r RemovedRow, placement string, flo
 }
 
 // AllItemsHeldBack reports whether all that the row's content has is held back item by item
-// already, so that its removal was but a consequence and is not asked about twice.
-// held lists the templates that members remember as deleted, by UID.
+// already, so that its removal was but a consequence and needs no second decision.
+// held lists the templates that members recorded as deleted, by UID.
 func AllItemsHeldBack(content *atoll.Content, held map[string]bool) bool {
 	chosen := 0
 	for i := range content.Items {
@@ -123,7 +122,7 @@ func AllItemsHeldBack(content *atoll.Content, held map[string]bool) bool {
 	return chosen > 0
 }
 
-// DeletionNote is what a template's annotation says of its deletion.
+// DeletionNote is the content of a template's annotation about its deletion.
 func DeletionNote(d DeletedTemplate, cluster string) string {
 	return fmt.Sprintf("%s %s, says %s", atoll.RecalledDeleted, phrase.FormatTime(time.Unix(d.RemovedAt, 0)), cluster)
 }

@@ -11,7 +11,7 @@ import (
 // maxExamples of removals are written down.
 const maxExamples = 10
 
-// MemberSummary is which removals one member remembers that the store does not.
+// MemberSummary is the removals that one member recorded and the store did not.
 type MemberSummary struct {
 	Cluster string
 	// Deleted templates that the store still has.
@@ -22,7 +22,7 @@ type MemberSummary struct {
 }
 
 // SummarizeMembers sums up the members' reports: their number, their removals, with some examples.
-// A template that several members remember counts once.
+// A template that several members recorded counts once.
 func SummarizeMembers(all []MemberSummary) *enginev1.RememberedRemovals {
 	out := &enginev1.RememberedRemovals{Clusters: int32(len(all))}
 	templates, examples := map[string]bool{}, map[string]bool{}

@@ -61,9 +61,9 @@ func (s *rolloutStep) isLossCounted(c string, spec *atoll.RowSpec) bool {
 	return spec.Phase == atoll.RowActive || len(s.MovedItems[c])+len(s.ExcludedItems[c]) == 0
 }
 
-// forgetTakenBackRemoval forgets that a loss was admitted once the target revision takes nothing out of the row. The
-// same loss counts again when it is stated again.
-func (s *rolloutStep) forgetTakenBackRemoval(c string, spec *atoll.RowSpec) {
+// dropTakenBackRemoval drops the mark that a loss was admitted once the target revision takes
+// nothing out of the row. The same loss counts again when it is stated again.
+func (s *rolloutStep) dropTakenBackRemoval(c string, spec *atoll.RowSpec) {
 	if spec.AdmittedRemoval != "" && s.hashLosses(c) == "" {
 		spec.AdmittedRemoval = ""
 	}

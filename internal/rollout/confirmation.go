@@ -317,7 +317,7 @@ func (p *pendingRemovalBuilder) addShareReduction(c string, spec atoll.RowSpec, 
 	})
 }
 
-// addItemRemoval adds items that are to go. since tells a wait apart from an earlier wait
+// addItemRemoval adds items that are to go. since distinguishes a wait from an earlier wait
 // for the same items.
 func (p *pendingRemovalBuilder) addItemRemoval(c string, spec atoll.RowSpec, deletes []string, since string) {
 	e := pendingRemovalEntry{

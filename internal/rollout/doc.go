@@ -11,8 +11,8 @@
 //     exactly when revision, variant, assigned, ordinals, phase, orphan or excludedPending
 //     change. A new row's generation is above every one that an agent may have seen before.
 //   - Make before break. A row that is to leave keeps all that it has until its replacements
-//     are Ready and reachable. Shares grow first and shrink afterwards. A row remembers the
-//     smaller share of a division from scratch (ShrinkTo).
+//     are Ready and reachable. Shares grow first and shrink afterwards. A row stores the smaller
+//     share of a division from scratch (ShrinkTo).
 //   - After ReadinessTimeout, which is longer for clusters with long check-in intervals, a
 //     waiting row requests a confirmation (PendingRemoval) and goes on waiting. Passing time
 //     removes nothing.
@@ -20,7 +20,7 @@
 //     override rules exclude wait alone (ExcludedPending). A removal that was confirmed, or
 //     that changed, does not have that hash again.
 //   - A row that is Removing stays until the caller deletes it: the agent has confirmed, or
-//     the Cluster is gone. It comes back only by a new generation, when the placement wants
-//     the cluster again.
+//     the Cluster is gone. It comes back only by a new generation, when the placement selects the
+//     cluster again.
 //   - Rows of a deleted Cluster are deleted and listed as abandoned.
 package rollout

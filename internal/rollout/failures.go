@@ -69,7 +69,8 @@ func (r Row) failureTime() int64 {
 	return r.Status.Since
 }
 
-// TurnTimes returns the times by which FailureScope tells rows apart that are equal otherwise, in Unix seconds; 0: none.
+// TurnTimes returns the times by which FailureScope distinguishes rows that are equal otherwise, in
+// Unix seconds; 0: none.
 func (r Row) TurnTimes() (began, failed int64) {
 	switch {
 	case r.Spec.Phase == atoll.RowPending:

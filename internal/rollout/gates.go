@@ -291,8 +291,8 @@ func (s *rolloutStep) keepPassedGates() {
 	}
 }
 
-// gateChanges returns the verdicts to store; changed is false where they are stored already. A pause, and a hub that
-// cannot tell which clusters are connected, decide nothing.
+// gateChanges returns the verdicts to store; changed is false where they are stored already. A pause, and a
+// hub without certainty about connections, decide nothing.
 func (s *rolloutStep) gateChanges() (verdicts []v1alpha1.GateStatus, changed bool) {
 	t := &s.turns
 	if !t.isBounded || s.Pause != nil || !t.uncertainUntil.IsZero() {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// RemovalLedger remembers removals for RemovalWindow, by tenant: removals of one tenant do
+// RemovalLedger keeps removals for RemovalWindow, by tenant: removals of one tenant do
 // not count for another. Deletes are added up per namespace. Clusters that an edit took out
 // of a Bundle are listed per Bundle. The zero value is empty. It is not safe for concurrent
 // use.
@@ -38,8 +38,8 @@ func (l *RemovalLedger) RecordDeletes(namespace string, at time.Time, rows int) 
 	l.deletesByNamespace[namespace] = append(all, deleteRecord{at, rows})
 }
 
-// CountDeletes returns the rows of the namespace within RemovalWindow before now, and
-// forgets older ones.
+// CountDeletes returns the rows of the namespace within RemovalWindow before now, and drops older
+// ones.
 func (l *RemovalLedger) CountDeletes(namespace string, now time.Time) int {
 	sum, recent := 0, l.deletesByNamespace[namespace][:0]
 	for _, e := range l.deletesByNamespace[namespace] {
@@ -78,8 +78,8 @@ func (l *RemovalLedger) UndoRemovedClusters(bundle string, clusters []string) {
 	}
 }
 
-// RemovedClusters lists the clusters of the Bundle within RemovalWindow before now, sorted,
-// and forgets older ones.
+// RemovedClusters lists the clusters of the Bundle within RemovalWindow before now, sorted, and
+// drops older ones.
 func (l *RemovalLedger) RemovedClusters(bundle string, now time.Time) []string {
 	maps.DeleteFunc(l.removedByBundle[bundle], func(_ string, at time.Time) bool { return now.Sub(at) >= RemovalWindow })
 	if len(l.removedByBundle[bundle]) == 0 {

@@ -17,8 +17,8 @@ type MoveOrder int
 const (
 	// ReplacementFirst starts a replacement before the old copy is removed.
 	ReplacementFirst MoveOrder = iota
-	// OldFirstWhereConnected removes the old copy first where the placement wants one cluster. A
-	// disconnected cluster delays nothing. Copies that are wanted in several clusters run at one time
+	// OldFirstWhereConnected removes the old copy first where the placement selects one cluster. A
+	// disconnected cluster delays nothing. Copies that are ordered in several clusters run at one time
 	// anyway.
 	OldFirstWhereConnected
 	// OldFirst always removes the old copy first: nothing replaces the copy of a disconnected cluster
@@ -38,8 +38,9 @@ func OrderOfMove(stated v1alpha1.MoveOrder, exclusive bool) MoveOrder {
 	return ReplacementFirst
 }
 
-// withholdReplacements keeps as many new copies back as old ones have not ended yet, so that no more
-// run than the placement wants. A placement that grows by more clusters than it leaves gets the others at once.
+// withholdReplacements keeps as many new copies back as old ones have not ended yet, so that no more run
+// than the placement allows. A placement that grows by more clusters than it leaves gets the others at
+// once.
 func (s *rolloutStep) withholdReplacements() {
 	if s.MoveOrder == ReplacementFirst || s.Deleting || s.MoveOrder == OldFirstWhereConnected && len(s.staying)+len(s.recallWaiting) != 1 {
 		return
@@ -51,8 +52,8 @@ func (s *rolloutStep) withholdReplacements() {
 	s.unreplaced = len(all)
 }
 
-// withholdArrivals withholds one arrival for each ending copy. A cluster whose row is being removed and
-// is wanted again may run its copy in either case, so it comes first, and only when all such clusters may. An
+// withholdArrivals withholds one arrival for each ending copy. A cluster whose row is being removed and is
+// chosen again may run its copy in either case, so it comes first, and only when all such clusters may. An
 // arrival that no old copy has kept waiting comes next. Then the longest wait ends first.
 func (s *rolloutStep) withholdArrivals() {
 	var returning, arrivals, staying []string
@@ -103,7 +104,7 @@ func (s *rolloutStep) isRemovingCopy(c string) bool {
 	return has && row.Spec.UID == v.UID && row.Spec.Phase == atoll.RowRemoving && row.Spec.Recall == nil && !row.isRemoved()
 }
 
-// endingCopies lists the clusters that are not wanted and whose copies may still run, sorted.
+// endingCopies lists the clusters that are not chosen and whose copies may still run, sorted.
 func (s *rolloutStep) endingCopies() []string {
 	going := s.leavingClusters()
 	for c := range s.Rows {
@@ -116,7 +117,7 @@ func (s *rolloutStep) endingCopies() []string {
 }
 
 // delaysNothing reports whether no replacement waits for the copy in a cluster, since the cluster is
-// disconnected. Until the hub can tell, a replacement waits.
+// disconnected. Until the hub can decide, a replacement waits.
 func (s *rolloutStep) delaysNothing(c string) bool {
 	return s.MoveOrder == OldFirstWhereConnected && !s.Rows[c].Online && !s.isUncertain(c)
 }
@@ -132,7 +133,7 @@ func (s *rolloutStep) isAbandoned(c string) bool {
 }
 
 // setPendingSpec sets the spec of a row that is to be Active after an old copy has ended. A row that is
-// being removed stays so until it is collected. A member that remembers a removal from before a restore has
+// being removed stays so until it is collected. A member that recorded a removal from before a restore has
 // nothing left to remove.
 func (s *rolloutStep) setPendingSpec(c string) {
 	row, v := s.Rows[c], schedule.Verdict{}
@@ -169,7 +170,7 @@ func (s *rolloutStep) setPendingUntilTurn(c string) {
 }
 
 // explainPendingRows writes the most pressing wait of the ending copies into the rows that wait for them. The
-// stored wait stays while the hub cannot tell which clusters are disconnected.
+// stored wait stays while the hub cannot decide which clusters are disconnected.
 func (s *rolloutStep) explainPendingRows() {
 	if len(s.withheld) == 0 {
 		return
@@ -184,7 +185,7 @@ func (s *rolloutStep) explainPendingRows() {
 	}
 }
 
-// isUncertain reports whether the hub cannot tell yet that the row's cluster is disconnected. It then requests a
+// isUncertain reports whether the hub cannot decide yet whether the row's cluster is disconnected. It then requests a
 // step for the time at which it can.
 func (s *rolloutStep) isUncertain(c string) bool {
 	row := s.Rows[c]
@@ -195,7 +196,7 @@ func (s *rolloutStep) isUncertain(c string) bool {
 	return true
 }
 
-// uncertainConnection stands for a wait for a cluster of which the hub cannot tell yet.
+// uncertainConnection stands for a wait for a cluster whose connection is undecided.
 const uncertainConnection atoll.Reason = "uncertain"
 
 // waitForOldCopies returns what the replacements wait for. First comes what only a person can end.

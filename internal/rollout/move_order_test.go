@@ -40,7 +40,7 @@ func countCopies(rows map[string]Row) (n int) {
 }
 
 // checkCopies checks that a step that starts copies, where old ones go first, lets no more clusters have one
-// than the placement wants. A copy that is being removed counts as long as it may run, and as started when it
+// than the placement selects. A copy that is being removed counts as long as it may run, and as started when it
 // is wanted again.
 func checkCopies(t testing.TB, in Input, out Output) {
 	t.Helper()
@@ -123,7 +123,7 @@ func TestNoShareShrinksForACopyThatWaits(t *testing.T) {
 	}
 }
 
-// A member that remembers a removal has no copy: what the placement wants there starts as elsewhere.
+// A member that stores a removal has no copy: what the placement selects there starts as elsewhere.
 func TestARememberedRemovalIsNoCopy(t *testing.T) {
 	s := newStage(t)
 	playLines(s, "clusters a b", "order recreate", "place names a b", "settle")

@@ -18,7 +18,7 @@ import (
 type RowProgress int
 
 // The progress of a row. A disconnected row is outside all bounds. A waiting row keeps its revision until its
-// turn. The others hold what is wanted.
+// turn. The others hold what is ordered.
 const (
 	RowDisconnected RowProgress = iota
 	RowWaiting
@@ -39,7 +39,7 @@ type StageTally struct {
 	Marked int
 	// Soaking are healthy for a shorter time than minSuccessTime. They are a part of Updated.
 	Soaking int
-	// Disconnected clusters, and those of them that do not hold what is wanted.
+	// Disconnected clusters, and those of them that do not hold what is ordered.
 	Disconnected, DisconnectedWaiting int
 }
 
@@ -62,8 +62,8 @@ func (t *StageTally) AddRows(p RowProgress, n int) {
 	}
 }
 
-// PlaceRow returns where a row is, and whether maxUnavailable counts it. isWanted: it holds what is wanted. A row by which
-// its stage failed holds it wherever its cluster is.
+// PlaceRow returns where a row is, and whether maxUnavailable counts it. isWanted: it holds what is
+// ordered. A row by which its stage failed holds it wherever its cluster is.
 func (t *Terms) PlaceRow(row Row, isWanted bool, now time.Time) (p RowProgress, isUnavailable bool) {
 	counts := row.Online || isWanted && t.CountsUntil(row, now).After(now)
 	switch {
@@ -83,8 +83,9 @@ func (t *Terms) PlaceRow(row Row, isWanted bool, now time.Time) (p RowProgress, 
 	return p, !row.isReady()
 }
 
-// CountsUntil returns until when a row of a disconnected cluster, which holds what is wanted, counts as it last reported. A
-// lost stream is no success: a change that is not complete goes on for the time in which clusters come back, and
+// CountsUntil returns until when a row of a disconnected cluster, which holds what is ordered,
+// counts as it last reported. A lost stream is no success: a change that is not complete goes on for the time in
+// which clusters come back, and
 // minSuccessTime runs to its end. After that the cluster blocks nothing.
 func (t *Terms) CountsUntil(row Row, now time.Time) time.Time {
 	success := t.successTimeOf(row.Stage)
@@ -182,7 +183,7 @@ func (f *FirstTurn) DescribeWait() string {
 	return f.Terms.DescribeStageWait(f.Wait, f.Progress.Stages[f.Wait.Stage])
 }
 
-// countWaiting returns how many rows do not hold what is wanted.
+// countWaiting returns how many rows do not hold what is ordered.
 func (p *Progress) countWaiting() (n int) {
 	for i := range p.Stages {
 		n += p.Stages[i].Waiting + p.Stages[i].DisconnectedWaiting

@@ -9,8 +9,8 @@ import (
 	"atoll.dev/atoll/internal/phrase"
 )
 
-// mustStayRemoved reports whether the row must not come back by itself: its member remembers to
-// have removed it, and the restored hub did not. This holds while the placement is the one
+// mustStayRemoved reports whether the row must not come back by itself: its member recorded its
+// removal, and the restored hub did not. This holds while the placement is the one
 // that the hub was restored to, until an administrator keeps the row.
 func (s *rolloutStep) mustStayRemoved(spec atoll.RowSpec) bool {
 	r := spec.Recall

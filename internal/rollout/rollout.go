@@ -27,7 +27,7 @@ type Row struct {
 	Status *atoll.RowStatus
 	// Online: the cluster holds a stream, or checks in on time.
 	Online bool
-	// UncertainUntil is when the hub can tell that a cluster without a stream is disconnected: it
+	// UncertainUntil is when the hub can decide that a cluster without a stream is disconnected: it
 	// has just started, or lost most clusters at once. In the past or zero: it can.
 	UncertainUntil time.Time
 	// LostAt is when the cluster was lost, if it is not Online; zero: it never was.
@@ -47,7 +47,7 @@ func (r Row) readinessTimeout() time.Duration {
 // spec is there and healthy.
 func (r Row) isReady() bool { return r.Online && r.reportsReady() }
 
-// reportsReady reports whether the last report says that the content of this spec is there and healthy.
+// reportsReady reports whether the content of this spec is there and healthy by the last report.
 func (r Row) reportsReady() bool {
 	return r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady
 }
@@ -96,8 +96,8 @@ type Input struct {
 	KeptPlan string
 	// PlacementHash is the hash of the Bundle's placement.
 	PlacementHash string
-	// Recalled are deletions that the target revision holds back, since members remember
-	// them and the restored hub does not. The caller carries out the decision.
+	// Recalled are deletions that the target revision holds back, since members recorded them and the
+	// restored hub did not. The caller carries out the decision.
 	Recalled HeldBackDeletions
 	// Unconfirmed are removals of single items that the target revision holds until a person confirms
 	// them. The caller carries out the decision.
@@ -228,8 +228,8 @@ type rolloutStep struct {
 	// replacements come first. unreplaced counts old copies without a withheld cluster.
 	withheld, ending []string
 	unreplaced       int
-	// recallWaiting clusters are wanted by the placement, and their members remember a
-	// removal from before the restore.
+	// recallWaiting clusters are chosen by the placement, and their members recorded a removal from
+	// before the restore.
 	recallWaiting []string
 	// moveStart is when the move began that this step continues or begins, in Unix seconds.
 	// Rows that must leave or shrink during a move wait for its replacements too.
@@ -376,8 +376,8 @@ func (s *rolloutStep) leftWithCluster(c string, row Row) bool {
 }
 
 // applyRemovalModeToRow orphans what is not removed yet when the mode, or the mode of the
-// cluster's own removal, changed to Orphan. An orphaned row stays orphaned. A recalled row
-// that is not wanted any more is removed like any other.
+// cluster's own removal, changed to Orphan. An orphaned row stays orphaned. A recalled row that is
+// not ordered any more is removed like any other.
 func (s *rolloutStep) applyRemovalModeToRow(c string, row Row) {
 	spec := row.Spec
 	if spec.Recall != nil {
@@ -433,7 +433,7 @@ func (s *rolloutStep) hasOnlyIndependentRows() bool {
 		len(s.DeletedItems)+len(s.MovedItems)+len(s.ExcludedItems) == 0
 }
 
-// isUnchanged reports whether a spec orders and remembers the same as the row.
+// isUnchanged reports whether a spec orders and stores the same as the row.
 func isUnchanged(row atoll.RowSpec, next *atoll.RowSpec) bool {
 	return row.UID == next.UID && isSameWork(row, *next) && isSameBookkeeping(row, *next)
 }
@@ -546,7 +546,7 @@ func isSameWork(a, b atoll.RowSpec) bool {
 		!slices.ContainsFunc(b.Approvals, func(x atoll.DriftApproval) bool { return !slices.Contains(a.Approvals, x) })
 }
 
-// isSameBookkeeping reports whether rows of the same work also remember the same.
+// isSameBookkeeping reports whether rows of the same work also store the same.
 func isSameBookkeeping(a, b atoll.RowSpec) bool {
 	return a.Reason == b.Reason && a.Since == b.Since && a.PlacementFingerprint == b.PlacementFingerprint &&
 		a.GrownAt == b.GrownAt && a.MovingSince == b.MovingSince && a.RequestedPods == b.RequestedPods && slices.Equal(a.HomeItems, b.HomeItems) && slices.Equal(a.Absent, b.Absent) &&

@@ -127,7 +127,7 @@ func (s *scriptStage) runCommand(cmd string, args []string) string {
 		s.online[args[0]] = true
 	case "checkin": // NAME EVERY
 		s.checkIns[args[0]] = s.parseDuration(args[1])
-	case "uncertain": // NAME DURATION : for so long the hub cannot tell whether it is disconnected
+	case "uncertain": // NAME DURATION : for so long the hub cannot decide whether it is disconnected
 		s.uncertain[args[0]] = s.now.Add(s.parseDuration(args[1]))
 	case "taint": // NAME KEY EFFECT
 		at := metav1.NewTime(s.now)

@@ -114,7 +114,7 @@ func (s *rolloutStep) applySafeShareReductions() {
 type blockerCache struct {
 	*rolloutStep
 	unreadyByMove     map[int64]*blockerSet
-	keepAliveBlockers *blockerSet // see keepers; nil before it was asked for
+	keepAliveBlockers *blockerSet // see keepers; nil before it is computed
 }
 
 // isRecentArrival reports whether an unhealthy row came so shortly before that others wait

@@ -8,7 +8,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// turns are which rows take the wanted revision now, where the Bundle states a rollout or is paused. Nothing of
+// turns are which rows take the desired revision now, where the Bundle states a rollout or is paused. Nothing of
 // them is stored but the time at which a row was allowed to change.
 type turns struct {
 	// isBounded: the Bundle states a rollout or is paused.
@@ -34,13 +34,13 @@ type turns struct {
 	// gates are the verdicts to store. gateAgain is when time alone may change one.
 	gates     []v1alpha1.GateStatus
 	gateAgain time.Time
-	// uncertainUntil is the first time at which the hub can tell of a cluster that it is disconnected.
+	// uncertainUntil is the first time at which the hub can decide that a cluster is disconnected.
 	uncertainUntil time.Time
 	// lossEnds is the first time at which a disconnected cluster stops counting.
 	lossEnds time.Time
 }
 
-// planTurns decides which rows change now. Rows at rest and at the wanted revision cost no memory.
+// planTurns decides which rows change now. Rows at rest and at the desired revision cost no memory.
 func (s *rolloutStep) planTurns() {
 	if s.Terms == nil && s.Pause == nil || s.Deleting || s.Revision == "" {
 		return
@@ -132,8 +132,8 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 	t.awaited = append(t.awaited, c)
 }
 
-// placeRow returns where a row is, and whether it is unavailable. While the hub cannot tell whether its cluster is
-// disconnected, the row counts, and not as healthy.
+// placeRow returns where a row is, and whether it is unavailable. While the hub cannot decide whether its
+// cluster is disconnected, the row counts, and not as healthy.
 func (s *rolloutStep) placeRow(row Row, isWanted bool) (p RowProgress, isUnavailable bool) {
 	if s.isConnectionUncertain(row) {
 		row.Online = true
@@ -202,12 +202,12 @@ func (s *rolloutStep) arrivalRow(c string) Row {
 	return s.NewClusters[c]
 }
 
-// isDisconnected reports whether the hub can tell that a cluster is disconnected.
+// isDisconnected reports whether the hub can decide that a cluster is disconnected.
 func (s *rolloutStep) isDisconnected(row Row) bool {
 	return !row.Online && !s.isConnectionUncertain(row)
 }
 
-// isConnectionUncertain reports whether the hub cannot tell yet that a cluster is disconnected.
+// isConnectionUncertain reports whether the hub cannot decide yet that a cluster is disconnected.
 func (s *rolloutStep) isConnectionUncertain(row Row) bool {
 	if row.Online || !row.UncertainUntil.After(s.Now) {
 		return false
@@ -218,7 +218,7 @@ func (s *rolloutStep) isConnectionUncertain(row Row) bool {
 	return true
 }
 
-// wantsTurn reports whether a row does not hold what is wanted.
+// wantsTurn reports whether a row does not hold what is ordered.
 func (s *rolloutStep) wantsTurn(c string, row Row) bool {
 	return row.Spec.Revision != s.Revision && !s.staysAtRevision(c, &row.Spec)
 }
@@ -357,7 +357,7 @@ func (s *rolloutStep) beginTurn(spec *atoll.RowSpec) {
 // keepTurn mends times in the future, and marks a row by which its stage fails, so that the stage stays failed when the
 // row is healthy again. A pause decides nothing about that.
 func (s *rolloutStep) keepTurn(c string, spec *atoll.RowSpec) {
-	s.forgetTakenBackRemoval(c, spec)
+	s.dropTakenBackRemoval(c, spec)
 	spec.MovedAt, spec.FailedAt = min(spec.MovedAt, s.nowUnix), min(spec.FailedAt, s.nowUnix)
 	row, has := s.Rows[c]
 	t := &s.turns

@@ -21,7 +21,7 @@ import (
 //
 // A field that is absent has its default: generation 1, phase Active, state Ready, as many
 // items ready as there are, an item Healthy and since the row's time, and zero for all others.
-// The meaning of a letter never changes, and a reader skips letters that it does not know.
+// The meaning of a letter never changes, and a reader skips unknown letters.
 //
 //   - Numbers are decimal, times Unix seconds; a flag is its letter alone.
 //   - Text is ~N, the Nth of the slice's words, or itself with bytes that mean
@@ -31,7 +31,7 @@ import (
 //   - Members of lists have commas between them, fields of what is inside a field
 //     (an item i, a recall b, an approval c) semicolons; assigned, due, ordinals and notYet are
 //     text=number.
-//   - w in a status: what the content says is not applied.
+//   - w in a status: the content is not applied.
 //   - u in a status is the end of the UID, which distinguishes a cluster from others of its name.
 //   - s comes before i.
 //
@@ -256,7 +256,7 @@ func readTurnField(f *lineReader, r *atoll.RowSpec) {
 }
 
 // DecodeRequestedPods returns the pods of the row that a line of a spec is of: at least 1 where the row is to stay, and 0
-// where the row's phase says that it leaves. It allocates nothing, and takes a number that
+// where the row leaves by its phase. It allocates nothing, and takes a number that
 // cannot be read for 1.
 //
 // A row that waits for an old copy counts, because it keeps the place.

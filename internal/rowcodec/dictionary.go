@@ -126,8 +126,7 @@ func (w *Dictionary) internWord(word string) int {
 }
 
 // PruneWords leaves out the words that no line of rows names, once they are more than
-// a few, and gives the lines to go with those that stay. Fields that this version does
-// not know keep their words too.
+// a few, and gives the lines to go with those that stay. Unknown fields keep their words too.
 func PruneWords(rows string, words []string) (string, []string) {
 	const few = 4
 	to, used := make([]int, len(words)), 0

@@ -14,7 +14,7 @@ import (
 type PendingFailback struct {
 	// Group is its name; empty: none.
 	Group string
-	// Since is when, as far as the caller remembers, a healthy cluster of it began to fit.
+	// Since is when, by the caller's records, a healthy cluster of it began to fit.
 	Since time.Time
 }
 
@@ -271,7 +271,7 @@ func (f *CompiledPlacement) findCurrentGroup(in *Input) int {
 		}
 	}
 	for g, s := range stands {
-		// A row that only stays for want of a better place does not keep a group that other
+		// A row that only stays because no better place exists does not keep a group that other
 		// rows have to leave, and that nothing fits in.
 		if s.hasPlaced || s.hasKept && (!s.hasLeaving || f.affinityGroups[g].fitsAnyCluster(in)) {
 			return g
@@ -303,8 +303,8 @@ func (p *groupPick) considerFailback(f *CompiledPlacement, t *groupTrials, hold 
 	}
 }
 
-// recordRowOutcome notes the outcome of a row in the group that it came by. A row that
-// remembers none counts for the first group in which its cluster fits.
+// recordRowOutcome notes the outcome of a row in the group that it came by. A row that stores none
+// counts for the first group in which its cluster fits.
 func (f *CompiledPlacement) recordRowOutcome(stands []groupOutcomes, c *Cluster, row *atoll.RowSpec, in *Input) {
 	name := rememberedGroup(row.PlacementFingerprint)
 	for g, home := range f.affinityGroups {
@@ -389,8 +389,8 @@ func (f *CompiledPlacement) findOtherAdmittingGroup(c *Cluster) *CompiledPlaceme
 	return nil
 }
 
-// judgeByHomeGroup judges a cluster by the group that its row came by. A row that remembers
-// none is judged by the first group in which it fits, a newcomer by all.
+// judgeByHomeGroup judges a cluster by the group that its row came by. A row that stores none is
+// judged by the first group in which it fits, a newcomer by all.
 func (f *CompiledPlacement) judgeByHomeGroup(c *Cluster, row *atoll.RowSpec, terms rowTerms) (v Verdict) {
 	if row == nil {
 		v = Verdict{Cluster: c.Name, UID: c.UID, Outcome: OutcomePlaced, Orphan: c.Removal == v1alpha1.ClusterOrphan}

@@ -34,7 +34,7 @@ var (
 	full    = withTaint("full", "", corev1.TaintEffectNoSchedule, 0)
 )
 
-// in a group, as a row remembers it.
+// in a group, as a row stores it.
 func inGroup(p v1alpha1.PlacementSpec, group string, c Cluster) atoll.RowSpec {
 	r := activeRow(c, p)
 	r.PlacementFingerprint = CompilePlacement(p).findGroup(group).placementFingerprint

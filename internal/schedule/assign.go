@@ -347,8 +347,8 @@ func (s *shareAssigner) assignDivided(item int) (left int64) {
 }
 
 // isSplitDespiteVolumes reports whether clusters run parts of a workload that its volumes
-// make undividable, and none of them is its home. It was divided before it had volumes, or
-// before the hub knew what they mean. The parts stay where the volumes are.
+// make undividable, and none of them is its home. It was divided before it had volumes, or before
+// the hub could read them. The parts stay where the volumes are.
 func (s *shareAssigner) isSplitDespiteVolumes(item int) bool {
 	if !s.workloads[item].OwnVolumes {
 		return false

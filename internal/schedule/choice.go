@@ -26,7 +26,7 @@ type choiceRules struct {
 	spread      []v1alpha1.SpreadConstraint
 	scores      placementScores
 	moveRule    *moveRule
-	// fingerprint of all but the scores, as rows remember it. Another fingerprint means that
+	// fingerprint of all but the scores, as rows store it. Another fingerprint means that
 	// the user edited how clusters are chosen.
 	fingerprint string
 	// needsWeight: a cluster without a static weight is no candidate while one with a weight
@@ -76,7 +76,7 @@ func (f *CompiledPlacement) NeedsPodLoad() bool {
 	return f.choice != nil && f.choice.scores.needsPodLoad && !f.HasGroups()
 }
 
-// Rows remember the fingerprint of the filters, and after a slash the one of the choice.
+// Rows store the fingerprint of the filters, and after a slash the one of the choice.
 func appendChoiceFingerprint(filters, choice string) string {
 	if choice == "" {
 		return filters
@@ -264,7 +264,7 @@ type poolChoice struct {
 	options []int32
 	// unmetReason states the minimum that cannot be met; empty: all can.
 	unmetReason string
-	// isFull: no more clusters are wanted, whatever others there are.
+	// isFull: no more clusters are needed, whatever others there are.
 	isFull bool
 }
 
@@ -297,13 +297,13 @@ func (p *candidatePool) chooseOptions() poolChoice {
 	out := poolChoice{options: options, isFull: len(options) >= prob.maxChosen}
 	for r, missing := range short {
 		if s := &p.spread[p.rules[r]]; missing > 0 && len(options) > 0 {
-			out.unmetReason = fmt.Sprintf("spreadConstraints[%d] asks for %d groups by %s, and the clusters that fit give %d",
+			out.unmetReason = fmt.Sprintf("spreadConstraints[%d] requires %d groups by %s, and the clusters that fit give %d",
 				p.rules[r], prob.rules[r].min, spreadFieldName(s), prob.rules[r].min-missing)
 			return out
 		}
 	}
 	if len(options) < least && len(options) > 0 {
-		out.unmetReason = fmt.Sprintf("spreadConstraints ask for %d clusters, and %d can be chosen", least, len(options))
+		out.unmetReason = fmt.Sprintf("spreadConstraints require %d clusters, and %d can be chosen", least, len(options))
 	}
 	return out
 }
@@ -400,7 +400,7 @@ func (d *groupDecider) judgeRunningOption(i int32, r *choiceResult) {
 	}
 }
 
-// needsVerdict reports whether a cluster that is not chosen needs a verdict: where explanations are wanted, and
+// needsVerdict reports whether a cluster that is not chosen needs a verdict: where explanations are requested, and
 // where a row is stored that may be of a copy that ends, or of another cluster of that name.
 func (in *Input) needsVerdict(c *Cluster) bool {
 	_, stored := in.Rows[c.Name]
@@ -439,7 +439,7 @@ func (d *groupDecider) judgeNewOption(i int32, r *choiceResult) {
 func (v *Verdict) setNotChosen(unmet string, row *atoll.RowSpec) {
 	switch {
 	case unmet != "":
-		// Nothing changes, and the row still remembers the edit.
+		// Nothing changes, and the row still stores the edit.
 		v.Outcome, v.RowReason, v.Filter, v.Reason = OutcomeKept, atoll.ReasonSpreadUnmet, FilterSpread, unmet
 		v.PlacementFingerprint = atoll.AppendRebalance(appendChoiceFingerprint(filterFingerprint(v.PlacementFingerprint), choiceFingerprint(row.PlacementFingerprint)), row.LastRebalance())
 		v.FromScratch = false

@@ -88,7 +88,7 @@ func TestEditedWeightsChooseAgain(t *testing.T) {
 	edited.ReplicaScheduling.WeightPreference.StaticWeightList[0].TargetCluster.ExcludeClusters = []string{"z"}
 	in := w.buildInput(edited)
 	in.Filter = PlacementTerms{Placement: edited, SummedWeights: true}.CompilePlacement()
-	// The row remembers a fingerprint that the earlier rule does not have.
+	// The row stores a fingerprint that the earlier rule does not have.
 	row := w.rows["a"]
 	row.PlacementFingerprint = PlacementTerms{Placement: byTier("gold"), SummedWeights: true}.CompilePlacement().placementFingerprint
 	in.Rows = map[string]atoll.RowSpec{"a": row}
@@ -143,7 +143,7 @@ func TestDividedByWeightsAddUp(t *testing.T) {
 	}
 }
 
-// By the rule of earlier versions, clusters without a weight are candidates, and rows remember the
+// By the rule of earlier versions, clusters without a weight are candidates, and rows store the
 // same as before.
 func TestSummedWeightsChooseAsBefore(t *testing.T) {
 	p := parsePlacement(t, "{maxClusters: 2, "+divided+"{targetCluster: {clusterNames: [b]}, weight: 1}]}}}")

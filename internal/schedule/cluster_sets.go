@@ -115,7 +115,7 @@ func (m *SetMembership) countClusters(sets []string, n int) {
 	}
 }
 
-// RemoveCluster forgets a deleted cluster.
+// RemoveCluster drops a deleted cluster.
 func (m *SetMembership) RemoveCluster(cluster string) {
 	m.countClusters(m.byCluster[cluster], -1)
 	delete(m.byCluster, cluster)

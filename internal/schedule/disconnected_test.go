@@ -219,7 +219,7 @@ func TestUnmetGroupBlocksNoOther(t *testing.T) {
 		if got := formatOutcomes(d, OutcomePlaced); got != "b c" || d.NoFit {
 			t.Errorf("%q is disconnected: placed in %q, %s", down, got, d.UnmetSpread)
 		}
-		if why := d.Groups[0].Why; !strings.HasPrefix(why, "spreadConstraints[0] asks for 2 groups by region") {
+		if why := d.Groups[0].Why; !strings.HasPrefix(why, "spreadConstraints[0] requires 2 groups by region") {
 			t.Errorf("%q is disconnected: the first group is explained by %q", down, why)
 		}
 	}

@@ -4,14 +4,14 @@
 // Contract: a pure core. Values in, values out: no client, no clock, no logger, no
 // goroutine. Arguments are never changed. Results share memory with the arguments and are
 // read-only. They depend on the set of clusters, and not on the order of a list or a map.
-// Everything is safe for concurrent use, except the tables that say otherwise.
+// Everything is safe for concurrent use, except the tables whose comments state otherwise.
 //
 // Every Decision guarantees:
 //   - A cluster that runs the Bundle leaves only because a user edited the placement,
 //     requested a rebalance, tainted the cluster NoExecute, or chose whenUnfit: Remove or
 //     rescheduling: WhenBetter. The last moves one row at a time. A cluster that drifted
 //     from its placement, is disconnected or is not accepted any more keeps its rows.
-//   - A row goes through one rebalance once, and remembers it, so that the same decision
+//   - A row goes through one rebalance once, and stores it, so that the same decision
 //     can be repeated. A rebalance moves nothing to a disconnected cluster, and a tie moves
 //     nothing.
 //   - A placement that fits no cluster removes nothing, unless it states so on purpose

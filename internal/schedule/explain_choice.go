@@ -24,8 +24,8 @@ type ScoreBreakdown struct {
 
 // ScoreComponent is one part of a score.
 type ScoreComponent struct {
-	// Points of 1,000,000, and Inputs from which they are computed, for people; empty where
-	// the name of the score says all.
+	// Points of 1,000,000, and Inputs from which they are computed, for people; empty where the name
+	// of the score suffices.
 	Points int64
 	Inputs string
 }
@@ -39,7 +39,7 @@ type WeightedScore struct {
 
 // ChoiceExplanation describes how clusters were chosen among those that fit.
 type ChoiceExplanation struct {
-	// MaxClusters that are wanted; 0: no bound.
+	// MaxClusters to choose; 0: no bound.
 	MaxClusters int
 	// Fit counts the clusters that could be chosen, Chosen the chosen ones.
 	Fit, Chosen int
@@ -98,8 +98,8 @@ func (d Decision) RedactCounts() Decision {
 	return d
 }
 
-// FormatScore formats a score of 1,000,000 as one of 1000. It has fraction digits only where
-// these tell it from the other scores.
+// FormatScore formats a score of 1,000,000 as one of 1000. It has fraction digits only where these
+// distinguish it from the other scores.
 func FormatScore(score int64, other ...int64) string {
 	for _, o := range other {
 		if o != score && toThousand(o) == toThousand(score) {

@@ -59,7 +59,7 @@ type PlacementTerms struct {
 	// them: "group/version/Kind".
 	Kinds []string
 	// Rebalance is when a user requested to place the Bundle from scratch, in milliseconds;
-	// zero: never. Rows that remember an earlier rebalance, or none, are decided on as if
+	// zero: never. Rows that store an earlier rebalance, or none, are decided on as if
 	// they were not there. The new choice then stays like any other.
 	Rebalance time.Time
 	// SummedWeights keeps the rule for static weights by which earlier versions placed the
@@ -82,8 +82,7 @@ type CompiledPlacement struct {
 	tolerations    []corev1.Toleration
 	choice         *choiceRules
 	decisionGroups []decisionGroup
-	// placementFingerprint of the selectors, of the choice and of the rebalance, as rows
-	// remember it.
+	// placementFingerprint of the selectors, of the choice and of the rebalance, as rows store it.
 	placementFingerprint string
 	rebalanceAt          time.Time
 	summedWeights        bool
@@ -144,7 +143,7 @@ func (t PlacementTerms) CompilePlacement() *CompiledPlacement {
 	return &base
 }
 
-// rowFingerprint adds all else that rows remember to the fingerprint of the selectors.
+// rowFingerprint adds all else that rows store to the fingerprint of the selectors.
 func (f *CompiledPlacement) rowFingerprint(selectors string) string {
 	if f.choice != nil {
 		selectors = appendChoiceFingerprint(selectors, f.choice.fingerprint)
@@ -175,7 +174,7 @@ func newNameSet(names []string) map[string]bool {
 
 func shortFingerprint(v any) string { return atoll.HashJSON(v)[:8] }
 
-// groupMark stands before the name of the group in what a row remembers.
+// groupMark stands before the name of the group in a row's fingerprint.
 const groupMark = "@"
 
 // CheckCluster reports whether a cluster that does not hold the Bundle yet may get it, in

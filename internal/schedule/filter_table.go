@@ -28,7 +28,7 @@ const (
 // groups that are not in use. It is about several Filters, so the table does not list it.
 const FilterGroups = "clusterAffinities"
 
-// filterTable lists the filters in the order in which they are asked: the cheap ones first,
+// filterTable lists the filters in the order in which they run: the cheap ones first,
 // expressions last. One entry adds a filter. Newcomers, clusters that hold the Bundle,
 // weights, targets, fingerprints and drift all walk the table.
 var filterTable = []filterRule{
@@ -102,7 +102,7 @@ var reasonByFilter = func() map[string]atoll.Reason {
 	return out
 }()
 
-// The places of fingerprints in what rows remember, from 1. A new place comes last: rows
+// The places of fingerprints in what rows store, from 1. A new place comes last: rows
 // keep what older hubs wrote.
 const (
 	placeLabels = 1 + iota
@@ -124,7 +124,7 @@ type filterRule struct {
 	isEdit bool
 	// keepsRows: a refusal never takes away what runs.
 	keepsRows bool
-	// place of the fingerprint in what rows remember; 0: rows remember none, so that a
+	// place of the fingerprint in what rows store; 0: rows store none, so that a
 	// refusal is never an edit.
 	place       int
 	fingerprint func(*CompiledPlacement) string
@@ -182,8 +182,8 @@ func (f *CompiledPlacement) collectRequestedFilters() {
 	}
 }
 
-// askCluster asks one filter about a cluster.
-func (a *askedFilter) askCluster(f *CompiledPlacement, c *Cluster, q question) (r refusal, refused bool) {
+// applyFilter applies one filter to a cluster.
+func (a *askedFilter) applyFilter(f *CompiledPlacement, c *Cluster, q question) (r refusal, refused bool) {
 	if a.refuseView != nil {
 		r, refused = a.refuseView(a.selectors, &c.ClusterView, q.say)
 	} else {
@@ -209,7 +209,7 @@ func (a *askedFilter) refusesNewcomer(f *CompiledPlacement, c *Cluster) (refused
 // has a reason only where say is set.
 func (f *CompiledPlacement) firstRefusal(c *Cluster, say bool) (refusal, bool) {
 	for i := range f.requested {
-		if r, refused := f.requested[i].askCluster(f, c, question{newcomer: true, say: say}); refused {
+		if r, refused := f.requested[i].applyFilter(f, c, question{newcomer: true, say: say}); refused {
 			return r, true
 		}
 	}
@@ -224,15 +224,15 @@ func (f *CompiledPlacement) listRefusals(c *Cluster) (out []refusal) {
 		return nil
 	}
 	for i := range f.requested {
-		if r, refused := f.requested[i].askCluster(f, c, question{say: true}); refused {
+		if r, refused := f.requested[i].applyFilter(f, c, question{say: true}); refused {
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
-// isPlacementEdit reports whether the refusal comes from an edit of the placement: a
-// selector that the row does not remember is a new one, all else drifted.
+// isPlacementEdit reports whether the refusal comes from an edit of the placement: a selector that
+// the row does not store is a new one, all else drifted.
 func (r *refusal) isPlacementEdit(remembered string) bool {
 	return r.by.isEdit || r.by.fingerprint != "" && r.by.fingerprint != fingerprintAt(remembered, r.by.place)
 }
@@ -250,7 +250,7 @@ func (f *CompiledPlacement) selectorFingerprints() string {
 	return strings.Join(all[:n], ".")
 }
 
-// fingerprintAt returns the fingerprint at a place of what a row remembers.
+// fingerprintAt returns the fingerprint at a place of what a row stores.
 func fingerprintAt(remembered string, place int) string {
 	fingerprints, _, _ := strings.Cut(filterFingerprint(remembered), groupMark)
 	for ; place > 1; place-- {

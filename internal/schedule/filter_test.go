@@ -50,8 +50,8 @@ func TestRefusalsSayWhy(t *testing.T) {
 		{"the expression is false", newCluster("a"), PlacementTerms{Placement: expressionPlacement("cluster.name == 'b'")}, "celSelector: not true of it: cluster.name == 'b'"},
 		{"the expression fails", newCluster("a"), PlacementTerms{Placement: expressionPlacement("cluster.labels['dns'] == 'b'")}, "celSelector: the expression fails on it: no such key: dns"},
 		{"the expression is malformed", newCluster("a"), PlacementTerms{Placement: expressionPlacement("cluster.nme == 'b'")}, "celSelector: celSelector is malformed: line 1, column 1: cluster has no field \"nme\" here: it has name, labels, region, zone, provider, sets and properties"},
-		{"an API", newCluster("a", servingKinds("/v1/Pod")), PlacementTerms{Placement: apisPlacement("batch/v1", "Job")}, "apis: does not serve batch/v1/Job, which the placement asks for"},
-		{"an API of the core group", newCluster("a", servingKinds("apps/v1/Deployment")), PlacementTerms{Placement: apisPlacement("v1", "")}, "apis: does not serve v1, which the placement asks for"},
+		{"an API", newCluster("a", servingKinds("/v1/Pod")), PlacementTerms{Placement: apisPlacement("batch/v1", "Job")}, "apis: does not serve batch/v1/Job, which the placement requires"},
+		{"an API of the core group", newCluster("a", servingKinds("apps/v1/Deployment")), PlacementTerms{Placement: apisPlacement("v1", "")}, "apis: does not serve v1, which the placement requires"},
 		{"APIs that are not known", newCluster("a"), PlacementTerms{Placement: apisPlacement("batch/v1", "Job"), Kinds: []string{"x/v1/Y"}}, ""},
 		{"a kind", newCluster("a", servingKinds("/v1/Pod")), PlacementTerms{Kinds: []string{"/v1/Pod", "x.io/v1/Y"}}, "kinds: does not serve x.io/v1/Y, which the bundle holds: install its definition or API service there, or place it with the bundle"},
 		{"a property is missing", newCluster("a"), PlacementTerms{Placement: fieldsPlacement("nodes", corev1.NodeSelectorOpExists)}, "fieldSelector: field nodes is not set"},
@@ -130,7 +130,7 @@ func TestEditsAndDriftOfEveryFilter(t *testing.T) {
 	}
 }
 
-// Rows remember what they always did where nothing new is asked for, so that a hub that
+// Rows store what they always did where nothing new is asked for, so that a hub that
 // is replaced by a newer one takes no drift for an edit.
 func TestPrintsAreWhatTheyWere(t *testing.T) {
 	prod := v1alpha1.ClusterAffinity{LabelSelector: labelSelectorOf("env", "prod")}

@@ -115,7 +115,7 @@ func TestMalformedDecisionGroupIsEmpty(t *testing.T) {
 	}
 }
 
-// A refusal that an agent reported takes no row away, whatever the placement wants of unfit rows. One that the hub
+// A refusal that an agent reported takes no row away, whatever the placement states for unfit rows. One that the hub
 // knows does.
 func TestUnfitRowsGoByWhatTheHubKnows(t *testing.T) {
 	serves := func(c *Cluster) { c.APIs = &ServedAPIs{} }
@@ -123,7 +123,7 @@ func TestUnfitRowsGoByWhatTheHubKnows(t *testing.T) {
 	p := v1alpha1.PlacementSpec{APIs: []v1alpha1.ServedAPI{{APIVersion: "x.io/v1", Kind: "Thing"}}}
 	f := CompilePlacement(p)
 	row := activeRow(newCluster("a"), p)
-	const noThing, taint = "does not serve x.io/v1/Thing, which the placement asks for", "taint full:NoSchedule is not tolerated"
+	const noThing, taint = "does not serve x.io/v1/Thing, which the placement requires", "taint full:NoSchedule is not tolerated"
 	for _, tc := range []struct {
 		name    string
 		cluster Cluster

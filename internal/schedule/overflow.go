@@ -18,7 +18,7 @@ import (
 // first. Until then, running replicas stay. Silence ends no step: a cluster of unknown capacity
 // counts by what it runs, and so does a disconnected one.
 
-// overflowMark ends the choice's fingerprint in what the row of a further cluster remembers.
+// overflowMark ends the choice's fingerprint that the row of a further cluster stores.
 const overflowMark = "+"
 
 func markOverflow(fingerprint string) string {

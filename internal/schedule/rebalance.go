@@ -10,7 +10,7 @@ import (
 // keeps it from coming to one.
 const FilterRebalance = "rebalance"
 
-// A rebalance is decided once: each row remembers the rebalance that it went through, and is
+// A rebalance is decided once: each row stores the rebalance that it went through, and is
 // then like any other row. A refusal that the agent reported takes nothing away in a
 // rebalance either, and nothing moves to a disconnected cluster.
 
@@ -33,7 +33,7 @@ func (f *CompiledPlacement) hasRowsToRebalance(rows map[string]atoll.RowSpec) bo
 	return false
 }
 
-// fingerprintWithLastRebalance returns what a row is to remember of the placement: its fingerprint,
+// fingerprintWithLastRebalance returns what a row stores of the placement: its fingerprint,
 // and the rebalance that it went through.
 func (f *CompiledPlacement) fingerprintWithLastRebalance(row *atoll.RowSpec) string {
 	if at := row.LastRebalance(); at.After(f.rebalanceAt) {

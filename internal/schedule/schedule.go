@@ -23,7 +23,7 @@ type Input struct {
 	// UnlistedHolders.
 	Clusters []Cluster
 	// AdmittedClusters is, by index in Clusters, the result of the filter's AdmitsCluster;
-	// nil: the filter is asked. Clusters are sorted by name then. Not for placements of
+	// nil: the filter runs. Clusters are sorted by name then. Not for placements of
 	// groups.
 	AdmittedClusters []bool
 	// PodLoads is, by index in Clusters, the result of Facts.AssignedPods; nil: the facts are
@@ -115,7 +115,7 @@ type Verdict struct {
 	Reason string
 	// RowReason for kept and leaving rows: one of atoll.ReasonUnfit and so on.
 	RowReason atoll.Reason
-	// PlacementFingerprint that the row is to remember.
+	// PlacementFingerprint that the row stores.
 	PlacementFingerprint string
 	// Weight in divisions, and the bounds of shares, for placed and kept clusters.
 	Weight int64
@@ -159,7 +159,7 @@ func (v *Verdict) IsHolder() bool { return v.Outcome == OutcomePlaced || v.Outco
 type Decision struct {
 	// Verdicts on all clusters of the input and on all rows, by cluster name.
 	Verdicts []Verdict
-	// NoFit: no cluster fits, and the placement does not want that.
+	// NoFit: no cluster fits, and the placement states at least one.
 	NoFit bool
 	// UnmetSpread states the minimum of the spread that cannot be met, so that nothing
 	// changes. NoFit is set too.
@@ -167,8 +167,8 @@ type Decision struct {
 	// WantsMore: the placement can still choose a cluster that starts to fit. It is false
 	// where all that fit are taken.
 	WantsMore bool
-	// ReserveClusters are, with SkipExplanations and where all wanted clusters were chosen,
-	// the ReserveDepth best others of each kind. While clusters do not change, a decision
+	// ReserveClusters are, with SkipExplanations and where all needed clusters were chosen, the
+	// ReserveDepth best others of each kind. While clusters do not change, a decision
 	// over these and the row holders chooses like one over the fleet, if it chooses at most
 	// ReserveDepth new ones.
 	ReserveClusters []string
@@ -299,12 +299,12 @@ type groupDecider struct {
 	storedRows []atoll.RowSpec
 	// lost are the rows in clusters that the hub tainted as lost.
 	lost []lostRow
-	// unschedulable are the clusters that rows in drained ones name; nil: no row has asked yet.
+	// unschedulable are the clusters that rows in drained ones name; nil: no row has needed them yet.
 	unschedulable *unschedulableClusters
 }
 
-// estimateVerdictCount returns for how many verdicts there is to be memory. A Bundle without rows asks the
-// filter about all clusters first, so that no list grows to the size of the fleet step by step.
+// estimateVerdictCount returns for how many verdicts there is to be memory. A Bundle without rows applies
+// the filter to all clusters first, so that no list grows to the size of the fleet step by step.
 func (d *groupDecider) estimateVerdictCount() (n int) {
 	in := d.input
 	switch {

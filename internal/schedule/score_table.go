@@ -30,11 +30,11 @@ var scoreTable = []scoreKind{
 // scoreKind is an entry of the table.
 type scoreKind struct {
 	name v1alpha1.ScoreName
-	// needsPodLoad: it asks how many pods a cluster was assigned.
+	// needsPodLoad: it reads how many pods a cluster was assigned.
 	needsPodLoad bool
 	// points that a cluster has, from 0 to fullScore.
 	points func(*scoreRule, *Cluster, clusterFacts) int64
-	// describe returns the inputs of the points, for people; nil where the name says all.
+	// describe returns the inputs of the points, for people; nil where the name suffices.
 	describe func(*scoreRule, *Cluster, clusterFacts) string
 }
 

@@ -52,7 +52,7 @@ func (c *Cluster) findResource(name corev1.ResourceName) (ResourceAmount, bool) 
 type placementScores struct {
 	rules        []scoreRule
 	totalWeight  int64
-	needsPodLoad bool // asks how many pods a cluster was assigned
+	needsPodLoad bool // reads how many pods a cluster was assigned
 }
 
 // scoreRule is one score that a placement states.

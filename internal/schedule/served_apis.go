@@ -61,7 +61,7 @@ func (f *CompiledPlacement) refuseByAPIs(c *Cluster, q question) (refusal, bool)
 	}
 	r := refusal{agentReported: true}
 	if q.say {
-		r.reason = "does not serve " + strings.TrimPrefix(missing, "/") + ", which the placement asks for"
+		r.reason = "does not serve " + strings.TrimPrefix(missing, "/") + ", which the placement requires"
 	}
 	return r, true
 }

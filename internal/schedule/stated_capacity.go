@@ -25,7 +25,7 @@ func (in *Input) exceedsCapacity(c *Cluster) (reason string, exceedsCapacity boo
 			return "", false
 		}
 		if i == 0 && !in.SkipExplanations {
-			reason = fmt.Sprintf("%s is %s, of which %s are used, and the bundle asks for %s", b.FieldPath(), b.FormatQuantity(b.Quantity), b.FormatQuantity(others.QuantityOf(b.Name)), b.FormatQuantity(ask.QuantityOf(b.Name)))
+			reason = fmt.Sprintf("%s is %s, of which %s are used, and the bundle requests %s", b.FieldPath(), b.FormatQuantity(b.Quantity), b.FormatQuantity(others.QuantityOf(b.Name)), b.FormatQuantity(ask.QuantityOf(b.Name)))
 		}
 	}
 	return reason, true
@@ -40,7 +40,7 @@ func (in *Input) newRevisionExceedsCapacity(c *Cluster, row *atoll.RowSpec) stri
 	if !over {
 		return ""
 	}
-	return fmt.Sprintf("%s is %s, others use %s, and the newest revision asks for %s instead of %s",
+	return fmt.Sprintf("%s is %s, others use %s, and the newest revision requests %s instead of %s",
 		b.FieldPath(), b.FormatQuantity(b.Quantity), b.FormatQuantity(others.QuantityOf(b.Name)), b.FormatQuantity(ask.QuantityOf(b.Name)), b.FormatQuantity(own.QuantityOf(b.Name)))
 }
 

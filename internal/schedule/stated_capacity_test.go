@@ -119,23 +119,23 @@ func TestStatedCapacity(t *testing.T) {
 	}{
 		{"nothing is stated", "{}", ResourceUsage{{"objects", 1000}, {"replicas", 1000}}, web, ""},
 		{"replicas: the last places", "{replicas: 10}", ResourceUsage{{"replicas", 7}}, web, ""},
-		{"replicas: one too many", "{replicas: 10}", ResourceUsage{{"replicas", 8}}, web, "capacity.replicas is 10, of which 8 are used, and the bundle asks for 3"},
-		{"replicas: pods are the same", "{replicas: 100, resources: {pods: 10}}", ResourceUsage{{"replicas", 8}}, web, "capacity.replicas is 10, of which 8 are used, and the bundle asks for 3"},
-		{"replicas: over already", "{replicas: 10}", ResourceUsage{{"replicas", 80}}, web, "capacity.replicas is 10, of which 80 are used, and the bundle asks for 3"},
+		{"replicas: one too many", "{replicas: 10}", ResourceUsage{{"replicas", 8}}, web, "capacity.replicas is 10, of which 8 are used, and the bundle requests 3"},
+		{"replicas: pods are the same", "{replicas: 100, resources: {pods: 10}}", ResourceUsage{{"replicas", 8}}, web, "capacity.replicas is 10, of which 8 are used, and the bundle requests 3"},
+		{"replicas: over already", "{replicas: 10}", ResourceUsage{{"replicas", 80}}, web, "capacity.replicas is 10, of which 80 are used, and the bundle requests 3"},
 		{"replicas: of what has none", "{replicas: 0}", nil, []string{configMap}, ""},
 		{"objects: as many as there may be", "{objects: 2}", nil, web, ""},
-		{"objects: one too many", "{objects: 5}", ResourceUsage{{"objects", 4}}, web, "capacity.objects is 5, of which 4 are used, and the bundle asks for 2"},
-		{"objects: none", "{objects: 0}", nil, []string{configMap}, "capacity.objects is 0, of which 0 are used, and the bundle asks for 1"},
+		{"objects: one too many", "{objects: 5}", ResourceUsage{{"objects", 4}}, web, "capacity.objects is 5, of which 4 are used, and the bundle requests 2"},
+		{"objects: none", "{objects: 0}", nil, []string{configMap}, "capacity.objects is 0, of which 0 are used, and the bundle requests 1"},
 		{"resources: enough", "{resources: {cpu: 4, memory: 8Gi, nvidia.com/gpu: 8}}", ResourceUsage{{"cpu", 2500}, {"memory", 5 << 30}, {"nvidia.com/gpu", 5}}, web, ""},
-		{"resources: cpu", "{resources: {cpu: 4}}", ResourceUsage{{"cpu", 2501}}, web, "capacity.resources[cpu] is 4, of which 2501m are used, and the bundle asks for 1500m"},
-		{"resources: memory", "{resources: {memory: 8Gi}}", ResourceUsage{{"memory", 6 << 30}}, web, "capacity.resources[memory] is 8Gi, of which 6Gi are used, and the bundle asks for 3Gi"},
-		{"resources: GPUs", "{resources: {nvidia.com/gpu: 2}}", nil, web, "capacity.resources[nvidia.com/gpu] is 2, of which 0 are used, and the bundle asks for 3"},
+		{"resources: cpu", "{resources: {cpu: 4}}", ResourceUsage{{"cpu", 2501}}, web, "capacity.resources[cpu] is 4, of which 2501m are used, and the bundle requests 1500m"},
+		{"resources: memory", "{resources: {memory: 8Gi}}", ResourceUsage{{"memory", 6 << 30}}, web, "capacity.resources[memory] is 8Gi, of which 6Gi are used, and the bundle requests 3Gi"},
+		{"resources: GPUs", "{resources: {nvidia.com/gpu: 2}}", nil, web, "capacity.resources[nvidia.com/gpu] is 2, of which 0 are used, and the bundle requests 3"},
 		{"resources: others are not asked for", "{resources: {example.com/fpga: 0}}", nil, web, ""},
 		{"divided: room for one", "{replicas: 10}", ResourceUsage{{"replicas", 9}}, []string{"/" + deploymentJSON(5, "")}, ""},
-		{"divided: room for none", "{replicas: 10}", ResourceUsage{{"replicas", 10}}, []string{"/" + deploymentJSON(5, "")}, "capacity.replicas is 10, of which 10 are used, and the bundle asks for 1"},
+		{"divided: room for none", "{replicas: 10}", ResourceUsage{{"replicas", 10}}, []string{"/" + deploymentJSON(5, "")}, "capacity.replicas is 10, of which 10 are used, and the bundle requests 1"},
 		{"divided: nothing to run", "{replicas: 0}", nil, []string{"/" + deploymentJSON(0, "")}, ""},
 		{"divided: room for one of two", "{resources: {cpu: 1}}", nil, []string{"/" + deploymentJSON(5, "cpu: 2"), "/" + deploymentJSON(5, "cpu: 1")}, ""},
-		{"divided: beside what is not", "{replicas: 3}", nil, []string{"/" + deploymentJSON(5, ""), deploymentJSON(3, "")}, "capacity.replicas is 3, of which 0 are used, and the bundle asks for 4"},
+		{"divided: beside what is not", "{replicas: 3}", nil, []string{"/" + deploymentJSON(5, ""), deploymentJSON(3, "")}, "capacity.replicas is 3, of which 0 are used, and the bundle requests 4"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newCluster("a", statesCapacity(t, tc.states))
@@ -244,10 +244,10 @@ func TestNewerRevisionOutgrowsCapacity(t *testing.T) {
 		want         string
 	}{
 		{"fits", "{replicas: 10}", ResourceUsage{{"replicas", 5}}, deploymentJSON(3, ""), deploymentJSON(5, ""), ""},
-		{"too many", "{replicas: 10}", ResourceUsage{{"replicas", 5}}, deploymentJSON(3, ""), deploymentJSON(6, ""), "capacity.replicas is 10, others use 5, and the newest revision asks for 6 instead of 3"},
+		{"too many", "{replicas: 10}", ResourceUsage{{"replicas", 5}}, deploymentJSON(3, ""), deploymentJSON(6, ""), "capacity.replicas is 10, others use 5, and the newest revision requests 6 instead of 3"},
 		{"lowered below what runs", "{replicas: 1}", ResourceUsage{{"replicas", 5}}, deploymentJSON(3, ""), deploymentJSON(3, "cpu: 1"), ""},
 		{"lowered, and fewer are asked for", "{replicas: 1}", ResourceUsage{{"replicas", 5}}, deploymentJSON(3, ""), deploymentJSON(2, ""), ""},
-		{"each asks for more", "{resources: {cpu: 4}}", nil, deploymentJSON(3, "cpu: 1"), deploymentJSON(3, "cpu: 2"), "capacity.resources[cpu] is 4, others use 0, and the newest revision asks for 6 instead of 3"},
+		{"each asks for more", "{resources: {cpu: 4}}", nil, deploymentJSON(3, "cpu: 1"), deploymentJSON(3, "cpu: 2"), "capacity.resources[cpu] is 4, others use 0, and the newest revision requests 6 instead of 3"},
 	} {
 		c := newCluster("a", statesCapacity(t, tc.states))
 		in := inputFor(t, v1alpha1.PlacementSpec{}, contentOf(t, tc.now), nil, c)
@@ -465,7 +465,7 @@ func TestCapacityIsChecked(t *testing.T) {
 		{"{objects: -1}", `spec.capacity.objects: Invalid value: -1: must not be negative`},
 		{"{resources: {memory: -1Gi}}", `spec.capacity.resources[memory]: Invalid value: "-1Gi": must not be negative`},
 		{"{resources: {gpu: 1}}", `spec.capacity.resources[gpu]: Invalid value: "gpu": is no resource that pods request`},
-		{"{resources: {requests.cpu: 1}}", `is the name of a quota: say cpu`},
+		{"{resources: {requests.cpu: 1}}", `is the name of a quota: use cpu`},
 		{"{resources: {nvidia.com/: 1}}", `is no resource that pods request`},
 		{"{resources: {hugepages-: 1}}", `is no resource that pods request`},
 	} {

@@ -15,7 +15,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Every entry of the filter table is complete, and each place of what rows remember has one
+// Every entry of the filter table is complete, and each place of what rows store has one
 // filter.
 func TestFilterTableIsComplete(t *testing.T) {
 	var places []int

@@ -5,7 +5,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// ClusterTarget is what a rule selects clusters by, compiled. It asks the filter table about
+// ClusterTarget is what a rule selects clusters by, compiled. It applies the filter table to
 // selectors, so that the same words mean the same clusters as in a placement. Read-only.
 type ClusterTarget struct {
 	clusterSelectors

@@ -109,7 +109,7 @@ func explainUnrequestable(name corev1.ResourceName) string {
 		strings.HasPrefix(s, corev1.ResourceHugePagesPrefix) && len(s) > len(corev1.ResourceHugePagesPrefix):
 		return ""
 	case strings.HasPrefix(s, "requests.") || strings.HasPrefix(s, "limits."):
-		return "is the name of a quota: say " + s[strings.IndexByte(s, '.')+1:] + ", which bounds what is requested"
+		return "is the name of a quota: use " + s[strings.IndexByte(s, '.')+1:] + ", which bounds what is requested"
 	case strings.Contains(s, "/") && len(validation.IsQualifiedName(s)) == 0:
 		return ""
 	}

@@ -95,7 +95,7 @@ type AgentOutput struct {
 	Postponed bool
 	// Oversized orders were dropped because each alone has more than IncompleteBytes.
 	Oversized []OversizedOrder
-	// Forget bundles whose removal the hub has stored. Only their generation must be kept, in
+	// Drop bundles whose removal the hub has stored. Only their generation must be kept, in
 	// Memory.RemovedAt.
 	Forget map[string]int64
 	// Position must be stored before anything in Store. nil: unchanged.
@@ -402,7 +402,7 @@ func (a *Agent) ManifestRefused(bundle string, generation int64, content string)
 	}
 }
 
-// ForgetRemovals forgets that the bundles were removed.
+// ForgetRemovals drops the records that the bundles were removed.
 func (a *Agent) ForgetRemovals(bundles []string) {
 	for _, bundle := range bundles {
 		delete(a.removedAt, bundle)

@@ -31,7 +31,7 @@ type HubSession struct {
 	unclaimed    []Entry
 }
 
-// bundleState is what the session knows of the agent's copy of one bundle.
+// bundleState is the session's state of the agent's copy of one bundle.
 type bundleState struct {
 	generation int64
 	held       bool // the agent holds some content of the bundle
@@ -107,7 +107,7 @@ func (h *HubSession) IsSynced() bool { return h.tree == nil }
 // CountBundles returns how many bundles the session handles.
 func (h *HubSession) CountBundles() int { return len(h.bundles) }
 
-// RowChanged notes that the row of the wanted bundle changed or is new.
+// RowChanged notes that the row of the ordered bundle changed or is new.
 func (h *HubSession) RowChanged(want Entry) HubOutput {
 	if h.tree != nil {
 		h.tree.Put(want)

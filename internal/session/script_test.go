@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts show into testdata")
 
-// TestScripts plays testdata/*.txtar: section "script" says what happens, section
-// "trace" what must be seen. The comment of each file says what it is about; the
+// TestScripts plays testdata/*.txtar: section "script" shows what happens, section
+// "trace" what must be seen. The comment of each file shows what it is about; the
 // commands are in (*player).do.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")

@@ -71,21 +71,12 @@ func NewTemplateClient(cfg *rest.Config) (dynamic.Interface, error) {
 	return c, nil
 }
 
-// managerOf returns the field manager of a Source.
-func managerOf(s *v1alpha1.Source) string {
-	name := "atoll-source:" + s.Namespace + "/" + s.Name
-	if len(name) > 128 {
-		name = name[:100] + atoll.HashParts([]byte(name))[:20]
-	}
-	return name
-}
-
 // application carries a decision out.
 type application struct {
 	reconciler *Reconciler
 	source     *v1alpha1.Source
 	check      repositoryCheck
-	wanted     wanted
+	wanted     changes.Templates
 	decision   changes.Decision
 	// old is the inventory by key; nil until it is needed.
 	old map[changes.Key]v1alpha1.SourceObject
@@ -102,7 +93,7 @@ func (a *application) run(ctx context.Context, c gitfetch.Content) error {
 	if missing, err := a.isAccountMissing(ctx); err != nil {
 		return err
 	} else if missing {
-		a.failed, a.reason = len(a.wanted.keys), atoll.ReasonServiceAccountMissing
+		a.failed, a.reason = len(a.wanted.Keys), atoll.ReasonServiceAccountMissing
 		a.errors = []v1alpha1.SourceError{{Message: fmt.Sprintf("the ServiceAccount %s, by whose rights the Source writes, does not exist in the namespace %s", accountOf(a.source), a.source.Namespace)}}
 		a.keepOldHashes(a.decision.Apply)
 		a.failedRemovals = append(a.failedRemovals, a.decision.Remove...)
@@ -203,7 +194,7 @@ func (a *application) isAccountMissing(ctx context.Context) (bool, error) {
 func (a *application) keepOldHashes(indexes []int) {
 	for _, i := range indexes {
 		old := a.oldEntry(i)
-		a.wanted.keys[i].Hash, a.wanted.keys[i].UID = old.Hash, old.UID
+		a.wanted.Keys[i].Hash, a.wanted.Keys[i].UID = old.Hash, old.UID
 	}
 }
 
@@ -215,27 +206,27 @@ func (a *application) oldEntry(i int) v1alpha1.SourceObject {
 			a.old[changes.KeyOf(o)] = o
 		}
 	}
-	return a.old[changes.KeyOf(a.wanted.keys[i])]
+	return a.old[changes.KeyOf(a.wanted.Keys[i])]
 }
 
 // applyObject applies one object by server-side apply.
 func (a *application) applyObject(ctx context.Context, i int) error {
-	if a.wanted.resources[i].Empty() {
-		return &meta.NoKindMatchError{GroupKind: a.wanted.objects[i].GroupVersionKind().GroupKind()}
+	if a.wanted.Resources[i].Empty() {
+		return &meta.NoKindMatchError{GroupKind: a.wanted.Objects[i].GroupVersionKind().GroupKind()}
 	}
-	entry := &a.wanted.keys[i]
-	objects := a.objectsOf(a.wanted.resources[i], entry.Namespace)
+	entry := &a.wanted.Keys[i]
+	objects := a.objectsOf(a.wanted.Resources[i], entry.Namespace)
 	var before metav1.Object
 	if existing, err := objects.Get(ctx, entry.Name, metav1.GetOptions{}); err == nil {
 		before = existing
 	} else if !apierrors.IsNotFound(err) {
 		return err
 	}
-	after, err := objects.Apply(ctx, entry.Name, a.wanted.objects[i], metav1.ApplyOptions{FieldManager: managerOf(a.source), Force: a.source.Spec.Force})
+	after, err := objects.Apply(ctx, entry.Name, a.wanted.Objects[i], metav1.ApplyOptions{FieldManager: changes.FieldManagerOf(a.source), Force: a.source.Spec.Force})
 	if err != nil {
 		return err
 	}
-	entry.UID = changes.CreatedUID(a.oldEntry(i).UID, before, after, managerOf(a.source))
+	entry.UID = changes.CreatedUID(a.oldEntry(i).UID, before, after, changes.FieldManagerOf(a.source))
 	return nil
 }
 
@@ -266,7 +257,7 @@ func (a *application) removeObject(ctx context.Context, o v1alpha1.SourceObject)
 	case err != nil:
 		return err
 	}
-	if why := changes.FindOwner(o, existing, a.source.Name, managerOf(a.source)); why != "" {
+	if why := changes.FindOwner(o, existing, a.source.Name, changes.FieldManagerOf(a.source)); why != "" {
 		o.Kept = string(why)
 		a.decision.Keep = append(a.decision.Keep, o)
 		return nil
@@ -299,7 +290,7 @@ func (a *application) recordRemovals(c gitfetch.Content) {
 // reportFailure counts an object that is not applied. The first failure gives the reason.
 func (a *application) reportFailure(i int, err error) {
 	a.failed++
-	a.addError(a.wanted.places[i], a.wanted.keys[i], err)
+	a.addError(a.wanted.Places[i], a.wanted.Keys[i], err)
 }
 
 // addError adds an error of an object to the status.
@@ -309,7 +300,7 @@ func (a *application) addError(at render.Problem, o v1alpha1.SourceObject, err e
 	switch {
 	case apierrors.IsConflict(err):
 		reason = atoll.ReasonOwnedByOthers
-		text = fmt.Sprintf("this Source (%s) and others state the same fields: %s; remove the fields on one side, or set spec.force", managerOf(a.source), text)
+		text = fmt.Sprintf("this Source (%s) and others state the same fields: %s; remove the fields on one side, or set spec.force", changes.FieldManagerOf(a.source), text)
 	case apierrors.IsForbidden(err) && strings.Contains(text, "system:serviceaccount:"):
 		reason = atoll.ReasonPermissionMissing
 	case meta.IsNoMatchError(err):
@@ -334,12 +325,12 @@ func (a *application) describeFailure() string {
 	if a.failed == 0 {
 		return fmt.Sprintf("%s not removed: %s", phrase.CountNoun(len(a.failedRemovals), "object"), first)
 	}
-	return fmt.Sprintf("%s of %d not applied, and nothing removed: %s", phrase.CountNoun(a.failed, "object"), len(a.wanted.keys), first)
+	return fmt.Sprintf("%s of %d not applied, and nothing removed: %s", phrase.CountNoun(a.failed, "object"), len(a.wanted.Keys), first)
 }
 
 // newInventory returns the objects that the Source has applied.
 func (a *application) newInventory() (out []v1alpha1.SourceObject) {
-	for i, o := range a.wanted.keys {
+	for i, o := range a.wanted.Keys {
 		if slices.Contains(a.decision.Unchanged, i) {
 			o.UID = a.oldEntry(i).UID
 		}

@@ -9,6 +9,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/changes"
 	"atoll.dev/atoll/internal/sources/gitfetch"
 	"atoll.dev/atoll/internal/sources/render"
 )
@@ -89,9 +90,9 @@ func TestAnotherProgramRemovesNothing(t *testing.T) {
 		}
 	}
 	h := newHub(t, branch)
-	before := digestSettings(h.readSource(), gitfetch.Request{}, gitfetch.Content{})
+	before := changes.DigestSettings(h.readSource(), "", nil, "")
 	h.editSource(func(s *v1alpha1.SourceSpec) { s.Build = &v1alpha1.SourceBuild{Type: v1alpha1.BuildHelm} })
-	if digestSettings(h.readSource(), gitfetch.Request{}, gitfetch.Content{}) == before {
+	if changes.DigestSettings(h.readSource(), "", nil, "") == before {
 		t.Error("another build has the same settings")
 	}
 }

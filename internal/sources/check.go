@@ -22,6 +22,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/sources/changes"
 	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/webhook"
 )
 
 // checkRepository checks a Repository once, and plans its next check.
@@ -234,7 +235,7 @@ func refOf(s *v1alpha1.Source) string {
 	return s.Spec.Ref.Commit
 }
 
-// wantsOf returns what the Sources want. Content that a settled Source has is not sent again.
+// wantsOf returns the content that the Sources read. Content that a settled Source has is not sent again.
 func wantsOf(repo *v1alpha1.Repository, sources []*v1alpha1.Source) []gitfetch.Want {
 	out := make([]gitfetch.Want, 0, len(sources))
 	for _, s := range sources {
@@ -288,6 +289,9 @@ func (r *Reconciler) setReachable(ctx context.Context, repo *v1alpha1.Repository
 		now.Status.Refs = refs
 	}
 	meta.SetStatusCondition(&now.Status.Conditions, c)
+	if err := r.setWebhookReady(ctx, now); err != nil {
+		return err
+	}
 	if apiequality.Semantic.DeepEqual(now.Status, repo.Status) {
 		return nil
 	}
@@ -299,6 +303,25 @@ func (r *Reconciler) setReachable(ctx context.Context, repo *v1alpha1.Repository
 		return fmt.Errorf("write the status of a Repository: %w", err)
 	}
 	r.Repositories.Put(now)
+	return nil
+}
+
+// setWebhookReady sets whether requests of the git server can be verified, where the Repository states a webhook.
+func (r *Reconciler) setWebhookReady(ctx context.Context, now *v1alpha1.Repository) error {
+	if now.Spec.Webhook == nil {
+		meta.RemoveStatusCondition(&now.Status.Conditions, v1alpha1.RepositoryWebhookReady)
+		return nil
+	}
+	c := metav1.Condition{
+		Type: v1alpha1.RepositoryWebhookReady, Status: metav1.ConditionTrue, Reason: string(atoll.ReasonWebhookReady), ObservedGeneration: now.Generation,
+		Message: "requests of the git server can be verified",
+	}
+	if _, err := webhook.ReadToken(ctx, r.Client, now); errors.Is(err, webhook.ErrNoToken) {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(atoll.ReasonWebhookTokenMissing), err.Error()
+	} else if err != nil {
+		return err
+	}
+	meta.SetStatusCondition(&now.Status.Conditions, c)
 	return nil
 }
 

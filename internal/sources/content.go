@@ -3,17 +3,12 @@ package sources
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -41,14 +36,11 @@ func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitf
 	case len(c.Problems) > 0:
 		return true, r.refuseContent(ctx, s, c, invalidContent(c.Problems), c.Problems)
 	case len(c.Objects) == 0:
-		return true, r.refuseContent(ctx, s, c, gitfetch.Failure{Reason: atoll.ReasonContentEmpty, Message: "it has no object in the paths of the Source, which is not a removal"}, nil)
+		return true, r.refuseContent(ctx, s, c, changes.EmptyContent, nil)
 	}
-	w, problems := r.newWanted(s, c.Objects)
-	switch {
-	case len(problems) > 0:
+	w, problems := changes.NewTemplates(s, c.Objects, r.findKind)
+	if len(problems) > 0 {
 		return true, r.refuseContent(ctx, s, c, invalidContent(problems), problems)
-	case len(w.keys) > render.MaxObjects:
-		return true, r.refuseContent(ctx, s, c, tooManyObjects, nil)
 	}
 	return r.applyContent(ctx, s, c, w, check)
 }
@@ -71,12 +63,6 @@ func (r *Reconciler) refuseContent(ctx context.Context, s *v1alpha1.Source, c gi
 	})
 }
 
-// tooManyObjects is why content is refused that one Source cannot have.
-var tooManyObjects = gitfetch.Failure{Reason: atoll.ReasonContentTooLarge, Message: fmt.Sprintf("it has, with the objects that stay, more than %d objects; divide the Source into several", render.MaxObjects)}
-
-// tooLongNames is why content is refused whose names do not fit into the status of a Source.
-var tooLongNames = gitfetch.Failure{Reason: atoll.ReasonContentTooLarge, Message: fmt.Sprintf("the names of its objects have more than %d bytes; divide the Source into several", changes.MaxInventoryBytes)}
-
 // invalidContent returns why content with problems is refused.
 func invalidContent(problems []render.Problem) gitfetch.Failure {
 	return gitfetch.Failure{Reason: atoll.ReasonContentInvalid, Message: problems[0].Format() + "; nothing of it is applied or removed"}
@@ -89,147 +75,26 @@ func newSourceError(at render.Problem, message string) v1alpha1.SourceError {
 
 func shortCommit(hash string) string { return hash[:min(12, len(hash))] }
 
-// wanted are the objects that a Source wants on the hub; the slices have one entry each.
-type wanted struct {
-	keys    []v1alpha1.SourceObject
-	objects []*unstructured.Unstructured
-	places  []render.Problem
-	// resources are where the API serves the objects; empty for a kind that the hub does not serve.
-	resources []schema.GroupVersionResource
-}
-
-// newWanted completes the objects of a commit, and adds the policy that places them.
-func (r *Reconciler) newWanted(s *v1alpha1.Source, objects []render.Object) (w wanted, problems []render.Problem) {
-	seen := map[changes.Key]render.Problem{}
-	for _, o := range objects {
-		at := render.Problem{File: o.File, Line: o.Line}
-		u := &unstructured.Unstructured{Object: o.Fields}
-		gvk := u.GroupVersionKind()
-		resource := schema.GroupVersionResource{}
-		if m, err := r.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version); err == nil {
-			resource = m.Resource
-			switch {
-			case m.Scope.Name() != meta.RESTScopeNameNamespace:
-				u.SetNamespace("")
-			case u.GetNamespace() == "":
-				u.SetNamespace(cmp.Or(s.Spec.TargetNamespace, s.Namespace))
-			}
-		}
-		labels := u.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[v1alpha1.LabelSource] = s.Name
-		u.SetLabels(labels)
-		w.add(u, resource, at)
-		k := changes.KeyOf(w.keys[len(w.keys)-1])
-		if before, twice := seen[k]; twice {
-			problems = append(problems, render.Problem{File: o.File, Line: o.Line, Message: fmt.Sprintf("%s %s is in %s:%d, too", k.Kind, k.Name, before.File, before.Line)})
-		}
-		seen[k] = at
-	}
-	policy := newPolicy(s, w.keys)
-	own := changes.Key{Group: v1alpha1.GroupVersion.Group, Kind: "PropagationPolicy", Namespace: s.Namespace, Name: policyName(s)}
-	if at, has := seen[own]; has && policy != nil {
-		at.Message = "the Source itself makes PropagationPolicy " + own.Name + " of its placement; give the policy of the file another name"
-		problems = append(problems, at)
-	}
-	if policy != nil && len(problems) == 0 {
-		w.add(policy, v1alpha1.GroupVersion.WithResource("propagationpolicies"), render.Problem{})
-	}
-	return w, problems[:min(len(problems), render.MaxProblems)]
-}
-
-// add adds an object. Its hash is of everything that is applied.
-func (w *wanted) add(u *unstructured.Unstructured, resource schema.GroupVersionResource, at render.Problem) {
-	raw, err := json.Marshal(u.Object)
+// findKind returns where the hub's API serves a kind.
+func (r *Reconciler) findKind(gvk schema.GroupVersionKind) (changes.ServedKind, bool) {
+	m, err := r.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
-		panic(fmt.Sprintf("sources: an object of decoded JSON cannot be encoded: %v", err))
+		return changes.ServedKind{}, false
 	}
-	sum := sha256.Sum256(raw)
-	w.keys = append(w.keys, v1alpha1.SourceObject{
-		APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(), Hash: hex.EncodeToString(sum[:8]),
-	})
-	w.objects, w.places, w.resources = append(w.objects, u), append(w.places, at), append(w.resources, resource)
-}
-
-// policyName returns the name of the policy that places the objects of a Source.
-func policyName(s *v1alpha1.Source) string { return "source-" + s.Name }
-
-// newPolicy returns the policy that places the objects of a Source in its namespace; nil when the Source states no
-// placement.
-func newPolicy(s *v1alpha1.Source, keys []v1alpha1.SourceObject) *unstructured.Unstructured {
-	if s.Spec.Placement == nil && s.Spec.PlacementRef == nil {
-		return nil
-	}
-	p := &v1alpha1.PropagationPolicy{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "PropagationPolicy"},
-		ObjectMeta: metav1.ObjectMeta{Name: policyName(s), Namespace: s.Namespace, Labels: map[string]string{v1alpha1.LabelSource: s.Name}},
-	}
-	if s.Spec.Placement != nil {
-		p.Spec.Placement = *s.Spec.Placement
-	}
-	p.Spec.PlacementRef = s.Spec.PlacementRef
-	var kinds []schema.GroupVersionKind
-	for _, o := range slices.Concat(keys, s.Status.Inventory) {
-		gvk := schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
-		if o.Namespace == s.Namespace && !atoll.IsHubOwnedKind(gvk.GroupKind()) && !slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.GroupKind() == gvk.GroupKind() }) {
-			kinds = append(kinds, gvk)
-		}
-	}
-	if len(kinds) == 0 {
-		return nil
-	}
-	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) })
-	for _, k := range kinds {
-		p.Spec.ResourceSelectors = append(p.Spec.ResourceSelectors, v1alpha1.ResourceSelector{
-			APIVersion: k.GroupVersion().String(), Kind: k.Kind, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelSource: s.Name}},
-		})
-	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
-	if err != nil {
-		panic(fmt.Sprintf("sources: a policy cannot be converted: %v", err))
-	}
-	delete(fields, "status")
-	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
-	for _, empty := range []string{"groupBy", "removal"} {
-		unstructured.RemoveNestedField(fields, "spec", empty)
-	}
-	return &unstructured.Unstructured{Object: fields}
-}
-
-// digestSettings returns a digest of what of a Source decides which objects there are. The types of its paths are of it, and
-// so is the program that rendered them, so that another type and a new version of the hub remove nothing.
-func digestSettings(s *v1alpha1.Source, request gitfetch.Request, c gitfetch.Content) string {
-	settings := []any{request.URL, s.Spec.Ref, s.Spec.Paths, s.Spec.Exclude, s.Spec.TargetNamespace, s.Spec.Placement == nil && s.Spec.PlacementRef == nil}
-	if s.Spec.Build != nil || len(c.Builds) > 0 {
-		settings = append(settings, s.Spec.Build, c.Program)
-	}
-	for _, b := range c.Builds {
-		settings = append(settings, b.Dir, b.Type)
-	}
-	raw, err := json.Marshal(settings)
-	if err != nil {
-		panic(fmt.Sprintf("sources: settings cannot be encoded: %v", err))
-	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:8])
+	return changes.ServedKind{Resource: m.Resource, IsNamespaced: m.Scope.Name() == meta.RESTScopeNameNamespace}, true
 }
 
 // applyContent applies the objects of a commit, and removes those that it dropped.
-func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, w wanted, check repositoryCheck) (bool, error) {
-	settings := digestSettings(s, check.request, c)
+func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, w changes.Templates, check repositoryCheck) (bool, error) {
+	settings := changes.DigestSettings(s, check.request.URL, c.Builds, c.Program)
 	d := changes.Decide(changes.Input{
-		Wanted: w.keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
+		Wanted: w.Keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
 		SameSettings: s.Status.Settings == settings, ApplyAll: !s.Status.SyncRequest.Equal(s.Spec.SyncRequest),
 	})
-	switch most := slices.Concat(w.keys, d.Keep, d.Remove); {
-	case len(most) > render.MaxObjects:
-		return true, r.refuseContent(ctx, s, c, tooManyObjects, nil)
-	case changes.InventoryBytes(most) > changes.MaxInventoryBytes:
-		return true, r.refuseContent(ctx, s, c, tooLongNames, nil)
+	if tooLarge := changes.CheckSize(slices.Concat(w.Keys, d.Keep, d.Remove)); tooLarge != nil {
+		return true, r.refuseContent(ctx, s, c, *tooLarge, nil)
 	}
-	changes.SortForApply(w.keys, d.Apply)
+	changes.SortForApply(w.Keys, d.Apply)
 	a := &application{source: s, check: check, wanted: w, decision: d, reconciler: r}
 	if err := a.keepWithoutDescent(ctx, c, check.request); err != nil {
 		return false, err

@@ -271,7 +271,7 @@ func (r *Reconciler) countTry(key types.NamespacedName, undone bool) int {
 	return r.countRow(r.tries, key, undone)
 }
 
-// endRows forgets what was counted of a Repository that is not checked.
+// endRows drops what was counted of a Repository that is not checked.
 func (r *Reconciler) endRows(key types.NamespacedName) {
 	r.countFailure(key, false)
 	r.countTry(key, false)

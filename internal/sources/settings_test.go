@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -256,4 +257,43 @@ func TestRequestsAreOfTheServiceAccount(t *testing.T) {
 	if user, groups := seen.Get("Impersonate-User"), seen["Impersonate-Group"]; user != "system:serviceaccount:shop:deployer" || !slices.Equal(groups, []string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"}) {
 		t.Errorf("%s of %v", user, groups)
 	}
+}
+
+func TestTheTokenOfAWebhook(t *testing.T) {
+	h := newHub(t, branch)
+	h.setCommit("c1", "a=1")
+	expect := func(name string, webhook *v1alpha1.RepositoryWebhook, want string) {
+		t.Helper()
+		var repo v1alpha1.Repository
+		if err := h.r.Client.Get(t.Context(), repoKey, &repo); err != nil {
+			t.Fatal(err)
+		}
+		repo.Spec.Webhook = webhook
+		repo.Generation++
+		if err := h.r.Client.Update(t.Context(), &repo); err != nil {
+			t.Fatal(err)
+		}
+		h.refreshTables()
+		h.runCheck()
+		read, _ := h.tables.Repositories.Get(repoKey)
+		got := ""
+		if c := meta.FindStatusCondition(read.Status.Conditions, v1alpha1.RepositoryWebhookReady); c != nil {
+			got = string(c.Status) + " " + c.Reason
+		}
+		if got != want {
+			t.Errorf("%s: the condition is %q, want %q", name, got, want)
+		}
+	}
+	of := func(secret string) *v1alpha1.RepositoryWebhook {
+		return &v1alpha1.RepositoryWebhook{SecretRef: v1alpha1.RepositorySecretRef{Name: secret}}
+	}
+	long := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "long"}, Data: map[string][]byte{"token": []byte("0123456789abcdef\n")}}
+	if err := h.r.Client.Create(t.Context(), long); err != nil {
+		t.Fatal(err)
+	}
+	expect("no webhook", nil, "")
+	expect("no Secret", of("absent"), "False WebhookTokenMissing")
+	expect("a short token", of("token"), "False WebhookTokenMissing")
+	expect("a token", of("long"), "True WebhookReady")
+	expect("no webhook any more", nil, "")
 }

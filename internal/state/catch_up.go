@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// catchUpConcurrency is how many kinds CatchUp asks about at a time.
+	// catchUpConcurrency is how many kinds CatchUp checks at a time.
 	catchUpConcurrency = 8
-	// catchUpTries is how often it is asked about a kind that must be read.
+	// catchUpTries is how often a kind that must be read is checked.
 	catchUpTries = 3
 	// catchUpTimeout bounds one question.
 	catchUpTimeout = 5 * time.Second
-	// progressPollInterval is how often it is asked how far a table's watch is.
+	// progressPollInterval is how often the progress of a table's watch is read.
 	progressPollInterval = 20 * time.Millisecond
 	// cacheDeliveryDelay is how long what the API server's cache has may take to a table.
 	cacheDeliveryDelay = 250 * time.Millisecond

@@ -114,7 +114,7 @@ func (s *valueSharer) shareResources(list corev1.ResourceList) corev1.ResourceLi
 		key.WriteByte(' ')
 	}
 	if found < len(list) {
-		return list // there are others, which the key does not tell
+		return list // there are others, which the key does not have
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

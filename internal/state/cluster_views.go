@@ -69,7 +69,7 @@ func (v *ClusterViews) put(obj client.Object) {
 	}
 }
 
-// removeObject keeps what an APISet said: no cluster serves less because it is gone. Without
+// removeObject keeps the content of an APISet: no cluster serves less because it is gone. Without
 // settings no property is listed.
 func (v *ClusterViews) removeObject(obj client.Object) {
 	if o, ok := obj.(*v1alpha1.HubSettings); ok && o.Name == v1alpha1.HubSettingsName {

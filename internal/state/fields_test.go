@@ -118,7 +118,7 @@ func TestTargetSliceFields(t *testing.T) {
 	}
 }
 
-// The HubState is what the hub remembers of its own starts and of a restore.
+// The HubState is what the hub stores of its own starts and of a restore.
 func TestHubStateFields(t *testing.T) {
 	h := &HubStateTable{}
 	if reason, holding := h.HoldReason(); holding || reason != "" || h.GenerationFloor() != 0 {

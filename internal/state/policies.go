@@ -152,12 +152,12 @@ func (p *PolicyTable) replaceObject(kind string, obj client.Object) (isNew bool)
 
 func (p *PolicyTable) removeObject(obj client.Object) {
 	kind := policyKindOf(obj)
-	p.forgetObject(kind, obj)
+	p.dropObjectRecord(kind, obj)
 	p.notifyAll(PolicyKey{kind, obj.GetNamespace(), obj.GetName()})
 }
 
-// forgetObject removes a policy.
-func (p *PolicyTable) forgetObject(kind string, obj client.Object) {
+// dropObjectRecord removes a policy.
+func (p *PolicyTable) dropObjectRecord(kind string, obj client.Object) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.byScope[policyScope{kind, obj.GetNamespace()}], obj.GetName())

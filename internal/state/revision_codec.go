@@ -87,7 +87,7 @@ func CheckSizeWithoutItems(c *atoll.Content) error {
 	if err != nil || len(data) <= maxRuleBytes {
 		return err
 	}
-	return fmt.Errorf("the override rules of all its objects together (%d), with what interpreters say of them (%d), the lists of rules that assess them (%d) and what is still to be removed (%d), are too large to be sent: %d bytes, %d when compressed, and %d are allowed; make them smaller, or divide the objects over several policies",
+	return fmt.Errorf("the override rules of all its objects together (%d), with what interpreters return for them (%d), the lists of rules that assess them (%d) and what is still to be removed (%d), are too large to be sent: %d bytes, %d when compressed, and %d are allowed; make them smaller, or divide the objects over several policies",
 		len(c.Rules), len(c.Interpreters), len(bare.AssessmentParts), len(c.Tombstones), len(raw), len(data), maxRuleBytes)
 }
 

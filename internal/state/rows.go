@@ -56,7 +56,7 @@ type bundleRows struct {
 type clusterRows struct {
 	uid, name     string
 	rows          []*tableRow // by Bundle UID
-	requestedPods int64       // that those of them ask for that are to stay
+	requestedPods int64       // that the staying ones of them request
 }
 
 // IsReady reports whether the row is Active, and its cluster reported Ready at its generation.
@@ -158,7 +158,7 @@ func (t *RowTable) ListOfCluster(uid string) []Row {
 	return out
 }
 
-// RequestedPodsOf returns how many pods the rows of the cluster with that UID ask for, of each row that
+// RequestedPodsOf returns how many pods the rows of the cluster with that UID request, of each row that
 // is to stay 1 at least.
 func (t *RowTable) RequestedPodsOf(uid string) int64 {
 	t.mu.RLock()

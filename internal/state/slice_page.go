@@ -46,7 +46,7 @@ type tableRow struct {
 	clusterRows  *clusterRows
 	cluster      string
 	spec, status string
-	statusHash   string // session.StatusHash of the status, once it was asked for
+	statusHash   string // session.StatusHash of the status, once it was read
 }
 
 // rowSnapshot is a row as it is at one moment. Only the constant fields of its row may be read
@@ -203,7 +203,7 @@ func (f *pageUpdate) removeRow(r *tableRow) {
 // is, and takes the memory of the new text even where that is equal, so that it keeps no old
 // text alive.
 func (f *pageUpdate) addOrUpdateRow(old *tableRow, line rowcodec.Line, status string) {
-	if old != nil && f.saysSameAs(old, line.Text, status) {
+	if old != nil && f.equalsStatus(old, line.Text, status) {
 		f.appendRow(filledRow{row: old, spec: line.Text, status: status, unchanged: true})
 		return
 	}
@@ -288,8 +288,8 @@ func (t *RowTable) applyPageUpdate(f *pageUpdate) {
 	filledRowPool.Put(f.lines)
 }
 
-// saysSameAs reports whether the lines are equal to the row.
-func (f *pageUpdate) saysSameAs(old *tableRow, spec, status string) bool {
+// equalsStatus reports whether the lines are equal to the row.
+func (f *pageUpdate) equalsStatus(old *tableRow, spec, status string) bool {
 	if f.keepsWordIndexes {
 		return old.spec == spec && old.status == status
 	}

@@ -19,14 +19,21 @@ type RepositoryTable struct {
 type SourceTable struct{ specTable[*v1alpha1.Source] }
 
 func newSourceTables() (*RepositoryTable, *SourceTable) {
-	return &RepositoryTable{specTable[*v1alpha1.Repository]{byKey: map[types.NamespacedName]*v1alpha1.Repository{}}},
+	return &RepositoryTable{specTable[*v1alpha1.Repository]{byKey: map[types.NamespacedName]*v1alpha1.Repository{}, isNews: isOtherRequest}},
 		&SourceTable{specTable[*v1alpha1.Source]{byKey: map[types.NamespacedName]*v1alpha1.Source{}}}
+}
+
+// isOtherRequest reports whether a git server requested another check of a Repository.
+func isOtherRequest(old, now *v1alpha1.Repository) bool {
+	return now.Status.WebhookTime != nil && !now.Status.WebhookTime.Equal(old.Status.WebhookTime)
 }
 
 // specTable is the table of a namespaced kind, which notifies of changes of specs.
 type specTable[T client.Object] struct {
 	mu    sync.RWMutex
 	byKey map[types.NamespacedName]T
+	// isNews reports whether the subscribers are notified of a change of the status, too; nil for none.
+	isNews func(old, now T) bool
 	notifier[types.NamespacedName]
 }
 
@@ -54,8 +61,8 @@ func (t *specTable[T]) InNamespace(namespace string) (out []T) {
 // Put stores what a writer got back from the API server, so that it reads its own write.
 func (t *specTable[T]) Put(o T) { t.put(o) }
 
-// Subscribe subscribes to objects whose spec changed, that were added or deleted. Changes of their status are in
-// the table and notify no subscriber.
+// Subscribe subscribes to objects whose spec changed, that were added or deleted, and to Repositories of which a git server
+// requested a check. Other changes of their status are in the table and notify no subscriber.
 func (t *specTable[T]) Subscribe(fn func(key types.NamespacedName)) { t.addSubscriber(fn) }
 
 func (t *specTable[T]) put(obj client.Object) {
@@ -68,7 +75,7 @@ func (t *specTable[T]) put(obj client.Object) {
 	}
 	t.byKey[key] = obj.(T)
 	t.mu.Unlock()
-	if !had || old.GetUID() != obj.GetUID() || old.GetGeneration() != obj.GetGeneration() {
+	if !had || old.GetUID() != obj.GetUID() || old.GetGeneration() != obj.GetGeneration() || t.isNews != nil && t.isNews(old, obj.(T)) {
 		t.notifyAll(key)
 	}
 }

@@ -3,6 +3,7 @@ package state
 import (
 	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,5 +54,29 @@ func TestSourcesNotifyOfSpecs(t *testing.T) {
 	}
 	if !slices.Equal(names, []string{"a", "b", "a", "b"}) {
 		t.Errorf("%v", names)
+	}
+}
+
+// A request of a git server wakes the subscribers of its Repository once. Other news of a status wake none.
+func TestARequestOfAGitServerWakesSubscribers(t *testing.T) {
+	repositories, _ := newSourceTables()
+	notified := 0
+	repositories.Subscribe(func(types.NamespacedName) { notified++ })
+	at := metav1.NewMicroTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	later := metav1.NewMicroTime(at.Add(time.Millisecond))
+	for i, c := range []struct {
+		version  string
+		observed int64
+		request  *metav1.MicroTime
+		notified int
+	}{
+		{"1", 0, nil, 1}, {"2", 1, nil, 1}, {"3", 1, &at, 2}, {"4", 2, &at, 2}, {"5", 2, &later, 3}, {"4", 2, &at, 3},
+	} {
+		repo := &v1alpha1.Repository{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "r", ResourceVersion: c.version, Generation: 1}}
+		repo.Status.ObservedGeneration, repo.Status.WebhookTime = c.observed, c.request
+		repositories.Put(repo)
+		if notified != c.notified {
+			t.Errorf("step %d: notified %d times, want %d", i, notified, c.notified)
+		}
 	}
 }

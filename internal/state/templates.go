@@ -246,7 +246,7 @@ func (t *TemplateTable) startWatch(ctx context.Context, gk schema.GroupKind, gvr
 	}
 	inf := dynamicinformer.NewFilteredDynamicInformer(t.dynamic, gvr, "", 0, toolscache.Indexers{}, watchOptionsFor(gk)).Informer()
 	kctx, stop := context.WithCancel(ctx)
-	table := newPanicSafeTable(gk.String(), func(o any) { t.storeTemplate(gk, o) }, func(o any) { t.forgetTemplate(gk, o) }, t.log)
+	table := newPanicSafeTable(gk.String(), func(o any) { t.storeTemplate(gk, o) }, func(o any) { t.dropTemplateRecords(gk, o) }, t.log)
 	reg, err := inf.AddEventHandler(table.eventHandler(kctx))
 	if err != nil {
 		stop()
@@ -330,7 +330,7 @@ func (t *TemplateTable) storeTemplate(gk schema.GroupKind, obj any) {
 	t.notifyAll(key)
 }
 
-func (t *TemplateTable) forgetTemplate(gk schema.GroupKind, obj any) {
+func (t *TemplateTable) dropTemplateRecords(gk schema.GroupKind, obj any) {
 	o, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return

@@ -75,7 +75,7 @@ func phaseMetricLabel(p atoll.RowPhase) string {
 }
 
 // waitOfRow returns the reason of a row's wait and when the wait began, in Unix seconds; 0 when no
-// such time is stored. It knows the row alone, not whether its cluster is connected.
+// such time is stored. It reads the row alone, not whether its cluster is connected.
 func waitOfRow(row rowcodec.Summary) (reason string, start int64) {
 	isCurrent := row.IsReported && row.ReportedGeneration == row.Generation
 	switch {

@@ -8,5 +8,5 @@
 // and times, and never their content.
 //
 // All methods are safe for concurrent use. They do nothing and allocate nothing on a nil Tracer.
-// Memory is bounded: what a Tracer remembers, and the spans that wait for the collector.
+// Memory is bounded: what a Tracer stores, and the spans that wait for the collector.
 package tracing

@@ -24,7 +24,7 @@ const (
 	serviceHub, serviceAgent = "atoll-hub", "atoll-agent"
 	// maxQueuedSpans wait for the collector; further spans are dropped.
 	maxQueuedSpans = 8192
-	// maxWrites, maxOrders and maxSettled bound what a Tracer remembers.
+	// maxWrites, maxOrders and maxSettled bound what a Tracer stores.
 	maxWrites, maxOrders, maxSettled = 4096, 8192, 4096
 	// DefaultSamplingRate of changes without a traceparent, per million.
 	DefaultSamplingRate = 10_000

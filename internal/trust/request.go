@@ -61,7 +61,7 @@ type CertificateRequest struct {
 }
 
 // ParseUnverifiedRequest reads a PKCS#10 request in DER and checks its size, and the type and length of its
-// key. It does not verify the signature: call VerifySignature before the request is believed. Its
+// key. It does not verify the signature: call VerifySignature before the request is used. Its
 // subject means nothing.
 func ParseUnverifiedRequest(der []byte) (CertificateRequest, error) {
 	if len(der) > MaxRequestBytes {

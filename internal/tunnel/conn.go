@@ -177,7 +177,7 @@ func (c *Conn) toWriteError(err error) error {
 	if isClosed(c.closed) {
 		return net.ErrClosed
 	}
-	if errors.Is(err, io.EOF) { // gRPC's word for: Recv says why
+	if errors.Is(err, io.EOF) { // gRPC's word for: Recv returns the reason
 		return io.ErrClosedPipe
 	}
 	return err

@@ -14,7 +14,7 @@ type Listener struct {
 	closed chan struct{}
 }
 
-// NewListener returns a listener; name is what its address says.
+// NewListener returns a listener; name is that of its address.
 func NewListener(name string) *Listener {
 	return &Listener{name: addr(name), conns: make(chan net.Conn), closed: make(chan struct{})}
 }

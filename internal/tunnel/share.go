@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// shareBytes of all tunnels may be with gRPC's client before they are written: what else
-	// is said on the connection stands behind them. 50 ms of 20 Mbit/s, and twice what gRPC
+	// shareBytes of all tunnels may be with gRPC's client before they are written: other frames of the
+	// connection stand behind them. 50 ms of 20 Mbit/s, and twice what gRPC
 	// takes of one tunnel, so that one alone does not notice.
 	shareBytes = 128 << 10
 	// loanMost is how long a piece counts. One that is not written by then is of a tunnel

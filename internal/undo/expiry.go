@@ -28,7 +28,7 @@ func (k *Keeper) runExpiry(ctx context.Context, hub *hubAccess) {
 		case <-k.wake:
 		case <-timer.C:
 		}
-		k.forgetFormerNamespaces(hub)
+		k.dropFormerNamespaces(hub)
 		k.doomExpired(hub.tables.Settings.UndoWindow())
 		k.deleteDoomed(ctx, hub)
 		if next, ok := k.nextDue(hub.tables.Settings.UndoWindow()); ok {
@@ -59,8 +59,8 @@ func (k *Keeper) noteAllNamespaces() {
 	}
 }
 
-// forgetFormerNamespaces dooms the changes of namespaces that are gone, or were made again.
-func (k *Keeper) forgetFormerNamespaces(hub *hubAccess) {
+// dropFormerNamespaces dooms the changes of namespaces that are gone, or were made again.
+func (k *Keeper) dropFormerNamespaces(hub *hubAccess) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for name := range k.namespaces {

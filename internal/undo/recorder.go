@@ -33,7 +33,7 @@ func (s *statusRecorder) WriteHeader(code int) {
 	s.ResponseWriter.WriteHeader(code)
 }
 
-// isSuccess reports whether the response says that the request was carried out.
+// isSuccess reports whether the request was carried out, by its response.
 func (s *statusRecorder) isSuccess() bool { return s.code == 0 || s.code >= 200 && s.code < 300 }
 
 // RecordChanges wraps the API: what a user's request changes is kept when it has succeeded.

@@ -37,7 +37,7 @@ type question struct {
 	// object, of which changes are listed; nil: all of the namespace.
 	object   *atoll.ItemKey
 	revision string
-	// mayGet remembers what the user may read: by kind and namespace, then by key.
+	// mayGet stores what the user may read: by kind and namespace, then by key.
 	mayGet map[atoll.ItemKey]bool
 }
 

@@ -24,7 +24,7 @@ type agentClient struct {
 	conn   *grpc.ClientConn
 	stream pb.Session_ConnectClient
 	cancel context.CancelFunc
-	// tunnels takes the tunnels that the hub asks for, and is closed with the session; nil refuses
+	// tunnels takes the tunnels that the hub requests, and is closed with the session; nil refuses
 	// them.
 	tunnels *tunnel.Listener
 

@@ -31,7 +31,7 @@ var frameAttacks = []Attack{
 	{Name: "stored-flood", Caller: Agent, Summary: "acknowledge a million bundles that the hub never ordered", run: sendStoredFlood},
 	{Name: "digest-flood", Caller: Agent, Summary: "answer no question with digests of many ranges", run: sendDigestFlood},
 	{Name: "need-flood", Caller: Agent, Summary: "request a million objects of unknown bundles", run: sendNeedFlood},
-	{Name: "tombstone-flood", Caller: Agent, Summary: "remember a million removals that the hub never recalled", run: sendTombstoneFlood},
+	{Name: "tombstone-flood", Caller: Agent, Summary: "report a million removals that the hub never recalled", run: sendTombstoneFlood},
 	{Name: "hello-churn", Caller: Agent, Summary: "open sessions with other digests as fast as the hub answers", run: churnSessions},
 	{Name: "garbage-frames", Caller: Agent, Summary: "send unknown fields and empty frames", run: sendGarbageFrames},
 }

@@ -22,7 +22,7 @@ import (
 var tenantAttacks = []Attack{
 	{Name: "indented-json", Caller: Tenant, Summary: "let a fieldOverrider write JSON with an indentation of 2,000 characters", run: overrideNestedIndentedJSON},
 	{Name: "many-overriders", Caller: Tenant, Summary: "let 10 policies of 256 overriders each change one object", run: writeManyOverriders},
-	{Name: "huge-plan", Caller: Person, Summary: "ask for plans of 15 MB", run: askHugePlans},
+	{Name: "huge-plan", Caller: Person, Summary: "request plans of 15 MB", run: requestHugePlans},
 }
 
 var personAttacks = []Attack{
@@ -109,7 +109,7 @@ func writeManyOverriders(ctx context.Context, t *Target, lasts time.Duration) (s
 	return "all policies were accepted, and their object was not rendered: " + failure, err
 }
 
-func askHugePlans(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
+func requestHugePlans(ctx context.Context, t *Target, lasts time.Duration) (string, error) {
 	var list strings.Builder
 	list.WriteString(`{"objects":[`)
 	for i := range 15_000 {

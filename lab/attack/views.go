@@ -50,7 +50,7 @@ func (t *Target) serveMember(ctx context.Context, h http.Handler) (*agentClient,
 	return a, nil
 }
 
-// protobufInfo is the serializer of the answers that the hub asks for.
+// protobufInfo is the serializer of the answers that the hub requests.
 func protobufInfo() runtime.SerializerInfo {
 	info, _ := runtime.SerializerInfoForMediaType(clientscheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	return info
@@ -196,7 +196,7 @@ func answerWithForeignPod(ctx context.Context, t *Target, lasts time.Duration) (
 	mu.Lock()
 	defer mu.Unlock()
 	if len(asked) > 0 {
-		return answer.String(), fmt.Errorf("the attacker's cluster was asked about a Pod that is not placed in it: %v", sortedKeys(asked))
+		return answer.String(), fmt.Errorf("the attacker's cluster got a request for a Pod that is not placed in it: %v", sortedKeys(asked))
 	}
-	return "the attacker's cluster was not asked; " + answer.String(), nil
+	return "the attacker's cluster got no request; " + answer.String(), nil
 }

@@ -58,7 +58,7 @@ func NewCommand() *cobra.Command {
 Without a scenario: what decisions, divisions and renderings cost in a large fleet, and
 start, memory, latency and writes with three real clusters, the numbers of the README.
 With one: a hub and simulated agents, what that costs, and
-whether it is what it has to be; the exit code tells. The scenarios are:
+whether it is what it has to be; the exit code shows this. The scenarios are:
 
 ` + scenarioTable(),
 		Example: `  atoll-lab bench place-100 --scale 0.1

@@ -11,7 +11,7 @@ import (
 )
 
 // Socket names inside the member's directory, which is the working directory
-// of the process. etcd wants host:port forms, hence the suffixes.
+// of the process. etcd needs host:port forms, hence the suffixes.
 const (
 	etcdClientSocket = "etcd-client.sock:0"
 	etcdPeerSocket   = "etcd-peer.sock:0"

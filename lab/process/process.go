@@ -122,7 +122,7 @@ func (s ProcessSpec) Start() error {
 		err = os.Rename(s.Identity+".tmp", s.Identity)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("start %s: remember its process id: %w", s.Name, err), cmd.Process.Kill())
+		return errors.Join(fmt.Errorf("start %s: store its process id: %w", s.Name, err), cmd.Process.Kill())
 	}
 	return nil
 }

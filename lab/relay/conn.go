@@ -26,7 +26,7 @@ type relayedConn struct {
 
 // run forwards the connection's bytes until both sides ended or it is reset.
 func (c *relayedConn) run(ctx context.Context) {
-	defer c.link.forgetConn(c)
+	defer c.link.dropConn(c)
 	defer c.cancel()
 	defer c.client.Close()
 	if c.recordLossIfHalfOpen(false) {

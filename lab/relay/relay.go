@@ -185,7 +185,7 @@ func (l *Link) acceptConns(listener net.Listener) {
 	}
 }
 
-func (l *Link) forgetConn(c *relayedConn) {
+func (l *Link) dropConn(c *relayedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestDefinitionsAreAccepted asks what the API server asks of each CRD when it is made:
+// TestDefinitionsAreAccepted checks what the API server checks of each CRD when it is made:
 // among it, that what its expressions may cost is within its budget.
 func TestDefinitionsAreAccepted(t *testing.T) {
 	files, err := filepath.Glob("../../api/crds/*.yaml")

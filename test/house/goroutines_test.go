@@ -48,7 +48,7 @@ func TestNothingRunsAtOnceInPurePackages(t *testing.T) {
 	}
 }
 
-// startsGoroutine tells whether a goroutine begins here.
+// startsGoroutine reports whether a goroutine begins here.
 func startsGoroutine(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt:

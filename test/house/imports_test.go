@@ -159,7 +159,11 @@ var layers = []layer{
 		why: "a child process reads hostile repositories by it, and must bring nothing of the hub along",
 	},
 	{
-		name: "sources", packages: []string{"internal/sources"}, below: []string{"api", "vocabulary", "contents", "state", "loop", "source cores", "source fetch"},
+		name: "webhooks", packages: []string{"internal/sources/webhook"}, below: []string{"api", "vocabulary", "metric table", "connection fairness", "pace", "loop"},
+		why: "strangers send to it: a request says which Repository to check, and nothing of its content goes further",
+	},
+	{
+		name: "sources", packages: []string{"internal/sources"}, below: []string{"api", "vocabulary", "contents", "state", "loop", "source cores", "source fetch", "webhooks"},
 		why: "it writes templates through the API, and knows nothing of what places and delivers them",
 	},
 	{
@@ -270,7 +274,7 @@ var layers = []layer{
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"application tree server", "console", "sources", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
+		below: []string{"application tree server", "console", "sources", "webhooks", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{
@@ -294,8 +298,12 @@ var layers = []layer{
 		why: "what commands share that read of containers and run in them: whose they are",
 	},
 	{
-		name: "planning commands", packages: []string{"internal/command/crd", "internal/command/diff", "internal/command/drift", "internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret", "internal/command/source"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client", "source cores", "source child"},
+		name: "planning commands", packages: []string{"internal/command/crd", "internal/command/diff", "internal/command/drift", "internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client"},
 		why: "they decide over files alone by the cores, and word what a hub answers; nothing of the hub comes along",
+	},
+	{
+		name: "source command", packages: []string{"internal/command/source"}, below: []string{"api", "vocabulary", "contents", "plan", "client", "planning commands", "source cores", "source child"},
+		why: "it renders a directory as the hub does, and shows the plan of it as the command for plans does",
 	},
 	{
 		name: "undo command", packages: []string{"internal/command/undo"}, below: []string{"api", "vocabulary", "undo history", "plan", "client", "planning commands"},
@@ -314,7 +322,7 @@ var layers = []layer{
 		why: "they write one edit, and show the plan of it as the command for plans does",
 	},
 	{
-		name: "root command", packages: []string{"internal/command"}, below: []string{"commands", "planning commands", "undo command", "moving commands", "agent command", "client", "profile"},
+		name: "root command", packages: []string{"internal/command"}, below: []string{"commands", "planning commands", "source command", "undo command", "moving commands", "agent command", "client", "profile"},
 		why: "the root only mounts",
 	},
 	{
@@ -355,7 +363,7 @@ var layers = []layer{
 	},
 }
 
-// isWithin tells whether the directory is of the pattern.
+// isWithin reports whether the directory is of the pattern.
 func isWithin(pattern, dir string) bool {
 	if base, ok := strings.CutSuffix(pattern, "/..."); ok {
 		return dir == base || strings.HasPrefix(dir, base+"/")
@@ -546,8 +554,8 @@ func hasPathPrefix(p string, prefixes []string) bool {
 	})
 }
 
-// channelOfContext is where a core has a channel that is never sent to: the virtual machine
-// of scripts asks a context before each step, and a core counts the steps there.
+// channelOfContext is where a core has a channel that is never sent to: the virtual machine of
+// scripts checks a context before each step, and a core counts the steps there.
 const channelOfContext = "internal/kinds/script/meter.go"
 
 func TestCoresArePure(t *testing.T) {

@@ -38,7 +38,7 @@ func TestAgentsGoroutinesContainTheirPanics(t *testing.T) {
 	}
 }
 
-// hasRecover tells whether a function defers crash.RecoverContained.
+// hasRecover reports whether a function defers crash.RecoverContained.
 func hasRecover(body *ast.BlockStmt) bool {
 	for _, statement := range body.List {
 		d, ok := statement.(*ast.DeferStmt)

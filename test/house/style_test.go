@@ -59,7 +59,7 @@ func TestEveryPackageStatesItsContract(t *testing.T) {
 	}
 }
 
-// allGenerated tells whether the directory holds nothing that a person wrote.
+// allGenerated reports whether the directory holds nothing that a person wrote.
 func allGenerated(t *testing.T, dir string) bool {
 	return !slices.ContainsFunc(loadSources(t), func(s source) bool { return s.dir == dir && !s.generated })
 }
@@ -158,7 +158,7 @@ type call struct {
 
 func isMain(s source) bool { return s.syntax.Name.Name == "main" }
 
-// forTests tells packages that only tests import, such as labtest.
+// forTests reports packages that only tests import, such as labtest.
 func forTests(s source) bool { return strings.HasSuffix(path.Base(s.dir), "test") }
 
 var placedCalls = []call{
@@ -190,7 +190,7 @@ var placedCalls = []call{
 // bubbles lists the directories whose tests use synctest.
 var bubbles = sync.OnceValue(func() map[string]bool {
 	dirs := map[string]bool{}
-	all, _ := parsed() // an error fails the test that asks
+	all, _ := parsed() // an error fails the calling test
 	for _, s := range all {
 		if s.test && slices.Contains(s.listImports(), "testing/synctest") {
 			dirs[s.dir] = true

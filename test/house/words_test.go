@@ -26,6 +26,20 @@ const (
 // bannedWords are unclear to readers, or replace a term that the field has.
 var bannedWords = regexp.MustCompile(`(?i)\b(wh` + `o|wh` + `om|wh` + `oever|no` + `body|some` + `body|any` + `body|a` + `new|sel` + `dom|mean` + `while|there` + `of|to` + `ld)\b`)
 
+// personalVerbs are for people. A function returns, reports, writes or deletes, and a thing specifies, stores or
+// requests. The first group of a match is the subject.
+var personalVerbs = regexp.MustCompile(`\b(\w+)(?: (?:that|which))?(?: (?:does not|do not|cannot|can|may|must|will|would))? ` +
+	`(says?|knows?|tells?|believes?|wants?|asks?|minds?|thinks?|hears?|hopes?|learns?|forgets?|remembers?)\b`)
+
+// speechlessThings are subjects that do nothing of what personalVerbs name.
+var speechlessThings = strings.Fields(`
+	it which hub hubs agent agents member members cluster clusters row rows policy policies placement placements
+	function functions method record records object objects item items status statuses condition conditions reason
+	message error errors annotation label field fields rule rules script scripts interpreter interpreters store table
+	tables log report answer request template templates bundle bundles kind kinds manifest schema spec cache watch
+	session stream controller scheduler server gateway admission etcd api atoll kubectl command test config option
+	options flag file files text body header certificate token lease event webhook plugin core package type struct`)
+
 // bannedNames are words that no identifier may contain.
 var bannedNames = regexp.MustCompile(`(?i)(door` + `man|turn` + `stile|together` + `ness|home` + `less|be` + `fall|guests)`)
 
@@ -140,6 +154,19 @@ func violationsInText(dir, at, text string) (all []violation) {
 	}
 	for _, m := range clauseOpening.FindAllStringSubmatch(text, -1) {
 		all = append(all, violation{"sentence opening", dir, at, fmt.Sprintf("a sentence begins with %q: begin with its subject", m[1])})
+	}
+	return append(all, personalVerbsInText(dir, at, text)...)
+}
+
+// personalVerbsInText finds things that speak: one of speechlessThings with a verb of people, and an identifier at
+// the beginning of a comment or in the middle of a text.
+func personalVerbsInText(dir, at, text string) (all []violation) {
+	for _, m := range personalVerbs.FindAllStringSubmatchIndex(text, -1) {
+		subject, verb := text[m[2]:m[3]], text[m[4]:m[5]]
+		isIdentifier := strings.ContainsFunc(subject[1:], unicode.IsUpper) && strings.ContainsFunc(subject, unicode.IsLower)
+		if isIdentifier || slices.Contains(speechlessThings, strings.ToLower(subject)) {
+			all = append(all, violation{"personal verb", dir, at, fmt.Sprintf("%q with %q: a thing returns, reports, stores or requests", verb, subject)})
+		}
 	}
 	return all
 }

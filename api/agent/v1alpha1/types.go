@@ -60,13 +60,13 @@ type AgentPolicySpec struct {
 	// Kinds that the hub may apply. Default: all.
 	// +optional
 	Kinds *Kinds `json:"kinds,omitempty"`
-	// ClusterScoped says which objects outside of namespaces the hub may apply: Allow all,
+	// ClusterScoped specifies which objects outside of namespaces the hub may apply: Allow all,
 	// NamespacesOnly, or Deny all, also to make namespaces that are not there. Default
 	// Allow.
 	// +optional
 	// +kubebuilder:default=Allow
 	ClusterScoped ClusterScoped `json:"clusterScoped,omitempty"`
-	// Removal says whether the hub may delete objects that it applied and may no longer apply.
+	// Removal specifies whether the hub may delete objects that it applied and may no longer apply.
 	// Default Allow: an object that Atoll applied is deleted when its user deletes it.
 	// +optional
 	// +kubebuilder:default=Allow
@@ -91,7 +91,7 @@ type AgentPolicySpec struct {
 	Reach *Reach `json:"reach,omitempty"`
 }
 
-// ClusterScoped says which objects outside of namespaces may be applied.
+// ClusterScoped specifies which objects outside of namespaces may be applied.
 //
 // +kubebuilder:validation:Enum=Allow;NamespacesOnly;Deny
 type ClusterScoped string
@@ -103,7 +103,7 @@ const (
 	ClusterScopedDeny           ClusterScoped = "Deny"
 )
 
-// Removal says whether objects that may not be applied may still be deleted.
+// Removal specifies whether objects that may not be applied may still be deleted.
 //
 // +kubebuilder:validation:Enum=Allow;Deny
 type Removal string
@@ -114,7 +114,7 @@ const (
 	RemovalDeny  Removal = "Deny"
 )
 
-// NamedServiceAccount says which ServiceAccounts the hub names for objects.
+// NamedServiceAccount specifies which ServiceAccounts the hub names for objects.
 //
 // +kubebuilder:validation:Enum=Optional;Required;OwnNamespace
 type NamedServiceAccount string
@@ -127,7 +127,7 @@ const (
 )
 
 // Namespaces selects namespaces by names or labels: the allowed or selected ones, without the
-// denied ones. If neither names nor a selector are given, all are allowed.
+// denied ones. Without names and without a selector, all are allowed.
 type Namespaces struct {
 	// Allowed names.
 	// +optional
@@ -144,7 +144,7 @@ type Namespaces struct {
 	Denied []Pattern `json:"denied,omitempty"`
 }
 
-// Kinds selects the allowed kinds, without the denied ones. If none is given, all are allowed.
+// Kinds selects the allowed kinds, without the denied ones. Without a kind, all are allowed.
 type Kinds struct {
 	// Allowed kinds.
 	// +optional

@@ -193,7 +193,7 @@ type ChainLink struct {
 	Revision int64 `json:"revision"`
 }
 
-// Rewound says why the hub holds, and the decision of the administrator.
+// Rewound holds the reason why the hub waits, and the decision of the administrator.
 type Rewound struct {
 	// Since is when the hub began to hold.
 	Since metav1.Time `json:"since"`
@@ -203,15 +203,15 @@ type Rewound struct {
 	// +optional
 	// +kubebuilder:validation:Enum="";hub;members
 	Accepted string `json:"accepted,omitempty"`
-	// Told counts the removals that members remember and this hub does not, for the members
-	// that connected since.
+	// Told counts the removals that members recorded and this hub did not, for the members that
+	// connected since.
 	// +optional
 	Told *RememberedRemovals `json:"told,omitempty"`
 }
 
 // RememberedRemovals counts the removals that members reported after a restore.
 type RememberedRemovals struct {
-	// Clusters that reported the removals that they remember, none included.
+	// Clusters that reported their recorded removals, none included.
 	Clusters int32 `json:"clusters"`
 	// Templates that exist on this hub although a user had deleted them.
 	Templates int32 `json:"templates"`

@@ -71,7 +71,7 @@ type ClusterProfileSpec struct {
 
 // ClusterManager is the manager of the cluster.
 type ClusterManager struct {
-	// Name of the manager; the label x-k8s.io/cluster-manager says the same.
+	// Name of the manager; the label x-k8s.io/cluster-manager has the same value.
 	Name string `json:"name"`
 }
 
@@ -157,7 +157,7 @@ type AccessCluster struct {
 	// DisableCompression of answers.
 	// +optional
 	DisableCompression bool `json:"disable-compression,omitempty"`
-	// Extensions are for exec plugins, and tools that know them.
+	// Extensions are for exec plugins, and tools that support them.
 	// +optional
 	Extensions []AccessExtension `json:"extensions,omitempty"`
 }

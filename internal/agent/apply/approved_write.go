@@ -57,8 +57,8 @@ func (w *approvedWrite) noteApply(obj *unstructured.Unstructured, err error) {
 	}
 }
 
-// isRefusal reports whether the error of a write means that the member's API did not carry out the write. It is false
-// for errors that do not tell, such as a passed deadline.
+// isRefusal reports whether the error of a write means that the member's API did not carry out the write.
+// It is false for errors that leave this open, such as a passed deadline.
 func isRefusal(err error) bool {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		code := status.Status().Code

@@ -38,7 +38,7 @@ func (e *MemberApplier) waitForCRDEstablished(ctx context.Context, p pendingWork
 	}
 	return &Failure{
 		Reason: atoll.ReasonNotEstablished, Waits: true, Most: 30 * time.Second,
-		Message: "the member has not established the definition yet; its conditions say why",
+		Message: "the member has not established the definition yet; its conditions have the reason",
 	}
 }
 

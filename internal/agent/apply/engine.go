@@ -46,7 +46,7 @@ type Lease interface {
 	// IsHeld reports, from memory, whether this agent is the member's only applier; while it
 	// is not, nothing is done.
 	IsHeld() bool
-	// ConfirmHeld asks the member; it is called before deletions.
+	// ConfirmHeld reads the lease from the member; it is called before deletions.
 	ConfirmHeld(ctx context.Context) bool
 }
 
@@ -89,7 +89,7 @@ type MemberApplier struct {
 	// foreign are namespaces that exist and are not ours.
 	foreign map[string]bool
 	access  *accessCache
-	// forbidden says of objects that are applied why they may not be any more.
+	// forbidden holds, for applied objects, why they may not be applied any more.
 	forbidden  map[atoll.ItemKey]string
 	discovered time.Time
 }
@@ -130,7 +130,7 @@ func New(o Options, stored store.StoredContents) *MemberApplier {
 	for uid, gone := range stored.Reports.Gone {
 		e.book.RememberRemovedBundle(uid, gone.At)
 	}
-	// Those that go come first, so that what the others want is not marked to go.
+	// Those that go come first, so that objects of the others are not marked to go.
 	for _, going := range []bool{true, false} {
 		for _, b := range stored.Bundles {
 			if b.Holding.Manifest.Remove == going {

@@ -65,7 +65,7 @@ func TestADefinitionIsWaitedFor(t *testing.T) {
 	}{
 		"it is established at once":  {nth: 1, last: ever, served: true},
 		"it is established later":    {nth: 4, last: ever, takes: 120 * time.Millisecond, served: true},
-		"it is never established":    {nth: ever, last: ever, takes: 6500 * time.Millisecond, want: &Failure{Reason: atoll.ReasonNotEstablished, Waits: true, Most: 30 * time.Second, Message: "the member has not established the definition yet; its conditions say why"}},
+		"it is never established":    {nth: ever, last: ever, takes: 6500 * time.Millisecond, want: &Failure{Reason: atoll.ReasonNotEstablished, Waits: true, Most: 30 * time.Second, Message: "the member has not established the definition yet; its conditions have the reason"}},
 		"it went":                    {nth: ever, last: 2, code: http.StatusNotFound, takes: 60 * time.Millisecond, checked: true},
 		"the member does not answer": {nth: ever, last: 0, code: http.StatusForbidden, want: &Failure{Reason: atoll.ReasonForbidden}},
 		"the agent ends":             {nth: ever, last: ever, ends: time.Second, takes: time.Second},

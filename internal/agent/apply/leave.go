@@ -50,7 +50,8 @@ func (w *blockerReporter) setReason(why string) {
 }
 
 // ReleaseAll releases everything that is held, because the hub's cluster leaves the fleet, and
-// forgets it. Ordered removals continue. Everything else stays, with a note of its template. With
+// drops its records. Ordered removals continue. Everything else stays, with a note of its template.
+// With
 // clean, namespaces that the agent made are deleted when nothing else is in them. Otherwise they
 // stay, and left lists them with the reason. waits is called with a lasting blocker, and with ""
 // at its end or when nothing blocks for as long; it must not block. ReleaseAll returns when
@@ -106,7 +107,7 @@ func (e *MemberApplier) storedOrClaimingBundles() []string {
 	return slices.Collect(maps.Keys(all))
 }
 
-// removalBlocker is what keeps an object from going or being let go; "": nothing does.
+// removalBlocker is what keeps an object from being removed or released; "": nothing does.
 func (e *MemberApplier) removalBlocker() (why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

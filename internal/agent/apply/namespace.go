@@ -135,8 +135,8 @@ func namespaceBody(ns, uid, owner string, meta atoll.NamespaceMeta) map[string]a
 // corev1NameLabel is set by the API server itself.
 const corev1NameLabel = "kubernetes.io/metadata.name"
 
-// markChangedNamespacesDue brings namespaces that the agent made up to date where the manifest says other labels
-// and annotations of them than before. The caller holds mu.
+// markChangedNamespacesDue brings namespaces that the agent made up to date where the manifest has other
+// labels and annotations for them than before. The caller holds mu.
 func (e *MemberApplier) markChangedNamespacesDue(prev *ownership.BundleHolding, m *atoll.Manifest) {
 	for ns, meta := range m.Namespaces {
 		if prev != nil && metaHash(prev.Manifest.Namespaces[ns]) == metaHash(meta) {

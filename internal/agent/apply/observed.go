@@ -123,7 +123,7 @@ func (e *MemberApplier) observedKeysOfBundle(bundle string) map[atoll.ItemKey]bo
 	return keys
 }
 
-// dropObserved forgets those of the keys that are no longer observed, and stops watches that are no longer
+// dropObserved drops those of the keys that are no longer observed, and stops watches that are no longer
 // needed. Objects that the agent may write again are checked first: before are the keys that its Bundle
 // observed. The caller holds mu.
 func (e *MemberApplier) dropObserved(before map[atoll.ItemKey]bool, keys []atoll.ItemKey) {

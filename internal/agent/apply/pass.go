@@ -224,7 +224,7 @@ func (e *MemberApplier) finishWork(ctx context.Context, key atoll.ItemKey, failu
 	e.wakeRun()
 }
 
-// concernedBundles returns the Bundles whose status includes the object now. The Book remembers
+// concernedBundles returns the Bundles whose status includes the object now. The Book keeps the
 // Bundles whose claims ended since. The caller holds mu.
 func (e *MemberApplier) concernedBundles(key atoll.ItemKey) (out []string) {
 	if key.IsNamespace() {

@@ -69,7 +69,7 @@ func (e *MemberApplier) checkPermitted(ctx context.Context, p pendingWork) *Fail
 			return e.mayApply(ctx, p.Key, p.Account)
 		}
 	}
-	return nil // it only looks, or asks itself
+	return nil // it only reads, or sends its own access review
 }
 
 // mayApply returns why the policy forbids to apply the object. account is the ServiceAccount that the hub names for it.

@@ -74,7 +74,7 @@ func TestAnotherPolicyIsWeighedAtOnce(t *testing.T) {
 	}
 }
 
-// An act is permitted by the rule for its kind: applies, and deletions of what is denied where the policy says so.
+// An act is permitted by the rule for its kind: applies, and deletions of what is denied where the policy states it.
 func TestActsArePermittedByTheirKind(t *testing.T) {
 	apply, removal := deniedFailure(deniedText), deniedFailure(deniedText+"; nor may it be removed (spec.removal)")
 	for verb, want := range map[ownership.Verb]*Failure{

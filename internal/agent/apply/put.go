@@ -60,7 +60,7 @@ func (e *MemberApplier) create(ctx context.Context, p pendingWork, res member.Re
 	}
 	note := live.GetAnnotations()[ownership.AnnotationLeftBehind]
 	if note == "" && v.Owned != "" && !v.Controlled && !e.holdsBundle(v.Label) {
-		note = v.Template // of a hub of which the agent knows nothing
+		note = v.Template // of a hub that the agent has no record of
 	}
 	if note != "" {
 		return e.adoptLeftBehind(ctx, p, res, live, note)
@@ -75,7 +75,7 @@ func (e *MemberApplier) holdsBundle(bundle string) bool {
 }
 
 // adoptLeftBehind adopts an object that an Atoll made and left behind, as its note shows. An object of
-// another template, such as another hub's, is adopted if it is what the item asks for, and
+// another template, such as another hub's, is adopted if it has the content of the item, and
 // otherwise treated as a foreign object.
 func (e *MemberApplier) adoptLeftBehind(ctx context.Context, p pendingWork, res member.Resource, live *unstructured.Unstructured, note string) *Failure {
 	if !ownership.CanReadoptLeftBehind(p.Key, note, p.Item.UID) {

@@ -15,8 +15,8 @@ import (
 )
 
 // An item may state that its object is deleted and created again where the member's API refuses an edit of a
-// field that cannot change. The API's own words differ by kind, so the Engine asks whether the API would accept
-// a new object with the content.
+// field that cannot change. The API's own words differ by kind, so the Engine checks by a dry run whether
+// the API would accept a new object with the content.
 
 // mayRecreateAfterRefusal reports whether an apply to an object of Atoll's failed that the item lets the Engine create
 // again.
@@ -51,8 +51,8 @@ func (e *MemberApplier) scheduleRecreation(ctx context.Context, p pendingWork, r
 	return nil
 }
 
-// isAcceptedAsNew reports whether the member's API would accept a new object with the content of the item. It
-// asks for one of another name, by an apply that the API does not carry out.
+// isAcceptedAsNew reports whether the member's API would accept a new object with the content of the item.
+// It applies one of another name, by an apply that the API does not carry out.
 func (e *MemberApplier) isAcceptedAsNew(ctx context.Context, p pendingWork, res member.Resource) (bool, *Failure) {
 	body, failure := applyBody(p, applyParams{})
 	if failure != nil {

@@ -26,7 +26,7 @@ spec:
 	return item
 }
 
-// An edit of a field that cannot change deletes the object and creates it again, where the item says so.
+// An edit of a field that cannot change deletes the object and creates it again, where the item states it.
 func TestAnObjectIsCreatedAgainForAnEdit(t *testing.T) {
 	w := newWorld(t)
 	first := w.webSelecting("front", false)
@@ -74,7 +74,7 @@ func TestAnInvalidEditDeletesNothing(t *testing.T) {
 	}
 }
 
-// Objects that Atoll did not create stay, whatever the item says.
+// Objects that Atoll did not create stay, whatever the item has.
 func TestAnAdoptedObjectIsNotCreatedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.makeNamespace()

@@ -53,7 +53,7 @@ func (e *MemberApplier) delete(ctx context.Context, p pendingWork) *Failure {
 }
 
 // finalizersWithoutReleased returns the object's finalizers without those that are released. A finalizer that Atoll
-// did not apply stays, whatever the hub says.
+// did not apply stays, whatever the hub orders.
 func finalizersWithoutReleased(v observe.View, released []string) []string {
 	if len(released) == 0 {
 		return v.Finalizers
@@ -92,7 +92,7 @@ func (e *MemberApplier) releaseFinalizers(ctx context.Context, p pendingWork, re
 	return nil
 }
 
-// beginDelete requests the deletion of the object, if the deletion is still wanted and deletes
+// beginDelete requests the deletion of the object, if the deletion is still ordered and deletes
 // nothing else.
 func (e *MemberApplier) beginDelete(ctx context.Context, p pendingWork, res member.Resource) *Failure {
 	if failure := e.guardDeletion(ctx, p); failure != nil {

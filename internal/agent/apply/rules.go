@@ -52,7 +52,7 @@ func (e *MemberApplier) rejudgeOnRuleChange(bundle string, before map[atoll.Item
 		if !other {
 			continue
 		}
-		e.forgetCompletion(bundle, key, before[key], now[key])
+		e.dropCompletion(bundle, key, before[key], now[key])
 		e.rejudgeObject(key)
 		gk := schema.GroupKind{Group: key.Group, Kind: key.Kind}
 		if now[key] != nil && observe.NeedsOnlyMetadata(gk.Group, gk.Kind) && !kinds[gk] {
@@ -63,9 +63,9 @@ func (e *MemberApplier) rejudgeOnRuleChange(bundle string, before map[atoll.Item
 	return whole
 }
 
-// forgetCompletion forgets that an object which exists has run to completion, where another expression says it from now
-// on. The caller holds mu.
-func (e *MemberApplier) forgetCompletion(bundle string, key atoll.ItemKey, before, now *assess.Rules) {
+// dropCompletion drops the recorded completion of an object that exists, where another expression decides
+// it from now on. The caller holds mu.
+func (e *MemberApplier) dropCompletion(bundle string, key atoll.ItemKey, before, now *assess.Rules) {
 	if r, known := e.book.Record(key); known && r.Owner == bundle && before.CompletionText() != now.CompletionText() {
 		e.book.RecordCompletion(key, r.UID, false)
 	}

@@ -122,8 +122,9 @@ func newVolumeClaimMatcher(set *unstructured.Unstructured) volumeClaimMatcher {
 	return out
 }
 
-// matchesClaim reports whether the controller of the StatefulSet made the claim for it: by the claim's name, its labels, and the
-// field manager that stated what the claim asks for. A claim that another made under such a name stays.
+// matchesClaim reports whether the controller of the StatefulSet made the claim for it: by the claim's
+// name, its labels, and the field manager that stated the claim's requests. A claim that another made under
+// such a name stays.
 func (s volumeClaimMatcher) matchesClaim(claim *metav1.PartialObjectMetadata) bool {
 	if s.controller == "" || !s.selector.Matches(labels.Set(claim.Labels)) || !s.matchesName(claim.Name) {
 		return false

@@ -111,7 +111,7 @@ func (e *MemberApplier) appliedItemStatus(bundle string, it *atoll.RenderedItem,
 	return out
 }
 
-// addViewTo adds what the view of an item's object says.
+// addViewTo adds what the view of an item's object holds.
 func (e *MemberApplier) addViewTo(out *report.Item, it *atoll.RenderedItem, v observe.View) {
 	out.Health, out.Why, out.Text, out.Reflected, out.Feedback = v.Health, v.Reason, v.Message, v.Reflected, v.Feedback
 	out.Completed = v.Finished && v.RulesID != "" && it.StatesCompletion()
@@ -126,7 +126,7 @@ func (e *MemberApplier) addFailure(it *report.Item) (fails bool) {
 	return f != nil
 }
 
-// isPlainlyHealthy reports whether an item is healthy, with nothing to say about that.
+// isPlainlyHealthy reports whether an item is healthy, with nothing more to report.
 func isPlainlyHealthy(it *report.Item) bool {
 	return it.Observed && it.Health == atoll.Healthy && it.Why == ""
 }

@@ -40,7 +40,7 @@ func (e *MemberApplier) handleView(v observe.View, left bool) {
 	if observed == nil || r.UID != "" {
 		e.views[v.Key] = view{View: v, left: left}
 		e.recordCompletion(v, left)
-		// While it is not known which object a task makes, took weighs what was heard.
+		// While it is not known which object a task makes, took weighs what was received.
 		if r.UID == v.UID || !left && !e.ensureTask(v.Key).busy {
 			e.decideWork(r, e.views[v.Key])
 		}
@@ -64,8 +64,9 @@ func (e *MemberApplier) recordAppliedView(v observe.View) {
 	}
 }
 
-// recordCompletion records whether the object of a view has run to completion, where a rule says it. A view that other
-// rules judged says nothing. The record outlives the object and the agent. The caller holds mu.
+// recordCompletion records whether the object of a view has run to completion, where a rule defines
+// it. A view that other rules judged changes nothing. The record outlives the object and the agent.
+// The caller holds mu.
 func (e *MemberApplier) recordCompletion(v observe.View, left bool) {
 	r, known := e.book.Record(v.Key)
 	rules := e.rulesOf(r.Owner, v.Key)

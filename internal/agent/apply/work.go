@@ -30,7 +30,7 @@ type pendingWork struct {
 	hasView                      bool
 	// intended as in task.
 	intended bool
-	// begun: its deletion was asked for already.
+	// begun: its deletion was requested already.
 	begun bool
 	// wasMissing: its correction was approved while the member did not have the object.
 	wasMissing bool
@@ -69,8 +69,8 @@ func (e *MemberApplier) pendingWorkFor(key atoll.ItemKey) pendingWork {
 	return p
 }
 
-// addItemWork adds the fields that the member owns, and what else is to be done for the item than the Book
-// knows. The caller holds mu.
+// addItemWork adds the fields that the member owns, and what is to be done for the item beyond the Book's
+// records. The caller holds mu.
 func (e *MemberApplier) addItemWork(p *pendingWork) {
 	r := &p.Record
 	switch {
@@ -153,7 +153,7 @@ func (e *MemberApplier) runStep(ctx context.Context, p pendingWork) (failure *Fa
 	return e.runVerb(ctx, p)
 }
 
-// runVerb does what the plan's verb says, or else corrects drift. again: another act may follow.
+// runVerb carries out the plan's verb, or else corrects drift. again: another act may follow.
 func (e *MemberApplier) runVerb(ctx context.Context, p pendingWork) (failure *Failure, again bool) {
 	switch p.Verb {
 	case ownership.Apply:
@@ -179,7 +179,7 @@ func (e *MemberApplier) runVerb(ctx context.Context, p pendingWork) (failure *Fa
 	return nil, false
 }
 
-// keepCorrectionPending keeps in mind that the plan's object is to be corrected.
+// keepCorrectionPending records that the plan's object is to be corrected.
 func (e *MemberApplier) keepCorrectionPending(p pendingWork) {
 	if p.correct {
 		e.mu.Lock()
@@ -238,7 +238,7 @@ func (e *MemberApplier) existingResource(ctx context.Context, p pendingWork) (me
 func discoveryFailure(group string) *Failure {
 	return &Failure{
 		Reason: atoll.ReasonAPISilent, Transport: true, Most: 30 * time.Second,
-		Message: "the member does not say what it serves in the API group " + group + ": what serves that there does not answer",
+		Message: "the member does not list what it serves in the API group " + group + ": what serves that there does not answer",
 	}
 }
 
@@ -250,8 +250,8 @@ func notServed(apiVersion string, key atoll.ItemKey) *Failure {
 	}
 }
 
-// rediscoverAfter is how old an answer of the member must be to be asked again
-// because a kind is missing in it.
+// rediscoverAfter is how old a discovery answer must be to be read again because a kind is missing
+// in it.
 const rediscoverAfter = 5 * time.Second
 
 func (e *MemberApplier) rediscoverAPIs(ctx context.Context) error {

@@ -209,7 +209,7 @@ func TestTheResourceOfAKind(t *testing.T) {
 	_, f := e.resourceFor(t.Context(), atoll.ItemKey{Group: "example.io", Kind: "Sprocket", Namespace: "shop", Name: "s"}, "example.io/v1")
 	expectFailure(t, f, &Failure{
 		Reason: atoll.ReasonAPISilent, Transport: true, Most: 30 * time.Second,
-		Message: "the member does not say what it serves in the API group example.io: what serves that there does not answer",
+		Message: "the member does not list what it serves in the API group example.io: what serves that there does not answer",
 	})
 }
 
@@ -360,7 +360,7 @@ func TestAnInterruptedApplyIsSearchedFor(t *testing.T) {
 	}
 }
 
-// A kind is unserved only where the member says so.
+// A kind is unserved only where the member states it.
 func TestAKindIsUnservedWhereTheMemberSaysSo(t *testing.T) {
 	sprocket := atoll.ItemKey{Group: "example.io", Kind: "Sprocket"}
 	for name, c := range map[string]struct {

@@ -3,8 +3,8 @@
 //
 // Contract:
 //
-//   - Nothing is reported before everything was read once, so that a starting agent
-//     takes nothing back that the hub knows: APIs and version, nodes and pods that the
+//   - Nothing is reported before everything was read once, so that a starting agent takes no
+//     earlier report back: APIs and version, nodes and pods that the
 //     agent may list, ClusterProperties where they are served. An unreachable member
 //     is reported at once, and alone. A read that fails for a minute is not awaited:
 //     the rest is reported, and Trouble names the missing part.
@@ -47,7 +47,7 @@ import (
 // Quiet is how long changes are gathered before they are reported.
 const Quiet = time.Second
 
-// Patience is how long an agent that starts waits for all of the member that it tells of.
+// Patience is how long an agent that starts waits for all parts of the member that it reports.
 const Patience = time.Minute
 
 // Snapshot of the member. Read-only.
@@ -67,7 +67,7 @@ type Snapshot struct {
 	Room []string
 	// Properties of the member by name, see properties.go.
 	Properties map[string]string
-	// Answers: the member's API answers the agent; Trouble says why not, or what of the member
+	// Answers: the member's API answers the agent; Trouble is why not, or what of the member
 	// could not be read though it does.
 	Answers bool
 	Trouble string
@@ -89,12 +89,12 @@ type Inventory struct {
 	core   rest.Interface
 	wake   chan struct{}
 	rescan chan struct{}
-	// served says that the member serves other APIs than before.
+	// served receives when the member serves other APIs than before.
 	served chan struct{}
 
 	mu      sync.Mutex
 	version string
-	// apis is the hash of those that were served when it was asked last.
+	// apis is the hash of those that were served at the last discovery.
 	apis         string
 	trouble      string
 	nodes        map[string]node
@@ -108,10 +108,10 @@ type Inventory struct {
 	// not served.
 	counted map[string]bool
 	read    map[string]bool
-	// failed is why what is not read could not be, as far as anything said so; impatient:
-	// it is not waited for any more.
+	// failed is the last error of each unread part; impatient: the inventory waits for no part any
+	// more.
 	failed map[string]string
-	// excess says, by kind, what is not counted because there is too much of it.
+	// excess is, by kind, what is not counted because there is too much of it.
 	excess    map[string]string
 	patience  time.Duration
 	impatient bool
@@ -127,7 +127,7 @@ const (
 	countProperties = "clusterproperties"
 )
 
-// New returns an Inventory that knows nothing yet.
+// New returns an empty Inventory.
 func New(o Options) (*Inventory, error) {
 	core, err := member.TypedClient(o.Config, "")
 	if err != nil {
@@ -275,11 +275,11 @@ func (s Snapshot) differsFrom(old Snapshot) bool {
 		(s.Room == nil) != (old.Room == nil) || !slices.Equal(s.Room, old.Room) || !maps.Equal(s.Properties, old.Properties)
 }
 
-// lookAgain are the times after a change of definitions at which the member is
-// asked what it serves: it takes a moment until its answer has the change.
+// lookAgain are the times after a change of definitions at which the agent reads what the member
+// serves: it takes a moment until its answer has the change.
 var lookAgain = []time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second}
 
-// failedAgain is the time after which it is asked again where it did not answer that.
+// failedAgain is the time after which a failed discovery is repeated.
 const failedAgain = 10 * time.Second
 
 // discoverPeriodically discovers version and APIs after each request for a rescan, and again after

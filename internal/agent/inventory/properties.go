@@ -28,8 +28,8 @@ const (
 	ownProperties = ".atoll.dev"
 )
 
-// currentProperties returns the properties as they are now; the caller holds the lock. Provider and region are what most
-// nodes say.
+// currentProperties returns the properties as they are now; the caller holds the lock. Provider and region
+// are those of most nodes.
 func (i *Inventory) currentProperties() map[string]string {
 	out := make(map[string]string, len(i.stated)+4)
 	maps.Copy(out, i.stated)

@@ -24,7 +24,7 @@ type node struct {
 	ready       bool
 	cordoned    bool
 	taints      []v1alpha1.Taint
-	// provider and region that it says it is of; empty: it does not.
+	// provider and region of its labels; empty: it has none.
 	provider, region string
 }
 

@@ -12,8 +12,8 @@ import (
 const PodVariable = "ATOLL_POD_UID"
 
 // HolderIdentity returns the identity of one holder: its runner (default: its host), pod, boot and
-// process namespace, process and start time. Another process of the same machine or pod can tell
-// from it whether this one lives. A random part separates several holders of one process.
+// process namespace, process and start time. From it, another process of the same machine or pod
+// can derive whether this one lives. A random part separates several holders of one process.
 func HolderIdentity(runner string) string {
 	if runner == "" {
 		runner = hostName()

@@ -78,7 +78,7 @@ func (l *Lease) IsHeld() bool {
 	return !l.lost && !l.renewed.IsZero() && time.Since(l.renewed) < duration
 }
 
-// ConfirmHeld asks the member whether the Lease is ours.
+// ConfirmHeld reads from the member whether the Lease is ours.
 func (l *Lease) ConfirmHeld(ctx context.Context) bool {
 	if !l.IsHeld() {
 		return false

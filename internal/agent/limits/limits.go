@@ -52,7 +52,7 @@ type AgentPolicyFollower struct {
 	turned chan struct{} // capacity 1: Current did
 
 	mu sync.Mutex
-	// lastReported is the policy as it was read last; blind says why it cannot be followed.
+	// lastReported is the policy as it was read last; blind is why it cannot be followed.
 	lastReported *policy.Policy
 	blind        error
 	current      *policy.Policy
@@ -74,12 +74,13 @@ func (l *AgentPolicyFollower) CurrentPolicy() *policy.Policy {
 // APIsChanged is called when the member serves other APIs than before.
 func (l *AgentPolicyFollower) APIsChanged() { wakeup.WakeReader(l.served) }
 
-// policyResource returns the resource that serves policies, if the member does in the version that this agent knows.
+// policyResource returns the resource that serves policies, if the member does in the version that
+// this agent supports.
 func (l *AgentPolicyFollower) policyResource() (member.Resource, bool) {
 	return l.o.Client.APIs().LookupKind(v1alpha1.GroupVersion.WithKind(v1alpha1.AgentPolicyKind))
 }
 
-// Read reads the policy. The error says that the member did not answer; whatever it answers is
+// Read reads the policy. An error means that the member did not answer; whatever it answers is
 // Current. The client must have discovered.
 func (l *AgentPolicyFollower) Read(ctx context.Context) error {
 	res, served := l.policyResource()
@@ -102,9 +103,9 @@ func (l *AgentPolicyFollower) applyUnservedPolicy() error {
 	apis := l.o.Client.APIs()
 	switch _, other := apis.PreferredResource(schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: v1alpha1.AgentPolicyKind}); {
 	case other:
-		l.setReadPolicy(policy.DenyAllPolicy("it is served in no version that this agent knows, which is " + v1alpha1.GroupVersion.Version + ": update the agent"))
+		l.setReadPolicy(policy.DenyAllPolicy("it is served in no version that this agent supports, which is " + v1alpha1.GroupVersion.Version + ": update the agent"))
 	case apis.IsGroupSilent(v1alpha1.GroupVersion.Group):
-		return errors.New("the member does not say whether it serves AgentPolicies")
+		return errors.New("the member does not report whether it serves AgentPolicies")
 	default:
 		l.setReadPolicy(nil)
 	}
@@ -255,7 +256,7 @@ func (m *agentPolicyStore) Update(obj any) error {
 	return nil
 }
 
-// Delete forgets a policy.
+// Delete drops a policy.
 func (m *agentPolicyStore) Delete(any) error {
 	(*AgentPolicyFollower)(m).setWatchedPolicy(nil)
 	return nil

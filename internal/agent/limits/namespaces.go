@@ -113,7 +113,7 @@ func (s *namespaceLabelStore) Update(obj any) error {
 	return nil
 }
 
-// Delete forgets a namespace.
+// Delete drops a namespace.
 func (s *namespaceLabelStore) Delete(obj any) error {
 	if o, ok := obj.(*metav1.PartialObjectMetadata); ok {
 		delete(s.of, o.Name)

@@ -16,7 +16,7 @@ const (
 	backoffMost = 3 * time.Second
 )
 
-// backoff is the pauses of one agent, which grow as session.CheckIn.RetryDelay says.
+// backoff is the pauses of one agent, which grow as session.CheckIn.RetryDelay defines.
 type backoff struct{ current time.Duration }
 
 func (b *backoff) next(rhythm session.CheckInSchedule) time.Duration {

@@ -49,7 +49,7 @@ func (r *checkInSchedule) hastenForStateChange(now time.Time) {
 // renewing, over and leaving.
 type sessionState struct {
 	out      *outbox
-	idle     time.Time // when the hub said first that it has nothing more
+	idle     time.Time // when the hub first reported that it has nothing more
 	renewing bool
 	ended    bool
 	activity chan struct{} // capacity 1: a frame came or went
@@ -66,15 +66,15 @@ func (l *HubLink) setCheckInInterval(v *sessionState, seconds uint32) {
 	}
 	l.rhythm.CheckInSchedule = session.NewCheckInSchedule(every, l.id.ClusterUID)
 	if every > 0 {
-		l.o.Log.Info("the hub wants this agent to check in", "every", phrase.FormatDuration(every))
+		l.o.Log.Info("the hub orders this agent to check in", "every", phrase.FormatDuration(every))
 	} else {
-		l.o.Log.Info("the hub wants this agent to hold its stream")
+		l.o.Log.Info("the hub orders this agent to hold its stream")
 		l.o.Metrics.next.Set(0)
 	}
 	wakeup.WakeReader(v.activity)
 }
 
-// endSessionWhenOver ends the session, by asking the hub to close it, when it is over.
+// endSessionWhenOver ends the session, by a request to the hub to close it, when it is over.
 func (l *HubLink) endSessionWhenOver(ctx context.Context, v *sessionState) bool {
 	for {
 		over, again := l.isOver(v, time.Now())
@@ -111,7 +111,7 @@ func (l *HubLink) isOver(v *sessionState, now time.Time) (over bool, again time.
 		e.Work = l.core.PendingWork()
 		e.UnderWay += len(l.dirty)
 		if !isInventoryKnown(l.o.Inventory()) {
-			e.UnderWay++ // until the next check-in the hub would know nothing of it
+			e.UnderWay++ // until the next check-in the hub would have no report of it
 		}
 	}
 	over, again = l.rhythm.IsSessionOver(e, now)
@@ -120,13 +120,13 @@ func (l *HubLink) isOver(v *sessionState, now time.Time) (over bool, again time.
 }
 
 // renewBeforeCheckIn requests a certificate that is due before the next check-in, unless the new
-// one would have ended by then, too: such an agent asks by its key each time. The caller
+// one would have ended by then, too: such an agent requests one by its key each time. The caller
 // holds mu.
 func (l *HubLink) renewBeforeCheckIn(v *sessionState, now time.Time) {
 	if l.rhythm.Interval == 0 || now.Add(l.rhythm.Interval).Before(l.id.renewAt()) || trust.CertificateLifetime(l.id.cert) <= l.rhythm.Interval {
 		return
 	}
-	v.renewing = l.askRenewal(v.out)
+	v.renewing = l.requestRenewal(v.out)
 }
 
 // restUntilCheckIn rests until the next check-in.

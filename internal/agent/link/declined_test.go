@@ -132,7 +132,7 @@ func TestRememberedRemovalsAreBounded(t *testing.T) {
 	if _, newest := l.memory.Gone["0"]; !newest {
 		t.Error("the newest removal is forgotten")
 	}
-	if forgotten := l.forgetOldRemovals(now); len(forgotten) != 0 {
+	if forgotten := l.dropOldRemovals(now); len(forgotten) != 0 {
 		t.Errorf("%d more removals are forgotten", len(forgotten))
 	}
 }

@@ -72,7 +72,7 @@ func dialThroughProxy(ctx context.Context, dialer *net.Dialer, proxy *url.URL, a
 		err = ctx.Err()
 	}
 	if err != nil {
-		_ = conn.Close() // nothing was said on it
+		_ = conn.Close() // nothing was sent on it
 		return nil, err
 	}
 	return asked, nil

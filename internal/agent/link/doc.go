@@ -22,7 +22,7 @@
 //     next, by session.CheckIn; a row with a changed state may bring the next forward.
 //     It dials at once when its process starts. A certificate that is due before the
 //     next check-in is renewed at this one, unless its life is shorter than the interval.
-//   - A hub that refuses for good is asked again after RefusedPause. A superseded agent
+//   - After RefusedPause, the agent calls a hub again that refuses for good. A superseded agent
 //     returns after SupersededPause: of two agents with the same key the newer one works.
 //   - Neither tokens nor keys nor the content of objects are logged.
 //   - BundleStatusChanged may be called from anywhere. Run is called once.

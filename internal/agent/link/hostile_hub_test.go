@@ -326,7 +326,7 @@ func TestRemovedBundlesAreDroppedTogether(t *testing.T) {
 	l.applier, l.holdings = m, m
 	l.newSessionCore()
 	for i := range 1000 {
-		l.forgetRemovedBundles(map[string]int64{fmt.Sprint("b", i): 1})
+		l.dropStoredRemovals(map[string]int64{fmt.Sprint("b", i): 1})
 	}
 	l.dropRemovedBundles(t.Context())
 	if m.saves != 1 || m.drops != 1000 || len(l.memory.Gone) != 1000 {

@@ -73,7 +73,7 @@ func (l *HubLink) loadOrGenerateIdentity(ctx context.Context) (*identity, error)
 	if stored != nil && l.isForThisHub(stored) {
 		stored.Hub, stored.CAHash = l.o.Hub, l.o.CAHash
 		if stored.ClusterName != "" && stored.ClusterName != l.o.Name {
-			l.o.Log.Warn("the hub has let this member in under another name, which it keeps until the hub does not know it any more; for the new one, take the former out of the hub first: atoll remove",
+			l.o.Log.Warn("the hub has let this member in under another name, which it keeps until the hub has no Cluster of it any more; for the new one, take the former out of the hub first: atoll remove",
 				"cluster", stored.ClusterName, "name", l.o.Name)
 		}
 		return parseIdentity(*stored)
@@ -175,7 +175,7 @@ func (l *HubLink) acceptCertificate(ctx context.Context, certPEM, hubCA []byte) 
 
 // storeIdentity stores an identity that the member has not taken yet. An unreachable member costs
 // nothing: the certificate serves from memory, and a restarted agent still has the key, by which
-// the hub knows it.
+// the hub identifies it.
 func (l *HubLink) storeIdentity(ctx context.Context) error {
 	l.mu.Lock()
 	id, unsaved := l.id.Identity, l.id.unsaved
@@ -223,7 +223,7 @@ func (l *HubLink) joinUntilAccepted(ctx context.Context) error {
 			}
 			wait.reset()
 		case l.id.accepted && status.Code(err) == codes.PermissionDenied && l.hasNewToken():
-			l.o.Log.Info("the hub refuses this agent's key; asking by the new token", "hub", l.currentHub())
+			l.o.Log.Info("the hub refuses this agent's key; joining by the new token", "hub", l.currentHub())
 			l.id.accepted = false
 			continue
 		default:
@@ -276,7 +276,7 @@ func (l *HubLink) requestJoin(ctx context.Context) (*pb.JoinReply, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the hub's address %q is not HOST:PORT: %w", l.currentHub(), err)
 	}
-	config, err := trust.PinnedTLSConfig(host, l.o.CAHash, func(ca []byte) { l.rememberHubCA(ca) })
+	config, err := trust.PinnedTLSConfig(host, l.o.CAHash, func(ca []byte) { l.storeHubCA(ca) })
 	if err != nil {
 		return nil, err
 	}
@@ -305,9 +305,9 @@ func (l *HubLink) requestJoin(ctx context.Context) (*pb.JoinReply, error) {
 	return reply, err
 }
 
-// rememberHubCA remembers the CA that the pin let through, for hubs that do not send
+// storeHubCA stores the CA that the pin accepted, for hubs that do not send
 // theirs.
-func (l *HubLink) rememberHubCA(ca []byte) {
+func (l *HubLink) storeHubCA(ca []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.id.HubCAPEM) == 0 {

@@ -18,7 +18,7 @@ import (
 // departRetry is the pause before letting go is tried again, where the member's store failed.
 const departRetry = time.Second
 
-// beginLeavingFleet begins to let go of the member, once in a session.
+// beginLeavingFleet begins to release the member, once in a session.
 func (l *HubLink) beginLeavingFleet(ctx context.Context, v *sessionState, clean bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +123,7 @@ func (l *HubLink) restartFromHeldBundles() {
 	l.newSessionCore()
 }
 
-// releaseFormerHubObjects lets go of what another hub placed here, now that this one has accepted the
+// releaseFormerHubObjects releases what another hub placed here, now that this one has accepted the
 // member: what the two have in common is taken up again as it is.
 func (l *HubLink) releaseFormerHubObjects(ctx context.Context) error {
 	l.o.Log.Info("letting go of what another hub placed here", "cluster", l.id.Former)

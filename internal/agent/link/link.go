@@ -37,7 +37,7 @@ const (
 	// the same key took over. Two on the same member are kept apart by its lease
 	// already; this is for members that are copies of each other.
 	SupersededPause = time.Minute
-	// unknownFirst is the first pause after a hub said that it does not know the cluster; each
+	// unknownFirst is the first pause after a hub answered that it has no such cluster; each
 	// further one is twice as long, up to RefusedPause.
 	unknownFirst = 5 * time.Second
 	// steady is how long a session lasts that shows that the link works.
@@ -86,8 +86,8 @@ type Options struct {
 	BalancerCA []byte
 	Store      Store
 	Inventory  func() inventory.Snapshot
-	// Tunnel takes a connection on which the hub asks something of the member's API; it
-	// closes it. Default: people cannot reach the member through the hub.
+	// Tunnel takes a connection on which the hub sends requests for the member's API; it closes it.
+	// Default: people cannot reach the member through the hub.
 	Tunnel func(net.Conn)
 	// HubMemory is the most memory, in bytes, that what the Store has of the hub may take. Default: that of the Store.
 	HubMemory int
@@ -106,7 +106,7 @@ type HubLink struct {
 	hubs     []string
 	at       int                  // of hubs; only the goroutine of Run uses it, ways and unknown
 	ways     map[string]*hubRoute // by address
-	// unknown is the last pause since the hub does not know the cluster; 0: it does.
+	// unknown is the last pause since the hub has no such cluster; 0: it has it.
 	unknown time.Duration
 	ticket  trust.Ticket
 	transit transitMemory
@@ -132,7 +132,7 @@ type HubLink struct {
 	rhythm          checkInSchedule
 }
 
-// New returns a Link with what the store remembers. Its Applier and Holdings come with Run.
+// New returns a Link with the contents of the store. Its Applier and Holdings come with Run.
 func New(o Options, stored store.StoredContents) *HubLink {
 	if o.RefusedPause == 0 {
 		o.RefusedPause = RefusedPause
@@ -212,7 +212,7 @@ func (l *HubLink) newSessionCore() {
 		memory.Held = append(memory.Held, entry)
 		l.dirty[held.Bundle] = time.Now()
 	}
-	l.forgetOldRemovals(now)
+	l.dropOldRemovals(now)
 	for uid, gone := range l.memory.Gone {
 		memory.RemovedAt[uid] = gone.Generation
 	}
@@ -299,7 +299,7 @@ func (l *HubLink) joinAndReleaseFormerHub(ctx context.Context) bool {
 	if l.id.Former != "" {
 		if err := l.releaseFormerHubObjects(ctx); err != nil {
 			if ctx.Err() == nil {
-				l.o.Log.Warn("what another hub placed here cannot be let go of yet; trying on", "err", err)
+				l.o.Log.Warn("what another hub placed here cannot be released yet; trying on", "err", err)
 			}
 			return false
 		}
@@ -308,11 +308,11 @@ func (l *HubLink) joinAndReleaseFormerHub(ctx context.Context) bool {
 }
 
 // handleLostLink logs a new reason why there is no session, and returns the reason that is logged
-// last. A failure of trust that lasts makes the agent ask for a new certificate.
+// last. A failure of trust that lasts makes the agent request a new certificate.
 func (l *HubLink) handleLostLink(err error, told string, wait *backoff) string {
 	switch {
 	case isTrustError(err) && wait.current >= backoffMost/2:
-		l.o.Log.Warn("hub and agent do not trust each other's certificates any more; asking the hub for a new one", "hub", l.currentHub(), "err", err)
+		l.o.Log.Warn("hub and agent do not trust each other's certificates any more; requesting a new one from the hub", "hub", l.currentHub(), "err", err)
 		l.id.cert = nil
 		l.id.accepted = true
 	case told != err.Error():
@@ -335,13 +335,13 @@ func (l *HubLink) switchHub(m *movedError) {
 	} else {
 		l.switchToNextHub()
 	}
-	l.o.Log.Info("the hub has more agents than its share, and asks this one to go on to another", "hub", l.currentHub())
+	l.o.Log.Info("the hub has more agents than its share, and sends this one on to another", "hub", l.currentHub())
 }
 
 // handleSessionRefusal decides how long to wait after the hub refused a session.
 func (l *HubLink) handleSessionRefusal(r *refusedError, d time.Duration) time.Duration {
 	if (r.reason == "Unknown" || r.reason == "Replaced") && l.hasNewToken() {
-		l.o.Log.Info("the hub does not know this cluster any more; joining again by the new token", "hub", l.currentHub())
+		l.o.Log.Info("the hub has removed this cluster; joining again by the new token", "hub", l.currentHub())
 		l.id.cert, l.id.accepted = nil, false
 		return d
 	}
@@ -349,8 +349,8 @@ func (l *HubLink) handleSessionRefusal(r *refusedError, d time.Duration) time.Du
 	case r.final:
 		d = l.o.RefusedPause
 	case r.reason == "Unknown":
-		// Usually the cluster was removed, and a person must uninstall this agent; but a hub may
-		// learn of the cluster later.
+		// Usually the cluster was removed, and a person must uninstall this agent; but a hub may read of
+		// the cluster later.
 		d = min(max(2*l.unknown, unknownFirst), l.o.RefusedPause)
 		l.unknown = d
 	case r.reason == "Superseded":
@@ -366,7 +366,7 @@ func (l *HubLink) handleSessionRefusal(r *refusedError, d time.Duration) time.Du
 // hasNewToken reports whether the agent has a token with which it has not joined.
 func (l *HubLink) hasNewToken() bool { return l.o.Token != "" && tokenID(l.o.Token) != l.id.TokenID }
 
-// isTrustError reports whether TLS failed for want of trust, on either side.
+// isTrustError reports whether TLS failed because one side does not trust the other.
 func isTrustError(err error) bool {
 	text := err.Error()
 	return status.Code(err) == codes.Unauthenticated || strings.Contains(text, "remote error: tls:") || strings.Contains(text, "x509:")

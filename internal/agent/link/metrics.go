@@ -20,7 +20,7 @@ type Metrics struct {
 	reports     prometheus.Counter
 	reportDelay prometheus.Histogram
 	frames      *prometheus.CounterVec
-	// certificate and renewals tell of the agent's own.
+	// certificate and renewals are about the agent's own certificate.
 	certificate prometheus.Gauge
 	renewals    prometheus.Counter
 }

@@ -34,9 +34,9 @@ func (l *HubLink) renewCertificateLoop(ctx context.Context, out *outbox) {
 			continue
 		}
 		if now.After(ends.Add(-trust.CertificateLifetime(id.cert) / 4)) {
-			l.o.Log.Warn("the hub has not renewed this agent's certificate, though asked; trying on. When it ends the hub will be asked by the key", "hub", l.currentHub(), "ends", ends)
+			l.o.Log.Warn("the hub has not renewed this agent's certificate, though requested; trying on. When it ends the agent requests another by its key", "hub", l.currentHub(), "ends", ends)
 		}
-		l.askRenewal(out)
+		l.requestRenewal(out)
 		wait = max(retry, time.Second)
 	}
 }
@@ -58,11 +58,11 @@ func (l *HubLink) firstRenewalDelay(now time.Time) time.Duration {
 	return rand.N(spread)
 }
 
-// askRenewal requests a new certificate for the same key.
-func (l *HubLink) askRenewal(out *outbox) (asked bool) {
+// requestRenewal requests a new certificate for the same key.
+func (l *HubLink) requestRenewal(out *outbox) (asked bool) {
 	csr, err := trust.NewCertificateRequest(l.id.key, l.o.Name)
 	if err != nil {
-		l.o.Log.Error("cannot ask for a new certificate", "err", err)
+		l.o.Log.Error("cannot request a new certificate", "err", err)
 		return false
 	}
 	out.put(&pb.FromAgent{Frame: &pb.FromAgent_Renew{Renew: &pb.Renew{Csr: csr}}})

@@ -82,13 +82,13 @@ func (l *HubLink) reportBundle(ctx context.Context, bundle string, changed time.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if gone, was := l.memory.Gone[bundle]; was && s.Generation <= gone.Generation {
-		return nil // forgotten since it was read; no later call would forget it again
+		return nil // dropped since it was read; no later call would drop it again
 	}
 	l.timings.endTimingIfApplied(bundle, s)
 	out := l.core.ReportStatus(bundle, s, seq)
 	s.Seq = l.core.LastSeq(bundle)
 	if held {
-		l.rememberTombstones(bundle, prev, actual, now)
+		l.storeTombstones(bundle, prev, actual, now)
 		l.memory.Last[bundle] = s
 		l.reportedBundles[bundle] = true
 	}
@@ -120,9 +120,9 @@ func (l *HubLink) logStatus(bundle string, prev, s *atoll.RowStatus) {
 	}
 }
 
-// rememberTombstones remembers the tombstones that are carried out, also those for which the status has
-// no room, and that the status before did not tell. The caller holds mu.
-func (l *HubLink) rememberTombstones(bundle string, prev *atoll.RowStatus, s atoll.RowStatus, now time.Time) {
+// storeTombstones stores the tombstones that are carried out, also those that do not fit in the
+// status and that the status before did not have. The caller holds mu.
+func (l *HubLink) storeTombstones(bundle string, prev *atoll.RowStatus, s atoll.RowStatus, now time.Time) {
 	for _, t := range l.holdings.CarriedOut(bundle) {
 		if prev == nil || !slices.Contains(prev.DoneTombstones, ownership.TombstoneID(t)) && !(prev.AllTombstonesDone && prev.Content == s.Content) {
 			t.ReleasedFinalizers = nil // which have no bound, and do nothing more
@@ -177,9 +177,9 @@ func (l *HubLink) rememberedTombstoneFrames() (frames []*pb.FromAgent) {
 	return frames
 }
 
-// forgetRemovedBundles forgets Bundles whose removal the hub has stored, and remembers their
-// generations. The member's store drops them later, many at a time.
-func (l *HubLink) forgetRemovedBundles(bundles map[string]int64) {
+// dropStoredRemovals drops Bundles whose removal the hub has stored, and keeps their generations.
+// The member's store drops them later, many at a time.
+func (l *HubLink) dropStoredRemovals(bundles map[string]int64) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,7 +189,7 @@ func (l *HubLink) forgetRemovedBundles(bundles map[string]int64) {
 		delete(l.reportedBundles, bundle)
 		l.dropping = append(l.dropping, bundle)
 	}
-	l.core.ForgetRemovals(l.forgetOldRemovals(now))
+	l.core.ForgetRemovals(l.dropOldRemovals(now))
 	wakeup.WakeReader(l.drops)
 }
 
@@ -224,9 +224,9 @@ func (l *HubLink) dropRemovedBundles(ctx context.Context) {
 	wakeup.WakeReader(l.manifests) // for orders that fit now
 }
 
-// forgetOldRemovals drops what is remembered for too long, and the oldest removals over ownership.MaxRemoved. It returns the
+// dropOldRemovals drops what is remembered for too long, and the oldest removals over ownership.MaxRemoved. It returns the
 // Bundles of dropped removals. The caller holds mu.
-func (l *HubLink) forgetOldRemovals(now time.Time) (forgotten []string) {
+func (l *HubLink) dropOldRemovals(now time.Time) (forgotten []string) {
 	before := now.Add(-rememberFor).Unix()
 	l.memory.Tombstones = slices.DeleteFunc(l.memory.Tombstones, func(t store.Tombstone) bool { return t.At < before })
 	if len(l.memory.Gone) > ownership.MaxRemoved {

@@ -82,13 +82,13 @@ func (l *HubLink) sendFrames(ctx context.Context, stream pb.Session_ConnectClien
 		frames, closed := v.out.takeFrames()
 		for _, f := range frames {
 			if stream.Send(f) != nil {
-				return // receive tells why
+				return // receive reports why
 			}
 			l.o.Metrics.countFrame("up", f.GetFrame())
 			v.out.recordActivity(f)
 		}
 		if closed {
-			_ = stream.CloseSend() // receive tells how that went
+			_ = stream.CloseSend() // receive reports the result
 			return
 		}
 		wakeup.WakeReader(v.activity)
@@ -212,7 +212,7 @@ func (l *HubLink) applyBlockingOutput(ctx context.Context, result session.AgentO
 		l.mu.Unlock()
 	}
 	if len(result.Forget) > 0 {
-		l.forgetRemovedBundles(result.Forget)
+		l.dropStoredRemovals(result.Forget)
 	}
 	if r := result.Leave; r != nil {
 		l.beginLeavingFleet(ctx, v, r.GetClean())

@@ -24,7 +24,7 @@ type transitMemory struct {
 const (
 	maxQueuedBytes = 32 << 20
 	maxUnsentBytes = 64 << 20
-	// maxTunnels is above the 1,000 that a hub opens, which knows a moment later than the agent of one that ended.
+	// maxTunnels is above the 1,000 that a hub opens, which sees the end of one a moment later than the agent.
 	maxTunnels = 1024
 )
 

@@ -31,13 +31,13 @@ type tunnels struct {
 	refused bool         // a tunnel was refused; only open reads it
 }
 
-// open opens a tunnel that the hub asked for, unless the hub has the most already. The session calls it, for
+// open opens a tunnel that the hub requested, unless the hub has the most already. The session calls it, for
 // one tunnel after the other.
 func (t *tunnels) open(ctx context.Context, id string) {
 	if t.count.Load() >= int64(t.most) {
 		if !t.refused {
 			t.refused = true
-			t.log.Warn("the hub asks for more tunnels than a hub may have; further ones are not opened, and this is logged once for the session", "most", t.most)
+			t.log.Warn("the hub requests more tunnels than a hub may have; further ones are not opened, and this is logged once for the session", "most", t.most)
 		}
 		return
 	}
@@ -51,7 +51,7 @@ func (t *tunnels) open(ctx context.Context, id string) {
 			return t.client.Open(ctx, append(o, grpc.MaxCallRecvMsgSize(maxPieceBytes))...)
 		})
 		if err != nil {
-			t.log.Debug("the hub does not take a tunnel that it asked for", "err", err)
+			t.log.Debug("the hub does not take a tunnel that it requested", "err", err)
 			return
 		}
 		conn := tunnel.New(stream, cancel, "the hub")

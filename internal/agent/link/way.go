@@ -75,7 +75,7 @@ func (w *hubRoute) dialRoute(ctx context.Context, address string) (net.Conn, err
 	}
 	conn, err := w.openWebSocket(ctx, plain)
 	if err != nil && !proxyReportsHubAbsent(err) {
-		w.forgetWebSocket()
+		w.dropWebSocket()
 	}
 	return conn, err
 }
@@ -122,8 +122,8 @@ func (w *hubRoute) recordRoute(socket, plain bool, why error) {
 	}
 }
 
-// forgetWebSocket forgets the WebSocket: the next dial is a direct one.
-func (w *hubRoute) forgetWebSocket() {
+// dropWebSocket drops the WebSocket: the next dial is a direct one.
+func (w *hubRoute) dropWebSocket() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.socket = false
@@ -157,12 +157,12 @@ func (t routeCredentials) ClientHandshake(ctx context.Context, authority string,
 		t.way.recordRoute(false, false, nil)
 		return conn, info, nil
 	case socket:
-		t.way.forgetWebSocket()
+		t.way.dropWebSocket()
 		return nil, nil, err
 	case !isForeignHandshake(err):
 		return nil, nil, err
 	}
-	_ = raw.Close() // nothing was said on it
+	_ = raw.Close() // nothing was sent on it
 	plain := speaksHTTP(err)
 	raw, failed := t.way.openWebSocket(ctx, plain)
 	switch {

@@ -216,7 +216,7 @@ func TestWhatWorkedIsRemembered(t *testing.T) {
 	b.answers.Store(0)
 	dials("after the balancer has changed", 2)
 	// The balancer makes way for one that knows nothing of HTTP.
-	l.currentRoute().forgetWebSocket()
+	l.currentRoute().dropWebSocket()
 	l.hubs[0] = h.address
 	l.ways[h.address] = &hubRoute{hub: h.address, socket: true, met: time.Now().Add(-directEvery), roots: l.intermediaryRoots, metrics: l.o.Metrics, log: l.o.Log}
 	if _, err := l.requestJoin(t.Context()); status.Code(err) != codes.AlreadyExists || l.currentRoute().socket {

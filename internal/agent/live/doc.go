@@ -2,7 +2,7 @@
 // read-only part of the member's API, on the tunnels that also carry people's requests.
 //
 // Contract: an object is visible when Atoll applied it, or when its controller, or the
-// controller's controller and so on, is one that Atoll applied. The agent's records know these by
+// controller's controller and so on, is one that Atoll applied. The agent's records have these by
 // UID. A UID counts with its kind, namespace and name, because any writer can put a UID into owner
 // references and Events. Nothing else in the member is visible, not even its existence, except the
 // sum of all nodes' usage. An Event is visible when its object is. Answers are those of the

@@ -15,7 +15,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Records tell what Atoll applied in the member.
+// Records hold what Atoll applied in the member.
 type Records interface {
 	// AppliedUID gives the UID of the object that is recorded under a key, empty while it is
 	// not known; false where none is.
@@ -31,13 +31,13 @@ const (
 	foreign ownershipState = iota // not placed
 	placed
 	pending // its owner is recorded, but not yet, or not any more, with this UID
-	lost    // its owner is gone, and so is what would tell
+	lost    // its owner is gone, and with it the reference to what Atoll applied
 )
 
 const (
 	// deepest chain of controllers that is followed.
 	deepest = 6
-	// oneByOne is up to how many owners of one kind are asked for each by itself.
+	// oneByOne is up to how many owners of one kind are requested each by itself.
 	oneByOne = 4
 	// pageSize of lists.
 	pageSize = 500
@@ -72,7 +72,7 @@ func controllerRef(m metav1.Object) *objectRef {
 	return &objectRef{schema.FromAPIVersionAndKind(c.APIVersion, c.Kind), m.GetNamespace(), c.Name, c.UID}
 }
 
-// ownerChainStart is what is asked about first: what an Event is about, or the object itself, whose
+// ownerChainStart is where a chain of owners begins: what an Event is about, or the object itself, whose
 // controller is known then.
 func ownerChainStart(gvk schema.GroupVersionKind, m metav1.Object) (at objectRef, known bool) {
 	if e, ok := m.(*corev1.Event); ok {
@@ -149,8 +149,8 @@ func (o *ownershipResolver) recordedOwnership(at objectRef) ownershipState {
 	return pending
 }
 
-// forgetControllerChain removes an object's controller, and the objects that it controls.
-func (o *ownershipResolver) forgetControllerChain(gvk schema.GroupVersionKind, m metav1.Object) {
+// dropControllerChain removes an object's controller, and the objects that it controls.
+func (o *ownershipResolver) dropControllerChain(gvk schema.GroupVersionKind, m metav1.Object) {
 	at, _ := ownerChainStart(gvk, m)
 	for range deepest {
 		up := o.above[at.toIdentity()]
@@ -191,7 +191,7 @@ func (o *ownershipResolver) readController(ctx context.Context, at objectRef) (*
 	return o.above[at.toIdentity()], nil
 }
 
-// prefetchOwners prepares the answers to be asked for objects of a list: owners of which many are not known are read
+// prefetchOwners prepares the lookups for objects of a list: owners of which many are not known are read
 // together.
 func (o *ownershipResolver) prefetchOwners(ctx context.Context, gvk schema.GroupVersionKind, objects []metav1.Object) error {
 	for range deepest {

@@ -35,7 +35,7 @@ type Options struct {
 }
 
 const (
-	// atOnce lists are read, so that however many ask, the agent stays small.
+	// atOnce lists are read, so that the agent stays small under any number of requests.
 	atOnce = 4
 	// fewNamespaces are listed each by itself; with more, the member is, as a whole.
 	fewNamespaces = 16
@@ -78,7 +78,7 @@ func New(o Options) (*PlacedObjectServer, error) {
 }
 
 // rewriteRequestAsAgent makes a request for the member's API server that has nothing of the hub's but
-// what it asks for.
+// the request itself.
 func rewriteRequestAsAgent(r *httputil.ProxyRequest, target *url.URL) {
 	r.SetURL(target)
 	r.Out.Host = ""
@@ -326,8 +326,8 @@ func (s *PlacedObjectServer) appendPlaced(ctx context.Context, a liveRequest, wh
 	return found, nil
 }
 
-// retryEvery and retryFor: objects whose owner is recorded without its UID are asked about
-// again, since the record of what was just made is written a moment later.
+// retryEvery and retryFor: objects whose owner is recorded without its UID are looked up again,
+// since the record of what was just made is written a moment later.
 const (
 	retryEvery = time.Second
 	retryFor   = 30 * time.Second

@@ -10,7 +10,7 @@ import (
 	"atoll.dev/atoll/internal/testwait"
 )
 
-// TestAMetricsServerThatDoesNotAnswer: it is distinguished from a missing one, and the error says
+// TestAMetricsServerThatDoesNotAnswer: it is distinguished from a missing one, and the error shows
 // where to look.
 func TestAMetricsServerThatDoesNotAnswer(t *testing.T) {
 	w := newWorld(t, "unanswered")
@@ -34,7 +34,7 @@ func TestAMetricsServerThatDoesNotAnswer(t *testing.T) {
 	for _, what := range []string{"nodes", "pods"} {
 		for end := time.Now().Add(testwait.HangLimit); ; <-time.After(100 * time.Millisecond) {
 			code, _, body := w.sendRequest(http.MethodGet, "/apis/metrics.k8s.io/v1beta1/"+what)
-			if code == http.StatusServiceUnavailable && strings.Contains(string(body), "does not answer; it says why in the APIService v1beta1.metrics.k8s.io") {
+			if code == http.StatusServiceUnavailable && strings.Contains(string(body), "does not answer; the reason is in the APIService v1beta1.metrics.k8s.io") {
 				break
 			}
 			if time.Now().After(end) {

@@ -95,7 +95,7 @@ func (s *PlacedObjectServer) getMemberMetrics(ctx context.Context, a liveRequest
 	}
 	err := request.VersionedParams(&options, params).Do(ctx).Into(into)
 	if apierrors.IsServiceUnavailable(err) {
-		return apierrors.NewServiceUnavailable(fmt.Sprintf("its metrics-server does not answer; it says why in the APIService %s.%s: %v",
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("its metrics-server does not answer; the reason is in the APIService %s.%s: %v",
 			metricsv1.SchemeGroupVersion.Version, metricsv1.GroupName, err))
 	}
 	if !apierrors.IsNotFound(err) {

@@ -101,14 +101,14 @@ func watchEndError(ctx context.Context, err error) error {
 	return err
 }
 
-// recordInitialOwnership starts by telling of all that is there whose it is.
+// recordInitialOwnership starts by recording the owner of every object that is there.
 func (v *placedObjectWatch) recordInitialOwnership(ctx context.Context) error {
 	res, ok := v.s.o.Client.APIs().LookupKind(v.a.GroupVersionKind)
 	if !ok {
 		return fmt.Errorf("the member does not serve %s", v.a.resource)
 	}
 	if v.a.resource == "events" {
-		return nil // what an Event is about, metadata does not tell; and that one is gone says nothing
+		return nil // metadata does not name what an Event is about, and the end of an Event has no meaning
 	}
 	var there []metav1.Object
 	err := v.who.forEachMetadata(ctx, res, v.a.namespace, metav1.ListOptions{LabelSelector: v.a.options.LabelSelector}, func(m *metav1.PartialObjectMetadata) {
@@ -181,7 +181,7 @@ func (v *placedObjectWatch) handleEvent(ctx context.Context, e watch.Event) erro
 	return v.sendPresentObject(ctx, e.Object, m, time.Now().Add(retryFor))
 }
 
-// sendPresentObject sends an object that is there, as the object says.
+// sendPresentObject sends an object that is there, by the object's own owner.
 func (v *placedObjectWatch) sendPresentObject(ctx context.Context, obj runtime.Object, m metav1.Object, until time.Time) error {
 	w, err := v.who.ownershipOf(ctx, v.a.GroupVersionKind, m)
 	if err != nil {
@@ -244,7 +244,7 @@ func (v *placedObjectWatch) retryPending(ctx context.Context, now time.Time) err
 			return fmt.Errorf("a watch of %s gave a %T: %w", v.a.resource, l.obj, err)
 		}
 		metas[uid] = m
-		v.who.forgetControllerChain(v.a.GroupVersionKind, m)
+		v.who.dropControllerChain(v.a.GroupVersionKind, m)
 	}
 	for uid, l := range v.waiting {
 		v.dropPendingObject(uid)

@@ -25,8 +25,9 @@ type Access struct {
 // subjectAccessReviews as a resource, which every member serves.
 var subjectAccessReviews = authorizationv1.SchemeGroupVersion.WithResource("subjectaccessreviews")
 
-// ReviewAccess reports whether the member's API allows the access. It asks as the agent itself, also in a context of
-// WithServiceAccount. An error means that the API did not answer, or that the agent may not ask.
+// ReviewAccess reports whether the member's API allows the access. It sends the review as the agent
+// itself, also in a context of WithServiceAccount. An error means that the API did not answer, or that the
+// agent may not send reviews.
 func (c *Client) ReviewAccess(ctx context.Context, a Access) (allowed bool, err error) {
 	namespace, name, qualified := strings.Cut(a.Account, "/")
 	if !qualified {

@@ -170,7 +170,7 @@ func discoverAPIs(ctx context.Context, client rest.Interface, old *APIs) (*APIs,
 	for _, path := range []string{"/api", "/apis"} {
 		body, err := client.Get().AbsPath(path).SetHeader("Accept", acceptDiscovery).Do(ctx).Raw()
 		if err != nil {
-			return nil, fmt.Errorf("ask the member's %s for what it serves: %w", path, err)
+			return nil, fmt.Errorf("list what the member's %s serves: %w", path, err)
 		}
 		var list apidiscovery.APIGroupDiscoveryList
 		if err := json.Unmarshal(body, &list); err != nil {
@@ -219,8 +219,7 @@ func fromAggregatedDiscovery(list apidiscovery.APIGroupDiscoveryList, old *APIs)
 	return out, silent
 }
 
-// discoverByGroup asks a member that does not know the aggregated form, group by
-// group.
+// discoverByGroup reads the APIs of a member without aggregated discovery, group by group.
 func discoverByGroup(ctx context.Context, client rest.Interface, path string, body []byte, old *APIs) (out []Resource, silent []schema.GroupVersion, err error) {
 	var versions []schema.GroupVersion
 	if path == "/api" {

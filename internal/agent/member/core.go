@@ -40,8 +40,8 @@ func TypedClient(config *rest.Config, group string) (rest.Interface, error) {
 	return ProtobufClient(config, schema.GroupVersion{Group: group, Version: "v1"}, plain)
 }
 
-// ProtobufClient speaks protobuf, where the member does, for the kinds of a group and
-// version that the serializer knows. The configuration is not changed.
+// ProtobufClient speaks protobuf, where the member does, for the kinds of a group and version that
+// the serializer supports. The configuration is not changed.
 func ProtobufClient(config *rest.Config, gv schema.GroupVersion, kinds runtime.NegotiatedSerializer) (rest.Interface, error) {
 	c := rest.CopyConfig(config)
 	c.GroupVersion, c.APIPath = &gv, "/apis"
@@ -61,7 +61,7 @@ func ProtobufClient(config *rest.Config, gv schema.GroupVersion, kinds runtime.N
 func getVersion(ctx context.Context, client rest.Interface) (string, error) {
 	body, err := client.Get().AbsPath("/version").Do(ctx).Raw()
 	if err != nil {
-		return "", fmt.Errorf("ask the member for its version: %w", err)
+		return "", fmt.Errorf("read the member's version: %w", err)
 	}
 	var info version.Info
 	if err := json.Unmarshal(body, &info); err != nil {

@@ -31,7 +31,7 @@ type View struct {
 	Adopted bool
 	// Owned is a hash over Atoll's fields; it changes when another manager takes one.
 	Owned string
-	// Fields that are ours, as the API server tells them. Read-only.
+	// Fields that are ours, as the API server reports them. Read-only.
 	Fields json.RawMessage
 	// Others are the managers of the other fields, newest last.
 	Others []string
@@ -46,7 +46,7 @@ type View struct {
 	Reflected  json.RawMessage
 	// Finished: it ran to completion.
 	Finished bool
-	// CompletionUnknown: a rule says when it ran to completion, and cannot be evaluated now.
+	// CompletionUnknown: a rule defines when it ran to completion, and cannot be evaluated now.
 	CompletionUnknown bool
 	// Feedback has the values that rules of the policy name.
 	Feedback []atoll.FeedbackValue
@@ -253,8 +253,8 @@ func collectLostFields(x, y map[string]any, path string, out *[]string) {
 	}
 }
 
-// NeedsOnlyMetadata reports whether only metadata of the kind matters where no script reads more: it
-// has no status that says anything.
+// NeedsOnlyMetadata reports whether only metadata of the kind matters where no script reads more:
+// its status has no meaning.
 func NeedsOnlyMetadata(group, kind string) bool {
 	return kinds.IsHealthyByExistence(schema.GroupKind{Group: group, Kind: kind})
 }

@@ -140,7 +140,7 @@ func TestLostFieldsAreNamed(t *testing.T) {
 	}
 }
 
-// recordingSink records what it hears.
+// recordingSink records what it receives.
 type recordingSink struct {
 	seen, left []string
 	listed     map[atoll.ItemKey]bool

@@ -18,7 +18,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Sink hears what is observed. It is called from several goroutines and must not
+// Sink receives what is observed. It is called from several goroutines and must not
 // block.
 type Sink interface {
 	// ObjectSeen: the object exists like this.

@@ -85,7 +85,7 @@ func (b *OwnershipRecords) isOnlyObserved(key atoll.ItemKey) bool {
 	return c.isLive() && c.Observed
 }
 
-// CancelNamespaceIntent forgets that a namespace is about to be made for an observed object, unless the namespace exists,
+// CancelNamespaceIntent drops the intent to make a namespace for an observed object, unless the namespace exists,
 // or other objects need it.
 func (b *OwnershipRecords) CancelNamespaceIntent(namespace string) {
 	r := b.records[atoll.NamespaceKey(namespace)]

@@ -69,7 +69,7 @@ func (b *OwnershipRecords) RestoreRecord(r Record) {
 	}
 }
 
-// MaxRemoved bounds the removed Bundles that an agent remembers.
+// MaxRemoved bounds the removed Bundles that an agent stores.
 const MaxRemoved = 10_000
 
 // RemovedBundlesCutoff returns from when on removals are remembered, of more than MaxRemoved times: the newest
@@ -79,7 +79,7 @@ func RemovedBundlesCutoff(times []int64) int64 {
 	return times[len(times)-MaxRemoved*9/10]
 }
 
-// RememberRemovedBundle remembers a Bundle that was removed at the given Unix second, so that a
+// RememberRemovedBundle stores a Bundle that was removed at the given Unix second, so that a
 // late tombstone which moved an item there does not wait for it. The oldest ones over MaxRemoved are forgotten.
 func (b *OwnershipRecords) RememberRemovedBundle(uid string, at int64) {
 	b.buried[uid] = at
@@ -182,7 +182,7 @@ func (b *OwnershipRecords) ObjectByHash(hash string) (json.RawMessage, bool) {
 	return nil, false
 }
 
-// ItemToApplyOrObserve returns what the Bundle wants to apply for the key, or observes; nil when it has no good content of
+// ItemToApplyOrObserve returns what the Bundle applies or observes for the key; nil when it has no good content of
 // it. Read-only.
 func (b *OwnershipRecords) ItemToApplyOrObserve(uid string, key atoll.ItemKey) *atoll.RenderedItem {
 	if b.isObserver(uid, key) {
@@ -191,7 +191,7 @@ func (b *OwnershipRecords) ItemToApplyOrObserve(uid string, key atoll.ItemKey) *
 	return b.ItemToApply(uid, key)
 }
 
-// ItemToApply is what the Bundle wants to apply for the key; nil when it has no good
+// ItemToApply is what the Bundle applies for the key; nil when it has no good
 // content of it. Read-only.
 func (b *OwnershipRecords) ItemToApply(uid string, key atoll.ItemKey) *atoll.RenderedItem {
 	if h := b.bundles[uid]; h != nil {
@@ -200,8 +200,8 @@ func (b *OwnershipRecords) ItemToApply(uid string, key atoll.ItemKey) *atoll.Ren
 	return nil
 }
 
-// NamespaceMeta is what the manifests say about a namespace that the agent may have to
-// make; the lowest Bundle UID that speaks of it wins.
+// NamespaceMeta is the metadata in the manifests for a namespace that the agent may have to make;
+// the lowest Bundle UID with it wins.
 func (b *OwnershipRecords) NamespaceMeta(namespace string) atoll.NamespaceMeta {
 	for _, uid := range b.BundlesWithNamespace(namespace) {
 		return b.bundles[uid].holding.Manifest.Namespaces[namespace]
@@ -286,8 +286,8 @@ func (b *OwnershipRecords) ensureRecord(key atoll.ItemKey) *Record {
 	return r
 }
 
-// forgetRecord drops a record that has no claims.
-func (b *OwnershipRecords) forgetRecord(key atoll.ItemKey) {
+// dropRecord drops a record that has no claims.
+func (b *OwnershipRecords) dropRecord(key atoll.ItemKey) {
 	remove(b.shards, ShardOf(key), b.records[key])
 	delete(b.records, key)
 	remove(b.inside, key.Namespace, key)

@@ -17,7 +17,7 @@ func (b *OwnershipRecords) FoldHolding(h BundleHolding) []atoll.ItemKey {
 		return nil
 	}
 	nb := indexHolding(h)
-	b.forgetManifestNamespaces(m.Bundle)
+	b.dropManifestNamespaces(m.Bundle)
 	b.putHolding(nb)
 	delete(b.buried, m.Bundle)
 	touched := maps.Clone(b.parked)
@@ -69,8 +69,8 @@ func (b *OwnershipRecords) markDeletedNamespaces(m *atoll.Manifest) (doomed []at
 	return doomed
 }
 
-// forgetManifestNamespaces forgets the namespaces of the manifest that a Bundle had.
-func (b *OwnershipRecords) forgetManifestNamespaces(uid string) {
+// dropManifestNamespaces drops the namespaces of the manifest that a Bundle had.
+func (b *OwnershipRecords) dropManifestNamespaces(uid string) {
 	if old := b.bundles[uid]; old != nil {
 		for ns := range old.holding.Manifest.Namespaces {
 			remove(b.sent, ns, uid)
@@ -201,7 +201,7 @@ func (b *OwnershipRecords) updateHasDirectClaim(r *Record, uid string, chosen, b
 	b.markDirty(r.Key)
 }
 
-// cancelNamespaceRemovalFor keeps the namespaces of what is wanted.
+// cancelNamespaceRemovalFor keeps the namespaces of ordered items.
 func (b *OwnershipRecords) cancelNamespaceRemovalFor(key atoll.ItemKey) {
 	if key.IsNamespace() {
 		b.CancelNamespaceRemoval(key.Name)

@@ -92,7 +92,7 @@ func TestTheNamespacesOfAManifestReplaceThoseBefore(t *testing.T) {
 	}
 }
 
-// A removal drops the items and the kept content, whatever the manifest says.
+// A removal drops the items and the kept content, whatever the manifest has.
 func TestARemovalHasNoItems(t *testing.T) {
 	m := manifestOf("b1", 1, shopItem)
 	m.Remove = true

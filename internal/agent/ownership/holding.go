@@ -69,8 +69,8 @@ func Merge(prev *BundleHolding, m atoll.Manifest) BundleHolding {
 	return next
 }
 
-// HasLostFields reports whether an agent stored the holding that did not know a field of its items, and dropped
-// the field.
+// HasLostFields reports whether an agent without support for a field of the items stored the holding, and
+// dropped the field.
 func (h *BundleHolding) HasLostFields() bool {
 	return slices.ContainsFunc(h.Manifest.Items, func(it atoll.RenderedItem) bool { return it.HasLostField() })
 }

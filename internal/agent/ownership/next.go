@@ -16,13 +16,13 @@ const (
 	Nothing Verb = "Nothing"
 	// Apply the item: create or change the object.
 	Apply Verb = "Apply"
-	// Replace: delete the object by its UID; once it is gone, Next says Apply.
+	// Replace: delete the object by its UID; once it is gone, Next returns Apply.
 	Replace Verb = "Replace"
 	// Delete the object by its UID.
 	Delete Verb = "Delete"
-	// Release the object: take our label and field manager off, and forget it.
+	// Release the object: take our label and field manager off, and drop the record.
 	Release Verb = "Release"
-	// Search: whether the object exists is not known; Found or Gone say it.
+	// Search: whether the object exists is not known; Found or Gone record it.
 	Search Verb = "Search"
 	// DeleteNamespace that the agent made, once nothing foreign is in it.
 	DeleteNamespace Verb = "DeleteNamespace"
@@ -206,7 +206,7 @@ func (b *OwnershipRecords) RecordApplied(key atoll.ItemKey, f Fact) {
 		r.Ran, r.RanHash = "", ""
 	case RunsOnce(key):
 		r.Ran, r.RanHash = f.Template, f.Hash
-	case another || r.RanHash != f.Hash: // a rule says when this one has run
+	case another || r.RanHash != f.Hash: // a rule defines when this one has run
 		r.Ran, r.RanHash = "", ""
 	}
 	b.markDirty(key)
@@ -229,8 +229,8 @@ func (b *OwnershipRecords) RecordFoundAfterInterruptedApply(key atoll.ItemKey, f
 	b.resolveClaims(key)
 }
 
-// RecordCompletion records whether the object of that UID has run to completion, as a rule says it of a kind that does
-// not run to completion by itself.
+// RecordCompletion records whether the object of that UID has run to completion, as a rule defines it for a
+// kind that does not run to completion by itself.
 func (b *OwnershipRecords) RecordCompletion(key atoll.ItemKey, uid string, completed bool) {
 	r := b.records[key]
 	if r == nil || r.UID != uid || uid == "" || RunsOnce(key) {
@@ -286,7 +286,7 @@ func (b *OwnershipRecords) RecordStatefulSetVolumeClaims(namespace string, uids 
 	}
 }
 
-// ForgetNamespace drops the record of a namespace that the agent made and that was let go.
+// ForgetNamespace drops the record of a namespace that the agent made and released.
 func (b *OwnershipRecords) ForgetNamespace(name string) {
 	if r := b.records[atoll.NamespaceKey(name)]; r != nil && r.Implicit && len(r.Claims) == 0 {
 		r.Implicit, r.Doomed, r.Parting, r.SetClaims, r.UID = false, false, false, nil, ""
@@ -314,8 +314,9 @@ func (b *OwnershipRecords) RecordRunOnceDeletionStart(key atoll.ItemKey) bool {
 	return true
 }
 
-// RecordGone records that the object with the UID does not exist any more (any UID, when empty). A
-// removed object is forgotten; a wanted one will be made again. It returns the keys whose Next may
+// RecordGone records that the object with the UID does not exist any more (any UID, when empty).
+// The record of a removed object is dropped; an ordered object is made again. It returns the keys
+// whose Next may
 // have changed.
 func (b *OwnershipRecords) RecordGone(key atoll.ItemKey, uid string, last *atoll.ItemStatus) []atoll.ItemKey {
 	r := b.records[key]
@@ -338,7 +339,7 @@ func (b *OwnershipRecords) RecordGone(key atoll.ItemKey, uid string, last *atoll
 	return b.endLeavingClaims(r)
 }
 
-// RecordReleased records that the object was let go.
+// RecordReleased records that the object was released.
 func (b *OwnershipRecords) RecordReleased(key atoll.ItemKey) []atoll.ItemKey {
 	r := b.records[key]
 	if r == nil {
@@ -408,7 +409,7 @@ func (b *OwnershipRecords) IsBundleRemovalDone(uid string) bool {
 // ForgetBundle drops a Bundle that is Removed, at the given Unix second. It lists the
 // keys whose Next may have changed.
 func (b *OwnershipRecords) ForgetBundle(uid string, at int64) []atoll.ItemKey {
-	b.forgetManifestNamespaces(uid)
+	b.dropManifestNamespaces(uid)
 	b.dropHolding(uid)
 	delete(b.stirred, uid)
 	b.RememberRemovedBundle(uid, at)

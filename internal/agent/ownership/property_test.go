@@ -222,7 +222,7 @@ func (s *sim) flush() {
 	}
 }
 
-// crashAgent forgets everything that was not stored.
+// crashAgent drops everything that was not stored.
 func (s *sim) crashAgent() {
 	s.addToLog("agent: crash")
 	s.book = NewOwnershipRecords()
@@ -348,7 +348,7 @@ func (s *sim) reportStatuses(about ...string) {
 	}
 }
 
-// checkFinalState checks that the member is what the hub wants.
+// checkFinalState checks that the member is what the hub orders.
 func (s *sim) checkFinalState() {
 	for _, b := range simBundles {
 		s.deliverManifest(b, true)

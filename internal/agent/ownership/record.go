@@ -17,7 +17,7 @@ type State string
 const (
 	// Wanted: the Bundle's manifest has the item.
 	Wanted State = "Wanted"
-	// Kept: the manifest lacks the item, and no tombstone says why.
+	// Kept: the manifest lacks the item, and no tombstone has a reason.
 	Kept State = "Kept"
 	// Parked: tombstoned here because another Bundle holds the item; that
 	// Bundle's manifest has not arrived.
@@ -31,11 +31,11 @@ type Claim struct {
 	State State `json:"s"`
 	// Template UID that the Bundle means.
 	Template string `json:"t,omitempty"`
-	// Dependency: the Bundle needs the object and was not asked for it.
+	// Dependency: the Bundle needs the object, and no user placed it.
 	Dependency bool `json:"d,omitempty"`
 	// MovedTo, when Parked: the Bundles that may take the object over.
 	MovedTo []string `json:"m,omitempty"`
-	// Orphan, when Leaving: forget the object instead of deleting it.
+	// Orphan, when Leaving: release the object instead of deleting it.
 	Orphan bool `json:"o,omitempty"`
 	// Last, when Leaving: the object is deleted after all others of the Bundle that leave.
 	Last bool `json:"l,omitempty"`
@@ -51,7 +51,7 @@ type Claim struct {
 
 func (c Claim) isLive() bool { return c.State == Wanted || c.State == Kept }
 
-// Record is what the agent knows of one object in the member.
+// Record is what the agent stores about one object in the member.
 type Record struct {
 	Key        atoll.ItemKey `json:"k"`
 	APIVersion string        `json:"v,omitempty"`
@@ -73,7 +73,7 @@ type Record struct {
 	Adopted bool `json:"p,omitempty"`
 	// Chosen: some claim was more than a dependency.
 	Chosen bool `json:"h,omitempty"`
-	// Ran is the template UID for which a run-to-completion object was made once, or of which a rule said that the
+	// Ran is the template UID for which a run-to-completion object was made once, or by a rule of which the
 	// object ran to completion.
 	Ran string `json:"r,omitempty"`
 	// RanHash is the content that was applied then; empty: not known.
@@ -121,8 +121,8 @@ const LabelAdopted = "atoll.dev/adopted"
 // AnnotationLeftBehind is on an object that Atoll made and left in the member because its deletion
 // was not ordered (a volume claim, a definition or a namespace that was only a dependency), or
 // because the cluster left the fleet. Its value is the UID of the template. When the same template
-// returns, the object is adopted with its content; for another template, only if it is what that
-// asks for.
+// returns, the object is adopted with its content; for another template, only if it has that
+// template's content.
 const AnnotationLeftBehind = "atoll.dev/left-behind"
 
 // CanReadoptLeftBehind reports whether an object that was left behind for a template is what an item of that
@@ -150,13 +150,13 @@ func RunsOnce(key atoll.ItemKey) bool {
 }
 
 // HasRun reports whether an object that runs to completion was made for the item and is not to
-// be made again for the content of that hash; empty: for any. An edit of a finished object asks for another run, but
+// be made again for the content of that hash; empty: for any. An edit of a finished object starts another run, but
 // not of a Job or a Pod, whose spec cannot be edited.
 func (r *Record) HasRun(it *atoll.RenderedItem, hash string) bool {
 	return r.hasRunTemplate(it.UID, hash, it.StatesCompletion())
 }
 
-// hasRunTemplate is HasRun for an item of the template. byRule: a rule says when its object has run to completion.
+// hasRunTemplate is HasRun for an item of the template. byRule: a rule defines when its object has run to completion.
 func (r *Record) hasRunTemplate(template, hash string, byRule bool) bool {
 	once := RunsOnce(r.Key)
 	if !once && !byRule || r.Ran != template {

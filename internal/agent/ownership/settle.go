@@ -40,7 +40,7 @@ func (b *OwnershipRecords) resolveClaims(key atoll.ItemKey) {
 		delete(b.parked, key)
 	}
 	if len(r.Claims) == 0 && !r.Implicit && r.UID == "" {
-		b.forgetRecord(key)
+		b.dropRecord(key)
 	}
 }
 
@@ -104,8 +104,7 @@ func (b *OwnershipRecords) followMoveTargets(r *Record, from string, c Claim) (w
 				visit(next)
 			}
 		} else {
-			// Also a Bundle that is being removed may come back, until the hub has
-			// heard that it is gone.
+			// Also a Bundle that is being removed may come back, until the hub has received that it is gone.
 			waiting = append(waiting, uid)
 		}
 	}

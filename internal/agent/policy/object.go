@@ -91,7 +91,7 @@ func (p *Policy) RemovalRefusal(key atoll.ItemKey, ns Namespace) string {
 	return ""
 }
 
-// neverAppliedReason tells of what no hub applies, whatever a policy says: what limits the agent, and
+// neverAppliedReason returns why no hub applies an object, whatever a policy allows: what limits the agent, and
 // where its own state lies.
 func neverAppliedReason(key atoll.ItemKey) string {
 	group := v1alpha1.GroupVersion.Group

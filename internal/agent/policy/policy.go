@@ -41,7 +41,7 @@ func ParsePolicy(text []byte) *Policy {
 		return DenyAllPolicy(fmt.Sprintf("it cannot be read: %v", err))
 	}
 	if len(strict) > 0 {
-		return DenyAllPolicy(fmt.Sprintf("it says what this agent (%s) does not know, %v: update the agent, or take that out", atoll.Version, strict[0]))
+		return DenyAllPolicy(fmt.Sprintf("it has values that this agent (%s) does not support, %v: update the agent, or take these out", atoll.Version, strict[0]))
 	}
 	p, err := compilePolicy(object)
 	if err != nil {
@@ -117,7 +117,7 @@ func checkReachRequests(reach *v1alpha1.Reach) error {
 	return nil
 }
 
-// Equal reports whether both say the same, in the same words.
+// Equal reports whether both have the same fields, in the same words.
 func (p *Policy) Equal(other *Policy) bool {
 	if p == nil || other == nil {
 		return p == other

@@ -166,7 +166,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestShow: what the hub asks in its own name is bounded by the sort of request alone.
+// TestShow: what the hub requests in its own name is bounded by the sort of request alone.
 func TestShow(t *testing.T) {
 	const pods, log = "/api/v1/pods", "/api/v1/namespaces/shop/pods/web/log"
 	for _, c := range []struct{ what, spec, path, refuse string }{

@@ -53,7 +53,7 @@ func (p *Policy) CheckLiveRequest(method, path string) error {
 	return nil
 }
 
-// ClassifyRequest returns the sort of a request by its method and path, and whether it asks to upgrade its connection.
+// ClassifyRequest returns the sort of a request by its method and path, and whether it upgrades its connection.
 func ClassifyRequest(method, path string, upgrades bool) v1alpha1.Request {
 	resource, subresource := resourceAndSubresource(path)
 	switch {
@@ -79,7 +79,7 @@ func resourceAndSubresource(path string) (resource, subresource string) {
 	default:
 		return "", ""
 	}
-	switch parts[0] { // the old ways to ask for that
+	switch parts[0] { // the old ways to request an upgrade
 	case "proxy":
 		return "", "proxy"
 	case "watch":

@@ -41,7 +41,7 @@ func refusalText(t *testing.T, answer *http.Response) string {
 	return status.Message
 }
 
-// TestTheAdministratorSaysWhatIsShown: what the hub asks in its own name is of some sort too.
+// TestTheAdministratorSaysWhatIsShown: what the hub requests in its own name is of some sort too.
 func TestTheAdministratorSaysWhatIsShown(t *testing.T) {
 	w := newWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("it came to the member with a user") })
 	for _, c := range []struct{ reach, path, refuse string }{

@@ -69,7 +69,7 @@ func newWorld(t *testing.T, api http.HandlerFunc) *world {
 	return w
 }
 
-// sendRequest in the name of jane, unless header says otherwise.
+// sendRequest in the name of jane, unless header states otherwise.
 func (w *world) sendRequest(t *testing.T, ctx context.Context, path string, header map[string]string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://member"+path, nil)

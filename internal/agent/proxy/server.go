@@ -25,7 +25,7 @@ const (
 	// idleTimeout of a tunnel on which no request is under way. It is above the hub's
 	// own, so that no request meets a tunnel that is being closed.
 	idleTimeout = 2 * time.Minute
-	// headerTimeout is how long a tunnel may take to say what it asks: the hub may keep
+	// headerTimeout is how long a tunnel may take to send its request: the hub may keep
 	// one that it has not used yet as long as one that it has.
 	headerTimeout = idleTimeout
 	// headerMost bounds the header of a request, in bytes. Each of a thousand tunnels may hold one without its end.
@@ -48,7 +48,7 @@ type Options struct {
 	Transport http.RoundTripper
 	// Policy of the member's administrator, as it is now.
 	Policy func() *policy.Policy
-	// Live answers what the hub itself asks.
+	// Live answers the hub's own requests.
 	Live http.Handler
 	Log  *slog.Logger
 }
@@ -96,7 +96,7 @@ func (s *MemberAPIProxy) Run(ctx context.Context) {
 // ServeTunnel serves a tunnel. It is the server's from then on, which closes it.
 func (s *MemberAPIProxy) ServeTunnel(conn net.Conn) { s.conns.HandOverConn(conn) }
 
-// splitHubAndUserRequests leads what the hub asks in its own name to live, and all else to people.
+// splitHubAndUserRequests leads requests in the hub's own name to live, and all others to people.
 func splitHubAndUserRequests(live, people http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

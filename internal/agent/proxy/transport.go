@@ -15,7 +15,7 @@ import (
 // server. HTTP/2 would keep megabytes of each in the agent.
 func NewTransport(config *rest.Config) (http.RoundTripper, error) {
 	config = rest.CopyConfig(config)
-	config.DisableCompression = true // what is asked for compressed is handed over so
+	config.DisableCompression = true // a compressed answer is handed over compressed
 	config.NextProtos = []string{"http/1.1"}
 	if own, ok := config.Transport.(*http.Transport); ok { // to which these settings do not apply
 		config.Transport = newHTTP1Transport(own)

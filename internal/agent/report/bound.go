@@ -84,9 +84,9 @@ const (
 	rankUnready
 	// rankDrifted: healthy, and observed to differ.
 	rankDrifted
-	// rankReflected: healthy, and only its status tells how it ended.
+	// rankReflected: healthy, and only its status shows how it ended.
 	rankReflected
-	// rankPending: not applied yet, as the row says already.
+	// rankPending: not applied yet, as the row shows already.
 	rankPending
 	// rankReplicated: healthy, so that it has all the replicas that it is to have.
 	rankReplicated

@@ -51,18 +51,18 @@ type Item struct {
 	Text      string
 	Reflected json.RawMessage
 	Feedback  []atoll.FeedbackValue
-	// Completed: it has run to completion, as a rule says it.
+	// Completed: it has run to completion, as a rule defines it.
 	Completed bool
 	// Drift, of an object that is observed.
 	Drift *atoll.Drift
 }
 
-// isReady reports whether an item is as it is wanted.
+// isReady reports whether an item is as ordered.
 func isReady(st atoll.ItemStatus) bool {
 	return !st.Error && (st.Health == atoll.Healthy || st.Health == atoll.Suspended)
 }
 
-// needsReportEntry reports whether a report says something of an item that its counts do not say.
+// needsReportEntry reports whether an item has something that the counts of a report do not show.
 func needsReportEntry(st atoll.ItemStatus) bool {
 	return !isReady(st) || st.Reason != "" || len(st.ReflectedStatus) > 0 || st.Drift != nil || len(st.Feedback) > 0 || st.Completed
 }

@@ -44,7 +44,7 @@ type Bundle struct {
 	Position Position                `json:"position"`
 }
 
-// Reports is what the agent remembers beside Bundles and records.
+// Reports is what the agent stores besides Bundles and records.
 type Reports struct {
 	// Last report of each Bundle.
 	Last map[string]atoll.RowStatus `json:"last,omitempty"`
@@ -85,8 +85,8 @@ type Identity struct {
 	// Hub and CAHash that the identity is for.
 	Hub    string `json:"hub"`
 	CAHash string `json:"caHash"`
-	// Former is the cluster that this member was of another hub, whose Bundles are let go of
-	// once this hub has accepted it; "" when there is nothing to let go of.
+	// Former is the cluster that this member was of another hub, whose Bundles are released once this
+	// hub has accepted it; "" when there is nothing to release.
 	Former string `json:"former,omitempty"`
 	// Before is the identity that was there before one for another hub was made, until that
 	// hub has accepted it: a CA hash may be mistyped, and the key is had nowhere else.
@@ -310,7 +310,7 @@ func (s *AgentStore) HasMemory(missed *MemoryFullError) bool {
 	return s.memory.hasRoom(missed.more)
 }
 
-// DropBundle forgets a Bundle.
+// DropBundle removes a Bundle from the store.
 func (s *AgentStore) DropBundle(ctx context.Context, uid string) error {
 	return s.deleteValue(ctx, bundleSecretName(uid))
 }

@@ -9,7 +9,7 @@
 // only into an empty directory, in memory that does not depend on the file. It leaves a directory that
 // a hub accepts or refuses by name, whatever the moment of a crash. Revisions continue far above the saved ones,
 // and a marker shows the hub that its history was cut. A backup of a hub on an external etcd has
-// only the key set, and the report says this.
+// only the key set, and the report states this.
 package backup
 
 import (
@@ -56,7 +56,7 @@ type Manifest struct {
 	// Time is when the backup was made, Version which Atoll made it.
 	Time    time.Time `json:"time"`
 	Version string    `json:"version"`
-	// KeysOnly says that etcd is external and not part of the backup.
+	// KeysOnly is true if etcd is external and not part of the backup.
 	KeysOnly bool `json:"keysOnly,omitempty"`
 	// Revision is one that the snapshot holds at least.
 	Revision int64 `json:"revision,omitempty"`
@@ -71,7 +71,7 @@ type Report struct {
 	Checksum string
 	// Note is what the backup does not hold, or is empty.
 	Note string
-	// Encrypted says that the file is encrypted by age.
+	// Encrypted is true if the file is encrypted by age.
 	Encrypted bool
 }
 
@@ -216,8 +216,8 @@ func (w *archiveWriter) addSnapshot(ctx context.Context, o Options) error {
 	return err
 }
 
-// takeSnapshot asks the hub that runs in the data directory, or, when none
-// does, its etcd, which is started for the purpose.
+// takeSnapshot reads from the hub that runs in the data directory, or, when none does, from its
+// etcd, which is started for the purpose.
 func takeSnapshot(ctx context.Context, o Options, dir string, begin func(size int64) (io.Writer, error)) (int64, error) {
 	lock, err := datadir.OpenLocked(o.DataDir, o.Version)
 	var inUse *datadir.InUseError
@@ -367,7 +367,7 @@ func verifyBackup(o Options, file io.ReadSeeker) (*Report, error) {
 	}
 	report.Checksum = checksum
 	if report.Format != formatVersion {
-		return nil, fmt.Errorf("%s is no backup, or one of a format that Atoll %s does not know", o.File, o.Version)
+		return nil, fmt.Errorf("%s is no backup, or one of a format that Atoll %s does not support", o.File, o.Version)
 	}
 	if err := report.verifySums(sums); err != nil {
 		return nil, &RefusedError{File: o.File, Reason: Damaged, Err: err}

@@ -10,7 +10,7 @@ import (
 )
 
 // reportLostFields calls report with the path of every value in x, which follows the schema from,
-// that the schema to does not know and would prune. A value that from itself fills in is not a
+// that the schema to does not have and would prune. A value that from itself fills in is not a
 // user's, and nothing is lost with it. It ends once report returns false, and returns false then.
 func reportLostFields(x any, from, to *structuralschema.Structural, isResource bool, path *field.Path, report func(*field.Path) bool) bool {
 	if to == nil || to.XPreserveUnknownFields {
@@ -65,7 +65,7 @@ func reportLostField(name string, value any, from, to *structuralschema.Structur
 	return true
 }
 
-// fieldSchema returns the schema of a field, or nil when s does not know it.
+// fieldSchema returns the schema of a field, or nil when s does not have it.
 func fieldSchema(s *structuralschema.Structural, name string) *structuralschema.Structural {
 	if s == nil {
 		return nil

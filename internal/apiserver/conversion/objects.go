@@ -23,7 +23,7 @@ import (
 	"atoll.dev/atoll/internal/refusal"
 )
 
-// Backend is what the plugin asks the hub.
+// Backend is what the plugin calls in the hub.
 type Backend interface {
 	// Definition returns the CRD of a resource, or nil when it is none. The
 	// result is shared and must not be changed.

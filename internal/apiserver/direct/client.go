@@ -44,8 +44,8 @@ type Living func(namespace string) (resourceVersion string, ok bool)
 
 // WrapClient is c, but for the status of Clusters and Bundles, for Bundles that are made or
 // edited, for Revisions that are made, and for TargetSlices, which it writes directly, while
-// it may. Calls with options go the API's way, and so do Bundles that are made in a namespace
-// that living does not know.
+// it may. Calls with options go the API's way, and so do Bundles that are made in a namespace that
+// living does not have.
 func (s Stores) WrapClient(c client.Client, may May, living Living) client.Client {
 	return etcdWriteClient{c, s, may, living}
 }

@@ -55,8 +55,8 @@ func (c storedObjectCodec) Decode(data []byte, _ *schema.GroupVersionKind, into 
 }
 
 // decodeTyped reads an object as the API would give it: by the rules of its clients' decoder, with
-// the schema's defaults, and without what the type does not know, which the schema,
-// being made of the type, does not know either.
+// the schema's defaults, and without fields that neither the type has nor the schema, which is made
+// of the type.
 func (c storedObjectCodec) decodeTyped(data []byte, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, ok := into.(client.Object)
 	if !ok {

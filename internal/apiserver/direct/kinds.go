@@ -20,7 +20,7 @@ type Kind struct {
 	Namespaced bool
 	New        func() client.Object
 	NewList    func() client.ObjectList
-	// Default what the schema gives to an object that does not say it; nil: nothing.
+	// Default sets the schema's defaults in an object; nil: there are none.
 	Default func(client.Object)
 }
 
@@ -56,7 +56,7 @@ func RevisionKind() Kind {
 	}
 }
 
-// BundleKind describes Bundles, which say what goes together. Only the hub makes them, always with a placement.
+// BundleKind describes Bundles, which list what goes together. Only the hub makes them, always with a placement.
 func BundleKind() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion.WithKind("Bundle"), Resource: "bundles", Namespaced: true,

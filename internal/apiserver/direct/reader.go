@@ -68,8 +68,8 @@ func (s *Store) switchReadersToAPI(err error) {
 	}
 }
 
-// List objects, or a page of them, as the API does: consistently, and at least as new
-// as the options say.
+// List objects, or a page of them, as the API does: consistently, and at least as new as the
+// options require.
 func (s *Store) List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	o, err := s.storageOptions(options)
 	if err != nil {
@@ -146,7 +146,7 @@ func (w cancelingWatch) Stop() {
 	w.cancel()
 }
 
-// requestProgressPeriodically lets the watches of ctx hear how far the store is, until ctx ends.
+// requestProgressPeriodically sends the revision of the store to the watches of ctx, until ctx ends.
 func (s *Store) requestProgressPeriodically(ctx context.Context) {
 	tick := time.NewTicker(s.progress)
 	defer tick.Stop()

@@ -12,7 +12,7 @@
 // schema's validation and the audit log do not see these writes: callers write only objects of
 // their own types. The finalizer goes to users' objects, and the audit log has each of these
 // writes. An object in a namespace is created in the transaction that finds the namespace
-// unchanged since it was seen alive. Otherwise the API is asked.
+// unchanged since it was seen alive. Otherwise the request goes to the API.
 //
 // A read equals the API's, in the version of the hub's types: the schema's defaults, resource
 // versions, pages, selectors, the stream of a watch and the errors after which a reader must list
@@ -65,7 +65,7 @@ type Store struct {
 	storage  storage.Interface
 	writes   *prometheus.CounterVec
 	log      *slog.Logger
-	byAPI    atomic.Bool   // readers ask the API
+	byAPI    atomic.Bool   // readers call the API
 	progress time.Duration // between bookmarks
 }
 

@@ -26,7 +26,7 @@ type FinalizerWriter struct {
 	etcd   clientv3.KV
 	writes *prometheus.CounterVec
 	audit  Auditor // nil: there is no audit log
-	// place says where a kind's objects lie, and how they are encrypted.
+	// place returns where a kind's objects lie, and how they are encrypted.
 	place func(schema.GroupVersionKind, schema.GroupResource) (StorageLocation, error)
 
 	mu     sync.RWMutex
@@ -57,7 +57,7 @@ func (p StorageLocation) encryptData(ctx context.Context, key string, data []byt
 	return p.Cipher.TransformToStorage(ctx, data, cipherContext(key))
 }
 
-// NewFinalizerWriter opens the templates in etcd; place is asked once for a kind. Writes counts as in
+// NewFinalizerWriter opens the templates in etcd; place is called once for a kind. Writes counts as in
 // NewWriteCounter. audit reports each write; nil: there is no audit log.
 func NewFinalizerWriter(etcd clientv3.KV, writes *prometheus.CounterVec, audit Auditor, place func(schema.GroupVersionKind, schema.GroupResource) (StorageLocation, error)) *FinalizerWriter {
 	return &FinalizerWriter{etcd: etcd, writes: writes, audit: audit, place: place, places: map[schema.GroupResource]StorageLocation{}}
@@ -66,7 +66,7 @@ func NewFinalizerWriter(etcd clientv3.KV, writes *prometheus.CounterVec, audit A
 // AddFinalizer puts the finalizer on an object as it was at the resource version of its
 // metadata. done is false, and nothing was written, where the object is not so any more,
 // has the finalizer or is being deleted, is not stored as protobuf, or where the audit log does
-// not take the report. The caller then asks the API.
+// not take the report. The caller then calls the API.
 func (t *FinalizerWriter) AddFinalizer(ctx context.Context, gvk schema.GroupVersionKind, resource schema.GroupResource, obj metav1.Object, finalizer string) (done bool, err error) {
 	at, err := t.storageLocation(gvk, resource)
 	if err != nil {

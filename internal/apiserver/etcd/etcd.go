@@ -6,8 +6,8 @@
 // acknowledged. History is compacted every minute, and the file is defragmented
 // in quiet moments when that gives back enough. While the store is nearly full, both happen within
 // seconds, and etcd takes writes again as soon as there is room. The caller holds the lock of the
-// data directory; two servers on one directory are not possible to tell apart
-// here. A Server is safe for concurrent use.
+// data directory; two servers on one directory cannot be detected here. A Server is safe for
+// concurrent use.
 package etcd
 
 import (
@@ -56,7 +56,7 @@ const (
 	slowRequest = time.Second
 )
 
-// Options say where and how the embedded etcd runs.
+// Options specify where and how the embedded etcd runs.
 type Options struct {
 	// Dir is its data directory; made with mode 0700 when absent.
 	Dir string

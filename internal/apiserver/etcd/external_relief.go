@@ -20,7 +20,7 @@ const (
 	externalDefragTimeout = 5 * time.Minute
 )
 
-// externalRelief is what an External remembers while etcd is full.
+// externalRelief is what an External stores while etcd is full.
 type externalRelief struct {
 	// compacted is when a compaction last dropped history. etcd counts the freed pages at its next
 	// write or in a defragmentation, and a full etcd takes no writes but deletions.

@@ -16,8 +16,8 @@ import (
 // the server has stopped.
 func (s *EmbeddedEtcd) KV() clientv3.KV { return clientv3.NewKVFromKVClient(s.inside, nil) }
 
-// inProcessKV carries calls to the server, none of which outlives it: what is asked of a
-// backend that is closed panics.
+// inProcessKV carries calls to the server, none of which outlives it: a call of a closed backend
+// panics.
 type inProcessKV struct {
 	kv pb.KVServer
 

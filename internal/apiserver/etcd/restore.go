@@ -41,7 +41,7 @@ func WriteSnapshot(ctx context.Context, client *clientv3.Client, begin func(size
 	return got.Header.Revision, nil
 }
 
-// copySnapshot copies a stream whose first part says how many bytes of the database follow it. The
+// copySnapshot copies a stream whose first part has the number of bytes of the database that follow. The
 // last part is the checksum.
 func copySnapshot(stream pb.Maintenance_SnapshotClient, begin func(size int64) (io.Writer, error)) error {
 	part, err := stream.Recv()

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// longestSocketPath is how many bytes of path a unix socket address holds on
-// every system that we know of, less the name of the socket.
+// longestSocketPath is how many bytes of path a unix socket address holds on every supported
+// system, less the name of the socket.
 const longestSocketPath = 103
 
 // socketDir names a directory by a path that is short enough for the sockets in

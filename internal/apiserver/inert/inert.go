@@ -52,7 +52,7 @@ func ExcludeInertObjects(selector string) string {
 	return selector + "," + atoll.LabelInert + "!=" + yes
 }
 
-// NewInertLabelAdmission returns the plugin that labels. own tells the hub's own users.
+// NewInertLabelAdmission returns the plugin that labels. own reports whether a user is one of the hub's own.
 func NewInertLabelAdmission(own func(user.Info) bool) admission.MutationInterface {
 	return inertLabelAdmission{Handler: admission.NewHandler(admission.Create, admission.Update), own: own}
 }
@@ -100,7 +100,7 @@ func updateInertLabel(obj, old metav1.Object) {
 	}
 }
 
-// isTemplate tells objects that users brought from those that the hub made.
+// isTemplate distinguishes objects of users from those that the hub made.
 func isTemplate(labels map[string]string) bool {
 	_, inert := labels[atoll.LabelInert]
 	_, hub := labels[atoll.LabelHub]

@@ -123,7 +123,7 @@ func (e *exchange) Write(p []byte) (int, error) {
 		return 0, errReturned
 	case e.declared >= 0 && e.written+int64(len(p)) > e.declared:
 		return 0, http.ErrContentLength
-	case e.method == http.MethodHead: // a handler need not know
+	case e.method == http.MethodHead: // a handler need not check this
 		e.written += int64(len(p))
 		return len(p), nil
 	case e.hasNoBody():
@@ -169,7 +169,7 @@ func (e *exchange) Flush() {
 	}
 }
 
-// CloseNotify is what wrappers of HTTP/2 writers ask for beside Flush.
+// CloseNotify is required by wrappers of HTTP/2 writers, with Flush.
 func (e *exchange) CloseNotify() <-chan bool {
 	gone := make(chan bool, 1)
 	context.AfterFunc(e.ctx, func() { gone <- true })

@@ -26,7 +26,7 @@ import (
 // remoteAddr is the address of requests, for the audit log and other readers.
 const remoteAddr = "127.0.0.1:0"
 
-// Clients know these errors as those of connections, and try again where that is safe.
+// Clients treat these errors as those of connections, and try again where that is safe.
 var (
 	errRefused = fmt.Errorf("the server of this process has stopped: %w", syscall.ECONNREFUSED)
 	errStopped = fmt.Errorf("the server of this process stops: %w", syscall.ECONNRESET)
@@ -95,7 +95,7 @@ func (t *HandlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	stop := context.AfterFunc(r.Context(), func() { e.abandonExchange(r.Context().Err()) })
 	go func() {
-		defer t.forgetExchange(e)
+		defer t.dropExchange(e)
 		defer stop()
 		e.serve(handler, serverRequest(r, e))
 	}()
@@ -136,7 +136,7 @@ func (t *HandlerTransport) markStreaming(e *exchange) bool {
 	return !t.refuses
 }
 
-func (t *HandlerTransport) forgetExchange(e *exchange) {
+func (t *HandlerTransport) dropExchange(e *exchange) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.live, e)
@@ -164,7 +164,7 @@ func serverRequest(r *http.Request, e *exchange) *http.Request {
 	case r.Body == nil || r.Body == http.NoBody:
 		in.Body, in.ContentLength = http.NoBody, 0
 	case r.ContentLength == 0:
-		in.ContentLength = -1 // so a client says that it does not know
+		in.ContentLength = -1 // so a client sends a body of unknown length
 	}
 	return in.WithContext(e.ctx)
 }

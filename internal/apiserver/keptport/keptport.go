@@ -33,13 +33,13 @@ type Options struct {
 	Port int
 	// Preferred is tried first at the first start. Required.
 	Preferred int
-	// File remembers the port. Required.
+	// File stores the port. Required.
 	File string
 	// Flag by which a person chooses the port, as errors name it. Required.
 	Flag string
 }
 
-// OpenKeptPort opens the port and remembers it. A remembered port that another process holds is an
+// OpenKeptPort opens the port and stores it. A remembered port that another process holds is an
 // error: at another port no client would find the hub.
 func OpenKeptPort(o Options) (net.Listener, error) {
 	var l net.Listener
@@ -53,7 +53,7 @@ func OpenKeptPort(o Options) (net.Listener, error) {
 		}
 	case last != 0:
 		if l, err = listenAt(o.BindAddress, last); err != nil {
-			return nil, fmt.Errorf("%w; clients know this port from the last start (%s): end the process that holds it, or choose another with %s and give clients the new address",
+			return nil, fmt.Errorf("%w; clients use this port since the last start (%s): end the process that holds it, or choose another with %s and give clients the new address",
 				err, o.File, o.Flag)
 		}
 	default:

@@ -10,7 +10,7 @@ import (
 	"atoll.dev/atoll/internal/trust"
 )
 
-// Authorities are the CAs by which a hub, its users and its agents know each other, at one time.
+// Authorities are the CAs by which a hub, its users and its agents identify each other, at one time.
 // The first are those of the key set's files; each rotation replaces them. Immutable, and safe for
 // concurrent use.
 //
@@ -108,7 +108,7 @@ func (a *Authorities) ClusterCABundlePEM() []byte {
 }
 
 // ChainPEM is the chain after a certificate that the cluster CA has signed, in PEM. It leads to
-// each CA by which a client may know the hub, and includes that CA itself, for clients that pin a
+// each CA by which a client may verify the hub, and includes that CA itself, for clients that pin a
 // CA by its hash.
 func (a *Authorities) ChainPEM() []byte {
 	out := bytes.Clone(a.Cluster.CertPEM)

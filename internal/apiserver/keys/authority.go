@@ -31,7 +31,7 @@ type Authority struct {
 	key *ecdsa.PrivateKey
 }
 
-// Request is what a certificate shall say.
+// Request is the requested content of a certificate.
 type Request struct {
 	// CommonName and Organization are the subject; the API server reads them
 	// as the user and the groups of a client.

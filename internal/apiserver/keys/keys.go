@@ -3,8 +3,8 @@
 // hub key.
 //
 // Contract: LoadOrCreate either returns the whole set or an error; a key that
-// exists on disk is never rewritten, and a key that is missing is made only when
-// the caller says that no data depends on it yet. Files have mode 0600 in a
+// exists on disk is never rewritten, and a key that is missing is made only when the caller
+// confirms that no data depends on it yet. Files have mode 0600 in a
 // directory of mode 0700 and are complete or absent, whatever the moment of a
 // crash. The CAs of the files count until a rotation puts others in their place, which
 // are no part of the files: Authorities are values, which a Set seals and opens. A Set

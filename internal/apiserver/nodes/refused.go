@@ -26,7 +26,7 @@ func (r *NodeREST) Create(ctx context.Context, obj runtime.Object, validate rest
 	if r.isHubRequest(ctx) {
 		return r.stored.Create(ctx, obj, validate, o)
 	}
-	return nil, methodNotAllowedError("nodes of the hub are its clusters, and cannot be created: `atoll token create` says how a cluster joins, and its node is there once it is accepted")
+	return nil, methodNotAllowedError("nodes of the hub are its clusters, and cannot be created: `atoll token create` prints how a cluster joins, and its node is there once it is accepted")
 }
 
 // Delete deletes no Node: they go with their Clusters.

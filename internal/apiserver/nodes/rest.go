@@ -85,7 +85,7 @@ var (
 	_ rest.SingularNameProvider = &NodeREST{}
 )
 
-// isHubRequest reports whether the hub itself asks.
+// isHubRequest reports whether the request is the hub's own.
 func (r *NodeREST) isHubRequest(ctx context.Context) bool {
 	who, ok := request.UserFrom(ctx)
 	return !ok || r.own(who)

@@ -21,8 +21,8 @@ import (
 )
 
 // readOnlyNodeStorage shows a store of Clusters as a store of Nodes that cannot be written. Selection is
-// the store's own, over the labels and fields of Nodes, so that pages are as long as was asked
-// for, and a Cluster that comes to match, or matches no more, comes and goes in watches.
+// the store's own, over the labels and fields of Nodes, so that pages are as long as the request
+// states, and a Cluster that comes to match, or matches no more, comes and goes in watches.
 type readOnlyNodeStorage struct{ storage.Interface }
 
 var errReadOnly = errors.New("nodes are not stored")
@@ -96,7 +96,7 @@ func (r readOnlyNodeStorage) GetList(ctx context.Context, key string, o storage.
 		if !whole || page.Continue == "" {
 			return nil
 		}
-		// Which tells the version.
+		// Which returns the version.
 		o.Predicate.Continue, o.ResourceVersion, o.ResourceVersionMatch = page.Continue, "", ""
 	}
 }
@@ -159,7 +159,7 @@ func fillNode(c *v1alpha1.Cluster, into runtime.Object) error {
 	return nil
 }
 
-// toVersioned returns the Node as clients know it.
+// toVersioned returns the Node in the version of clients.
 func toVersioned(node *api.Node) (*corev1.Node, error) {
 	out := &corev1.Node{}
 	if err := apiv1.Convert_core_Node_To_v1_Node(node, out, nil); err != nil {

@@ -26,7 +26,7 @@ import (
 // fleet to a count.
 type Texter interface{ FormatText(all bool) string }
 
-// WriteAnswer writes the answer as the query asks for it: as text for output=text, as JSON
+// WriteAnswer writes the answer in the format of the query: as text for output=text, as JSON
 // otherwise. It writes err as a Status where err is not nil.
 func WriteAnswer(w http.ResponseWriter, answer Texter, q url.Values, err error) {
 	if err != nil {

@@ -36,7 +36,7 @@ type redirectHandler struct{}
 
 func (redirectHandler) currentDestination() slog.Handler { return *destination.Load() }
 
-// Enabled asks the destination.
+// Enabled reports what the destination reports.
 func (r redirectHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return r.currentDestination().Enabled(ctx, level)
 }

@@ -180,7 +180,7 @@ func (s *Server) buildTree(ctx context.Context, q question, uid string) (apptree
 	if uid != "" && b.Ref.UID != uid {
 		return apptree.Tree{}, apierrors.NewResourceExpired("the Bundle was deleted and created again")
 	}
-	in := apptree.Input{Namespace: q.namespace, Name: q.name, Limit: q.limit, Cluster: q.cluster, IsVisible: s.rememberRights(ctx, q.user)}
+	in := apptree.Input{Namespace: q.namespace, Name: q.name, Limit: q.limit, Cluster: q.cluster, IsVisible: s.cacheRights(ctx, q.user)}
 	if latest, ok := q.tables.Revisions.LatestOfBundle(b.Ref.UID); ok {
 		in.Revision = latest.Spec.Number
 		content, err := q.tables.Revisions.GetContent(ctx, latest.Name)
@@ -208,9 +208,9 @@ func readRow(t *state.HubTables, row state.Row) apptree.Row {
 	return out
 }
 
-// rememberRights returns what a user may get, which is asked once for each kind and namespace, and else
-// for each object.
-func (s *Server) rememberRights(ctx context.Context, u user.Info) func(atoll.ItemKey) bool {
+// cacheRights returns what a user may get. It is authorized once for each kind and namespace, and
+// else for each object.
+func (s *Server) cacheRights(ctx context.Context, u user.Info) func(atoll.ItemKey) bool {
 	known := map[atoll.ItemKey]bool{}
 	may := func(key atoll.ItemKey) bool {
 		allowed, asked := known[key]

@@ -69,8 +69,8 @@ func New(definition func(schema.GroupKind) *unstructured.Unstructured) *Defaulte
 	}
 }
 
-// Default returns obj with the API's defaults filled in. The error says which part of the
-// object, or of its CRD's schema, does not fit.
+// Default returns obj with the API's defaults filled in. The error names the part of the object, or
+// of its CRD's schema, that does not fit.
 func (d *Defaulter) Default(obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	gvk := obj.GroupVersionKind()
 	for _, s := range d.schemes {

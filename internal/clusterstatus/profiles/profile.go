@@ -59,7 +59,7 @@ func ProfileOf(c *v1alpha1.Cluster, hub Hub) *multicluster.ClusterProfile {
 	return p
 }
 
-// profileProperties returns the properties that the agent reports, and where the hub says that the cluster is.
+// profileProperties returns the properties that the agent reports, and the region and zone of the Cluster on the hub.
 func profileProperties(c *v1alpha1.Cluster) []multicluster.Property {
 	all := map[string]string{}
 	for _, p := range c.Status.Properties {

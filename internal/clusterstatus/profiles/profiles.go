@@ -40,7 +40,7 @@ type Clusters interface {
 	Subscribe(fn func(name string))
 }
 
-// Settings say whether clusters are published.
+// Settings define whether clusters are published.
 type Settings interface {
 	PublishesProfiles() bool
 	Subscribe(fn func(name string))

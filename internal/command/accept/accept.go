@@ -1,7 +1,7 @@
 // Package accept holds the commands `atoll accept` and `atoll deny`, the hub's half of the
 // handshake.
 //
-// Contract: both are idempotent and may be repeated. The handshake package knows the effects of a
+// Contract: both are idempotent and may be repeated. The handshake package holds the effects of a
 // decision; this package prints them.
 package accept
 
@@ -35,8 +35,8 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	o := &acceptOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "accept CLUSTER...",
-		Short: "Let clusters that asked to join in",
-		Long: `Let clusters that asked to join in: the hub's half of the handshake.
+		Short: "Accept clusters that requested to join",
+		Long: `Accept clusters that requested to join: the hub's half of the handshake.
 
 It accepts the Cluster and approves its certificate request, so it needs the
 verb "accept" on clusters and "approve" on the signer of agents' certificates.`,
@@ -63,11 +63,11 @@ verb "accept" on clusters and "approve" on the signer of agents' certificates.`,
 func NewDenyCommand(flags *client.ConnectionFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "deny CLUSTER...",
-		Short: "Refuse clusters that asked to join, or cut joined ones off at once",
-		Long: `Refuse clusters that asked to join, or cut joined ones off at once.
+		Short: "Refuse clusters that requested to join, or cut joined ones off at once",
+		Long: `Refuse clusters that requested to join, or cut joined ones off at once.
 
 What runs in the cluster goes on running; accepting it again reconnects it. To
-forget the cluster, use "atoll remove".`,
+remove the cluster, use "atoll remove".`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			c, err := flags.LoadClusterConnection()
@@ -87,7 +87,7 @@ forget the cluster, use "atoll remove".`,
 func (o *acceptOptions) accept(ctx context.Context, c *client.Connection, name string, out io.Writer) error {
 	cluster, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", name)
 	if client.IsGone(err) {
-		return fmt.Errorf("no cluster asked to join as %q yet; `atoll get clusters` shows those that did", name)
+		return fmt.Errorf("no cluster requested to join as %q yet; `atoll get clusters` shows those that did", name)
 	}
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func newAdmin(c *client.Connection) handshake.Admin {
 func retryOnConflict(do func() error) error { return retry.RetryOnConflict(retry.DefaultBackoff, do) }
 
 func (o *acceptOptions) waitReady(ctx context.Context, c *client.Connection, cluster *v1alpha1.Cluster, out io.Writer) error {
-	why := "its agent has not been heard of"
+	why := "its agent has sent nothing"
 	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, o.timeout, true, func(ctx context.Context) (bool, error) {
 		now, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", cluster.Name)
 		if apierrors.IsNotFound(err) {
@@ -137,7 +137,7 @@ func (o *acceptOptions) waitReady(ctx context.Context, c *client.Connection, clu
 			return false, nil
 		}
 		if now.UID != cluster.UID {
-			return false, errors.New("it was removed and asked to join again")
+			return false, errors.New("it was removed and requested to join again")
 		}
 		cond := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterReady)
 		if cond == nil {

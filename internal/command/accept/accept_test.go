@@ -81,7 +81,7 @@ func TestAcceptIsRepeated(t *testing.T) {
 	if err != nil || out != "cluster tokyo was accepted already\n" || len(h.Writes()) > 0 {
 		t.Errorf("%q, %v, writes %q", out, err, h.Writes())
 	}
-	if _, err := run(t, h, false, "oslo"); err == nil || !strings.Contains(err.Error(), `no cluster asked to join as "oslo"`) {
+	if _, err := run(t, h, false, "oslo"); err == nil || !strings.Contains(err.Error(), `no cluster requested to join as "oslo"`) {
 		t.Errorf("of one that did not ask: %v", err)
 	}
 }
@@ -93,8 +93,8 @@ func TestAcceptWaitsUntilReady(t *testing.T) {
 	for name, c := range map[string]struct{ now, timeout, want string }{
 		"it is ready":      {ready("True", "u1"), "30s", ""},
 		"it is not":        {ready("False", "u1"), "700ms", "not Ready within 700ms: AgentConnected: m"},
-		"it is another":    {ready("True", "u2"), "30s", "asked to join again"},
-		"nothing is known": {"{metadata: {uid: u1}, spec: {accepted: true}}", "1ms", "its agent has not been heard of"},
+		"it is another":    {ready("True", "u2"), "30s", "requested to join again"},
+		"nothing is known": {"{metadata: {uid: u1}, spec: {accepted: true}}", "1ms", "its agent has sent nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := clienttest.NewFakeHub(t, map[string]string{tokyo: "{metadata: {uid: u1}, spec: {accepted: true}}"})

@@ -197,7 +197,7 @@ func (o *agentOptions) memberConfig() (*rest.Config, error) {
 func hubContentMemoryLimit(limit uint64) int { return int(min(limit/8*3, store.DefaultMemoryBytes)) }
 
 // tuneForMemory trades a little CPU for memory, and more of it near the memory limit of the pod, unless the
-// environment says otherwise. The limit is 0 where there is none.
+// environment sets otherwise. The limit is 0 where there is none.
 func tuneForMemory(limit uint64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(40)

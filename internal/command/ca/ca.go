@@ -1,5 +1,5 @@
 // Package ca is the command `atoll ca`, which shows and rotates the CAs by which a hub, its users
-// and its agents know each other.
+// and its agents identify each other.
 //
 // Contract: status reads; rotate and finish change one thing at the hub, which refuses to lock a
 // user or an agent out unless it is forced. Keys never leave the hub.
@@ -21,8 +21,8 @@ import (
 func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ca status|rotate|finish",
-		Short: "Show and rotate the CAs by which hub, users and agents know each other",
-		Long: `Show and rotate the CAs by which a hub, its users and its agents know each other.
+		Short: "Show and rotate the CAs by which hub, users and agents identify each other",
+		Long: `Show and rotate the CAs by which a hub, its users and its agents identify each other.
 
 A rotation has two steps, and all hubs of one etcd take both at once. "rotate" makes new
 CAs, which sign from then on, while the former ones count beside them: connected agents
@@ -48,7 +48,7 @@ func newFinishRotationCommand(flags *client.ConnectionFlags) *cobra.Command {
 	return cmd
 }
 
-// newCASubcommand returns a subcommand that asks the hub for an action, or, without one, how things stand.
+// newCASubcommand returns a subcommand that requests an action from the hub, or, without one, the present state.
 func newCASubcommand(flags *client.ConnectionFlags, use, short, action string, force *bool) *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{

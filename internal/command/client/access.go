@@ -59,7 +59,7 @@ func (c *Connection) CreateToken(ctx context.Context, namespace, account string,
 }
 
 // IssueKubeconfig makes a new token and gives a kubeconfig with it, with the hub's address and CA
-// as in that of the caller, and tells until when it is good.
+// as in that of the caller, and returns until when it is good.
 func (c *Connection) IssueKubeconfig(ctx context.Context, a Access) (kubeconfig []byte, until time.Time, err error) {
 	token, err := c.CreateToken(ctx, atoll.SystemNamespace, a.Account, a.Lifetime)
 	if err != nil {
@@ -93,7 +93,7 @@ func CheckTokenLifetime(lifetime time.Duration) error {
 }
 
 // WriteKubeconfig writes a kubeconfig to a file that only its owner may read, or to out where the
-// file is "-". It tells where the file is; empty: it went to out.
+// file is "-". It returns where the file is; empty: it went to out.
 func WriteKubeconfig(out io.Writer, file, name string, kubeconfig []byte) (string, error) {
 	if file == "-" {
 		_, err := out.Write(kubeconfig)

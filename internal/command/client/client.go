@@ -1,8 +1,8 @@
 // Package client is how every command reaches a cluster: kubectl's flags and
-// files, typed reads over the dynamic client, and errors that say what to do.
+// files, typed reads over the dynamic client, and errors that state what to do.
 //
 // Contract: nothing is read or dialled before Connect. A Cluster may be shared
-// between goroutines. Errors name the cluster that was asked and are ready to be
+// between goroutines. Errors name the cluster that got the request and are ready to be
 // shown to a person.
 package client
 
@@ -85,7 +85,7 @@ func (f *ConnectionFlags) AddNamespace(flags *pflag.FlagSet) {
 type Connection struct {
 	// Config may be copied, not changed.
 	Config *rest.Config
-	// REST asks by whole paths, AbsPath, and understands the API's errors. There are no
+	// REST sends requests by whole paths, AbsPath, and understands the API's errors. There are no
 	// clients by type: all of Kubernetes' types would come along into members.
 	REST    rest.Interface
 	Dynamic dynamic.Interface
@@ -130,7 +130,7 @@ func (f *ConnectionFlags) LoadClusterConnection() (*Connection, error) {
 	return c, c.createClients()
 }
 
-// errorsOnly knows the kinds that an API server answers with where it refuses.
+// errorsOnly decodes the kinds that an API server answers with where it refuses.
 var errorsOnly = func() serializer.CodecFactory {
 	s := runtime.NewScheme()
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
@@ -163,7 +163,7 @@ func Get[T any](ctx context.Context, c *Connection, resource schema.GroupVersion
 	return ConvertTo[T](u)
 }
 
-// Create creates an object of a kind, which it need not say itself; what comes back is as it was stored.
+// Create creates an object of a kind, which the object need not state itself; what comes back is as it was stored.
 func Create[T any](ctx context.Context, c *Connection, resource schema.GroupVersionResource, kind string, o *T) (*T, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -204,7 +204,7 @@ func List[T any](ctx context.Context, c *Connection, resource schema.GroupVersio
 func ConvertTo[T any](u *unstructured.Unstructured) (*T, error) {
 	var v T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &v); err != nil {
-		return nil, fmt.Errorf("%s %s is not what this version of atoll knows: %w", u.GetKind(), u.GetName(), err)
+		return nil, fmt.Errorf("%s %s is not what this version of atoll supports: %w", u.GetKind(), u.GetName(), err)
 	}
 	return &v, nil
 }
@@ -227,8 +227,7 @@ func IsNoHubError(err error) bool {
 }
 
 // ExplainError adds to an error of the API what a person can do about it. Errors that
-// speak for themselves, and nil, come back as they are; apierrors still tells them
-// apart.
+// speak for themselves, and nil, come back as they are; apierrors still distinguishes them.
 func (c *Connection) ExplainError(err error) error {
 	var dial *url.Error
 	var shown *tls.CertificateVerificationError
@@ -239,13 +238,13 @@ func (c *Connection) ExplainError(err error) error {
 		return fmt.Errorf("the server at %s is not known by the certificate authority in the kubeconfig: %w; is the kubeconfig of another cluster, or older than its certificates?", c.Config.Host, shown.Err)
 	case errors.As(err, &dial) && strings.HasPrefix(dial.Err.Error(), "getting credentials"):
 		what, _, _ := strings.Cut(dial.Err.Error(), "\n") // the rest is for authors of plugins
-		return fmt.Errorf("%s was not asked: the kubeconfig logs in by a plugin, and that failed: %s; install it, or log in first, and try again", c.Config.Host, strings.TrimPrefix(what, "getting credentials: "))
+		return fmt.Errorf("%s got no request: the kubeconfig logs in by a plugin, and that failed: %s; install it, or log in first, and try again", c.Config.Host, strings.TrimPrefix(what, "getting credentials: "))
 	case errors.As(err, &dial):
 		return fmt.Errorf("%s does not answer: %w; is it running, and is this the right kubeconfig?", c.Config.Host, dial.Err)
 	case meta.IsNoMatchError(err):
 		return fmt.Errorf("%w at %s; is this the kubeconfig of a hub?", err, c.Config.Host)
 	case IsNoHubError(err):
-		return fmt.Errorf("%s is no hub: it does not know Atoll's kinds; choose the hub's kubeconfig with --kubeconfig or --context: %w", c.Config.Host, err)
+		return fmt.Errorf("%s is no hub: it does not serve Atoll's kinds; choose the hub's kubeconfig with --kubeconfig or --context: %w", c.Config.Host, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s does not accept these credentials: %w", c.Config.Host, err)
 	}

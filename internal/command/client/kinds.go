@@ -150,7 +150,7 @@ func (c *Connection) discoverKinds(ctx context.Context) (*kinds, error) {
 		}
 		var list apidiscovery.APIGroupDiscoveryList
 		if err := json.Unmarshal(raw, &list); err != nil {
-			return nil, fmt.Errorf("%s says on %s what is no list of kinds: %w", c.Config.Host, path, err)
+			return nil, fmt.Errorf("%s answers on %s with what is no list of kinds: %w", c.Config.Host, path, err)
 		}
 		if list.Kind == "APIGroupDiscoveryList" {
 			all = append(all, servedInAggregatedDiscovery(list)...)
@@ -191,7 +191,7 @@ func (c *Connection) discoverEachVersion(ctx context.Context, path string, raw [
 		Groups   []metav1.APIGroup `json:"groups"`
 	}
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("%s says on %s what is no list of kinds: %w", c.Config.Host, path, err)
+		return nil, fmt.Errorf("%s answers on %s with what is no list of kinds: %w", c.Config.Host, path, err)
 	}
 	var versions []schema.GroupVersion
 	for _, v := range list.Versions {

@@ -49,7 +49,7 @@ func (c *Connection) RequestAbout(path string, o Object) *rest.Request {
 func (c *Connection) MappingFor(ctx context.Context, kind string) (*meta.RESTMapping, error) {
 	mapping, err := c.ServedKinds().MappingByName(ctx, kind)
 	if meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("%s does not know the kind %q; kubectl api-resources lists those that it knows", c.Config.Host, kind)
+		return nil, fmt.Errorf("%s does not serve the kind %q; kubectl api-resources lists those that it serves", c.Config.Host, kind)
 	}
 	if err != nil {
 		return nil, c.ExplainError(err)

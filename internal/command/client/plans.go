@@ -15,10 +15,10 @@ import (
 
 // Plan is what waits for a decision about one Bundle.
 type Plan struct {
-	// Recalled: members remember the removals, and the hub was restored from before
+	// Recalled: members recorded the removals, and the hub was restored from before
 	// them, so that they may be kept as well as confirmed.
 	Recalled bool
-	// Lines say what waits, one per row.
+	// Lines name what waits, one per row.
 	Lines []string
 }
 

@@ -54,7 +54,7 @@ func RunForOutput(t *testing.T, h http.Handler, command func(*client.ConnectionF
 // Said is what a command prints.
 type Said struct{ Out, Notes *OutputBuffer }
 
-// ServeDiscovery answers what asks which kinds there are; false: it asks something else. It
+// ServeDiscovery answers requests for discovery; false: the request is another one. It
 // answers group by group, as old API servers do.
 func ServeDiscovery(w http.ResponseWriter, r *http.Request, lists ...metav1.APIResourceList) bool {
 	answer := func(v any) bool {

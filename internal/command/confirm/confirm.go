@@ -25,7 +25,7 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Use:   "confirm KIND/NAME [-n NAMESPACE] --plan HASH",
 		Short: "Release a removal that waits for a confirmation",
 		Long: `Release a removal that waits because it is larger than its budget, because an object states
-removal: Confirm, because it cleans a whole cluster, or because members remember it and the
+removal: Confirm, because it cleans a whole cluster, or because members recorded it and the
 hub was restored from before it.
 
 KIND is bundle, clusterbundle or cluster. Without --plan, the command shows what waits and
@@ -99,7 +99,7 @@ func confirmClusterRemoval(cmd *cobra.Command, c *client.Connection, name, plan 
 		now = s.Plan
 	}
 	if now == "" {
-		return fmt.Errorf("cluster/%s holds no removal, or the hub has not said yet what would be removed: nothing to confirm", name)
+		return fmt.Errorf("cluster/%s holds no removal, or the hub has not listed yet what would be removed: nothing to confirm", name)
 	}
 	if plan != "" && plan != now {
 		return fmt.Errorf("cluster/%s does not wait for plan %s; `atoll confirm cluster/%s` shows what waits now", name, plan, name)

@@ -37,7 +37,7 @@ type pulled struct {
 	err         error
 }
 
-// offerDefinition asks the hub, by a dry run, what would become of the definition.
+// offerDefinition requests from the hub, by a dry run, what would become of the definition.
 func (w *hubWriter) offerDefinition(ctx context.Context, d definition) (p pulled) {
 	p = pulled{definition: d}
 	p.template, p.leftOut = d.buildTemplate()
@@ -143,7 +143,7 @@ func (w *hubWriter) apply(ctx context.Context, c dynamic.Interface, p *pulled, f
 	return after, nil
 }
 
-// explainWriteError says what to do about the hub's refusal.
+// explainWriteError adds what to do about the hub's refusal.
 func (w *hubWriter) explainWriteError(p *pulled, err error) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {

@@ -127,7 +127,7 @@ func (r *memberReader) readAll(ctx context.Context) error {
 	}
 }
 
-// explainReadError says of what the error is. The hub's proxy has named the cluster in its own errors.
+// explainReadError names what the error is of. The hub's proxy has named the cluster in its own errors.
 func (r *memberReader) explainReadError(err error) error {
 	if isUnknownCluster(err) {
 		return fmt.Errorf("the hub has no cluster %q: atoll get clusters lists them", r.cluster)

@@ -25,7 +25,7 @@ type reach struct {
 	err     error
 }
 
-// requestReach asks the hub where the definitions would go, by the functions that place them.
+// requestReach requests from the hub where the definitions would go, by the functions that place them.
 func requestReach(ctx context.Context, c *client.Connection, changed []*pulled) reach {
 	objects := make([]any, len(changed))
 	for i, p := range changed {

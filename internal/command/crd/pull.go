@@ -16,7 +16,7 @@ import (
 	"atoll.dev/atoll/internal/phrase"
 )
 
-// maxParallelOffers are asked of the hub at the same time.
+// maxParallelOffers bounds the requests to the hub at the same time.
 const maxParallelOffers = 8
 
 type pullOptions struct {
@@ -76,7 +76,7 @@ func (o *pullOptions) newHubWriter(hub *client.Connection) (*hubWriter, error) {
 	return w, nil
 }
 
-// readMember reads the definitions that are asked for. Named ones of the hub's own are an error, and of
+// readMember reads the requested definitions. Named ones of the hub's own are an error, and of
 // all they are left out with a note.
 func (o *pullOptions) readMember(ctx context.Context, hub *client.Connection, notes io.Writer) ([]definition, error) {
 	member, err := hub.ConnectMember(o.cluster)

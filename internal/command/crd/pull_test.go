@@ -258,7 +258,7 @@ func TestWhatCannotBePulled(t *testing.T) {
 		"no names":                 {args: []string{"tokyo-1"}, want: []string{"or give --all"}},
 		"names and all":            {args: []string{"tokyo-1", "widgets", "--all"}, want: []string{"--all takes no names"}},
 		"a group alone":            {args: []string{"tokyo-1", "widgets", "--group", "x"}, want: []string{"give --all, too"}},
-		"json":                     {args: []string{"tokyo-1", "widgets", "-o", "json"}, want: []string{"this command knows yaml"}},
+		"json":                     {args: []string{"tokyo-1", "widgets", "-o", "json"}, want: []string{"this command supports yaml"}},
 		"printed and forced":       {args: []string{"tokyo-1", "widgets", "-o", "yaml", "--force"}, want: []string{"[force output]"}},
 		"a path as a cluster":      {args: []string{"../../x", "widgets"}, want: []string{"is no name of a cluster"}},
 		"a path as a name":         {args: []string{"tokyo-1", "../x"}, want: []string{"invalid resource name"}},

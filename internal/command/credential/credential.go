@@ -111,7 +111,7 @@ func (o *credentialOptions) checkSameHub(asked, hub *rest.Config) error {
 	}
 	known := slices.DeleteFunc(append([]string{serverAddress(hub.Host)}, o.servers...), func(at string) bool { return at == "" })
 	if at := serverAddress(asked.Host); !slices.Contains(known, at) {
-		return fmt.Errorf("%s: the hub is at %s: its credentials are not for another server; if that is the hub too, say so by --server %s", asked.Host, strings.Join(known, ", "), at)
+		return fmt.Errorf("%s: the hub is at %s: its credentials are not for another server; if that is the hub too, add --server %s", asked.Host, strings.Join(known, ", "), at)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func TestTheHubsCredentialsAreForTheHubAlone(t *testing.T) {
 		user clientcmdapi.AuthInfo
 		ca   string
 		args []string
-		want string // a token, or what the error says
+		want string // a token, or what the error shows
 	}{
 		{"an address that is said to be the hub's", token, ca, []string{"--server", "hub:443"}, "user"},
 		{"the kubeconfig's token", token, ca, nil, "user"},

@@ -35,7 +35,7 @@ type ClusterDiff struct {
 type FieldDiff struct {
 	// Path is a JSON Pointer. An element of a list is named by its index, or as name=NAME.
 	Path string `json:"path"`
-	// Live is the cluster's value, and Wanted what the cluster gets; nil where the field is not there.
+	// Live is the cluster's value, and Wanted the ordered one; nil where the field is not there.
 	Live   any `json:"live,omitempty"`
 	Wanted any `json:"wanted,omitempty"`
 	// Managers of the cluster's value.

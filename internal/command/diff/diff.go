@@ -48,8 +48,8 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	o := &diffOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "diff KIND/NAME [-n NAMESPACE] [--cluster NAME]",
-		Short: "Tell how an object in its clusters differs from what they get",
-		Long: `Tell how an object in its clusters differs from what they get.
+		Short: "Show how an object in its clusters differs from what they get",
+		Long: `Show how an object in its clusters differs from what they get.
 
 The hub renders the object for each cluster that has it, and each cluster's API computes what an
 apply would change, as a dry run. Listed are the fields that Atoll would correct, with the value in
@@ -103,7 +103,7 @@ func (o *diffOptions) run(ctx context.Context, out io.Writer, argument string) e
 	return summarizeDiffs(diffs, rendered.More)
 }
 
-// requestContents asks the hub what the clusters get of the object.
+// requestContents requests from the hub what the clusters get of the object.
 func (o *diffOptions) requestContents(ctx context.Context, c *client.Connection, object client.Object) (*preview.Rendered, error) {
 	request := c.RequestAbout(atoll.RenderPath, object)
 	if o.cluster != "" {

@@ -147,8 +147,8 @@ func removeDrainTaints(taints []v1alpha1.Taint) []v1alpha1.Taint {
 // maxTries is how often the taints are written where others write at the same time.
 const maxTries = 5
 
-// editTaints writes the taints of a Cluster, if they change. It returns the Cluster before and after. dryRun is nil, or
-// asks the hub to store nothing.
+// editTaints writes the taints of a Cluster, if they change. It returns the Cluster before and after.
+// dryRun is nil, or makes the hub store nothing.
 func editTaints(ctx context.Context, c *client.Connection, name string, edit func([]v1alpha1.Taint) []v1alpha1.Taint, dryRun []string) (before *v1alpha1.Cluster, after *unstructured.Unstructured, err error) {
 	clusters := c.Dynamic.Resource(client.Clusters)
 	for range maxTries {

@@ -28,7 +28,7 @@ const (
 	exitTimeout     = 5
 )
 
-// followEvery is how often the hub is asked how far it is.
+// followEvery is how often the command reads the progress.
 const followEvery = 500 * time.Millisecond
 
 // follower follows a drain.

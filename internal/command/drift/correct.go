@@ -57,7 +57,7 @@ the object is needed, as for atoll confirm. Under drift: Report nothing can be a
 
 func (o *correctOptions) run(ctx context.Context, out io.Writer, argument string) error {
 	if !o.all && len(o.clusters) == 0 {
-		return errors.New("say which clusters correct the drift: --cluster NAME, or --all-clusters")
+		return errors.New("name the clusters that correct the drift: --cluster NAME, or --all-clusters")
 	}
 	c, err := o.flags.LoadClusterConnection()
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package drift is the command `atoll drift`: where objects that clusters only observe differ from their
 // templates.
 //
-// Contract: nothing is written, and no cluster is asked: the hub answers from the clusters' last reports.
+// Contract: nothing is written, and no cluster gets a request: the hub answers from the clusters' last reports.
 package drift
 
 import (
@@ -45,7 +45,7 @@ when. An object that a cluster does not have is missing there. Values of Secrets
 
 Under drift: Approve each listed drift has an ID, and atoll drift correct lets a cluster correct it.
 
-No cluster is asked: the hub answers from the last reports. atoll diff compares an object now.
+No cluster gets a request: the hub answers from the last reports. atoll diff compares an object now.
 
 The exit code is 0 without drift and 2 with some. It is 1 for an error, and while a connected cluster
 has not compared all objects with their latest content.`,

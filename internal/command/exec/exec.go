@@ -1,7 +1,7 @@
 // Package exec is the command `atoll exec`: a command run in a container of a workload, in
 // one cluster or in one pod of each.
 //
-// Contract: it says which pod it took where it had a choice. The exit code of one command is
+// Contract: it prints which pod it took where it had a choice. The exit code of one command is
 // the error's. With --all, the output of each goes out by whole lines behind the cluster's
 // name. A summary has the result of each, and a failed one is an error.
 // The terminal is as it was when the command ends.
@@ -73,7 +73,7 @@ container], and a summary at the end has the result of each.`,
 	f.BoolVar(&o.all, "all", false, "run it in one pod of every cluster")
 	f.BoolVarP(&o.stdin, "stdin", "i", false, "pass what comes on the standard input")
 	f.BoolVarP(&o.tty, "tty", "t", false, "the standard input is a terminal, and so is that of the command")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say which pod was taken")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not print which pod was taken")
 	for _, one := range []string{"stdin", "tty", "cluster"} {
 		cmd.MarkFlagsMutuallyExclusive("all", one)
 	}

@@ -1,7 +1,7 @@
 // Package explain is the command `atoll explain`: why an object is where it is, its state in each
 // cluster, what it waits for, and the person or component that must act.
 //
-// Contract: the hub answers, with the functions that act; the command only asks and prints. The
+// Contract: the hub answers, with the functions that act; the command only requests and prints. The
 // text is the hub's own, so that it is never older than the hub. A user without the right to get
 // the object gets nothing.
 package explain
@@ -35,7 +35,7 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	o := &explainOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "explain KIND/NAME [-n NAMESPACE]",
-		Short: "Tell why an object is where it is, and what it waits for",
+		Short: "Explain why an object is where it is, and what it waits for",
 		Long: `Explain where an object is and why, and what it waits for.
 
 The answer begins with the verdict. Then it names the policy or annotation that won and

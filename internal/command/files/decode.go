@@ -147,7 +147,7 @@ func (r *objectReader) addObjectOrList(name, place string, fields map[string]any
 	}
 }
 
-// isList tells of v1 List and of FOOList, which have items and no name.
+// isList reports whether an object is a v1 List or a FOOList, which have items and no name.
 func isList(u *unstructured.Unstructured) bool {
 	_, items := u.Object["items"]
 	return strings.HasSuffix(u.GetKind(), "List") && items && u.GetName() == ""

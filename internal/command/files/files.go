@@ -57,7 +57,7 @@ func (n *FileFlags) Read(ctx context.Context, stdin io.Reader) ([]*unstructured.
 	for i, path := range n.paths {
 		switch {
 		case path == "-" && slices.Contains(n.paths[:i], "-"):
-			return nil, errors.New("-f - is given twice: the standard input can be read once")
+			return nil, errors.New("-f - appears twice: the standard input can be read once")
 		case path == "-":
 			r.readDocuments("standard input", stdin)
 		case strings.HasPrefix(path, "http://"), strings.HasPrefix(path, "https://"):
@@ -142,7 +142,7 @@ func (r *objectReader) readFile(name string) error {
 	return nil
 }
 
-// mostTold are how many bad documents an error tells of.
+// mostTold are how many bad documents an error names.
 const mostTold = 10
 
 // joinedError joins the errors of all documents that cannot be used.
@@ -176,7 +176,7 @@ func (r *objectReader) addObject(u *unstructured.Unstructured, place string) {
 		r.known[key] = found{u, place}
 		r.objects = append(r.objects, u)
 	case !reflect.DeepEqual(before.object.Object, u.Object):
-		r.bad = append(r.bad, fmt.Errorf("%s: %s %s is in %s already, and says something else there", place, gk.Kind,
+		r.bad = append(r.bad, fmt.Errorf("%s: %s %s is in %s already, with other content", place, gk.Kind,
 			cmp.Or(strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/"), u.GetName()), before.place))
 	}
 }

@@ -81,7 +81,7 @@ func (o *getOptions) printBundles(out io.Writer, bundles []v1alpha1.Bundle, name
 	return table.Flush()
 }
 
-// bundleWaitText is what the Bundle says it waits for, or its first condition that is
+// bundleWaitText is the Bundle's own text of what it waits for, or its first condition that is
 // not as it should be.
 func bundleWaitText(b v1alpha1.Bundle) string {
 	if b.Status.WaitsFor != "" {

@@ -58,7 +58,7 @@ func newGetClustersCommand(flags *client.ConnectionFlags) *cobra.Command {
 	return cmd
 }
 
-// selectByName keeps those that were asked for; no names ask for all. A name that is not
+// selectByName keeps the named ones; no names select all. A name that is not
 // there is an error.
 func selectByName[T any](all []T, names []string, nameOf func(T) string) ([]T, error) {
 	if len(names) == 0 {
@@ -75,7 +75,8 @@ func selectByName[T any](all []T, names []string, nameOf func(T) string) ([]T, e
 	return kept, nil
 }
 
-// agentCertificates returns the certificates of agents, when they end, and how agents' connections come. A hub that is older than this command knows none.
+// agentCertificates returns the certificates of agents, when they end, and how agents' connections come. A
+// hub that is older than this command has none.
 func agentCertificates(ctx context.Context, c *client.Connection) (standing.Certificates, error) {
 	var out standing.Certificates
 	reply, err := client.ReadAnswer(c.REST.Get().AbsPath(standing.CertificatesPath).Do(ctx))
@@ -166,10 +167,10 @@ func readinessWithoutRemoval(c v1alpha1.Cluster, now time.Time) (ready, reason s
 			return ready, strings.TrimSuffix(cond.Reason+": "+cond.Message, ": ")
 		}
 	}
-	return "no", "its agent has not been heard of yet"
+	return "no", "its agent has sent nothing yet"
 }
 
-// readyNote returns what there is to say about a cluster that is ready.
+// readyNote returns the note about a cluster that is ready.
 func readyNote(c v1alpha1.Cluster, now time.Time) string {
 	if meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterCertificateExpiring) {
 		return v1alpha1.ClusterCertificateExpiring + ": " + meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterCertificateExpiring).Message

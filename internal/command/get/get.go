@@ -34,7 +34,7 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 kind that the hub serves, with where they run.
 
 What runs in clusters (pods, replicasets, events and the like) is sorted by cluster.
-Of what you wrote, CLUSTERS tells in how many clusters of those that are to have it
+Of what you wrote, CLUSTERS shows in how many clusters of those that are to have it
 it is ready, and STATE is the worst of them. Clusters that are away are named.`,
 		Example: `  atoll get clusters
   atoll get pods -A --clusters tokyo-1,oslo-2

@@ -35,7 +35,7 @@ func TestReadinessSaysWhatIsInTheWay(t *testing.T) {
 	}{
 		"checks in": {seldom, "yes", "checks in every 15m, next in about 14m15s"},
 		"pending":   {cluster(false), "no", "waits for `atoll accept tokyo-1`"},
-		"silent":    {cluster(true), "no", "its agent has not been heard of yet"},
+		"silent":    {cluster(true), "no", "its agent has sent nothing yet"},
 		"ready":     {cluster(true, joined, newCondition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "fine")), "yes", ""},
 		"unused credentials": {cluster(true, joined, newCondition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected", "fine"),
 			newCondition(v1alpha1.ClusterPushed, metav1.ConditionFalse, "CredentialsNotUsed", "drop them")), "yes", "CredentialsNotUsed: drop them"},

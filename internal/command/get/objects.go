@@ -65,10 +65,10 @@ var shown = map[schema.GroupResource]bool{
 	{Group: "discovery.k8s.io", Resource: "endpointslices"}: true, {Group: "metrics.k8s.io", Resource: "pods"}: true,
 }
 
-// isLiveKind reports whether what is asked for runs in members.
+// isLiveKind reports whether the requested kind runs in members.
 func (a objectQuery) isLiveKind() bool { return shown[a.mapping.Resource.GroupResource()] }
 
-// isNodeKind reports whether what is asked for are clusters, seen as nodes.
+// isNodeKind reports whether the requested kind is clusters, seen as nodes.
 func (a objectQuery) isNodeKind() bool {
 	return a.mapping.Resource.Resource == "nodes" && (a.mapping.Resource.Group == "" || a.mapping.Resource.Group == "metrics.k8s.io")
 }

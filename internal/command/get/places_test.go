@@ -136,7 +136,7 @@ func TestAWatchGoesOnPastItsEnds(t *testing.T) {
 	if want := "NAME READY,a 1/1,b 1/1,a 0/1,b 0/1,c 1/1,a 1/1,d 1/1"; strings.Join(got, ",") != want {
 		t.Errorf("it prints %v, wanted %s", got, want)
 	}
-	if strings.Count(noted, "\n") != 1 || !strings.Contains(noted, "the watch of deployments is asked for again") {
+	if strings.Count(noted, "\n") != 1 || !strings.Contains(noted, "the watch of deployments is requested again") {
 		t.Errorf("it notes %q", noted)
 	}
 	h.mu.Lock()

@@ -22,7 +22,7 @@ const (
 	pageOf = 500
 	// fresh is how old what is known of places may be while a watch goes on.
 	fresh = 2 * time.Second
-	// asTable is how the API is asked for the table that kubectl prints.
+	// asTable is the content type that requests the table that kubectl prints.
 	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 )
 
@@ -80,10 +80,10 @@ func (p *tablePrinter) loadLocations(ctx context.Context) error {
 	w, err := p.places.findPlaces(ctx)
 	switch {
 	case apierrors.IsForbidden(err) && p.request.clusters != nil:
-		return fmt.Errorf("which objects run in which clusters is in Bundles, TargetSlices and Revisions, which you may not read; leave out --clusters, and atoll explain KIND/NAME tells it of one: %w", err)
+		return fmt.Errorf("which objects run in which clusters is in Bundles, TargetSlices and Revisions, which you may not read; leave out --clusters, and atoll explain KIND/NAME shows it of one: %w", err)
 	case apierrors.IsForbidden(err):
 		p.blind = true
-		fmt.Fprintln(p.notes, "where it runs is left out: you may not read Bundles, TargetSlices and Revisions; atoll explain KIND/NAME tells it of one object")
+		fmt.Fprintln(p.notes, "where it runs is left out: you may not read Bundles, TargetSlices and Revisions; atoll explain KIND/NAME shows it of one object")
 	case err != nil:
 		return err
 	}
@@ -154,7 +154,7 @@ func (p *tablePrinter) list(ctx context.Context) (version string, err error) {
 // readPage reads a page of a table, which is added.
 func (p *tablePrinter) readPage(ctx context.Context, r *rest.Request) (*metav1.Table, error) {
 	answer := r.Do(ctx)
-	if err := answer.Error(); err != nil { // which reads what the API says; Raw does not
+	if err := answer.Error(); err != nil { // which reads errors of the API; Raw does not
 		return nil, err
 	}
 	raw, err := answer.Raw()
@@ -163,7 +163,7 @@ func (p *tablePrinter) readPage(ctx context.Context, r *rest.Request) (*metav1.T
 	}
 	var page metav1.Table
 	if err := json.Unmarshal(raw, &page); err != nil || page.Kind != "Table" {
-		return nil, fmt.Errorf("%s gives no table of %s (%w); ask for -o json", p.client.Config.Host, p.request.mapping.Resource.Resource, errors.Join(err))
+		return nil, fmt.Errorf("%s gives no table of %s (%w); use -o json", p.client.Config.Host, p.request.mapping.Resource.Resource, errors.Join(err))
 	}
 	return &page, p.frame.addRows(&p.table, &page, p.where)
 }

@@ -27,7 +27,7 @@ func newGetRowsCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Use:     "rows [BUNDLE...]",
 		Aliases: []string{"row"},
 		Short:   "Show what each cluster makes of each Bundle",
-		Long: `Show what each cluster makes of each Bundle: what the hub wants there (PHASE),
+		Long: `Show what each cluster makes of each Bundle: what the hub orders there (PHASE),
 what the cluster last reported (STATE), and what is in the way.
 
 Rows lie in TargetSlices, which only administrators may read.`,
@@ -64,7 +64,7 @@ type clusterAbsence struct {
 	checkIn string
 }
 
-// nextCheckInNote returns the time until when nothing can be heard of the cluster.
+// nextCheckInNote returns the time until when the cluster can send nothing.
 func (a clusterAbsence) nextCheckInNote() string {
 	if a.checkIn == "" {
 		return ""
@@ -155,11 +155,11 @@ func explainUnfinishedRow(r client.Row, a clusterAbsence) string {
 	return strings.Join(words, "; ")
 }
 
-// firstUnfinishedItemReason returns the reason of the first item that is not done, where the row does not say it.
+// firstUnfinishedItemReason returns the reason of the first item that is not done, where the row does not have it.
 func firstUnfinishedItemReason(s *atoll.RowStatus) []string {
 	for _, item := range s.Items {
 		if item.Message != "" && strings.HasSuffix(s.Message, item.Message) {
-			return nil // said already
+			return nil // printed already
 		}
 		if item.Error || (item.Health != atoll.Healthy && item.Reason != "") {
 			return []string{strings.TrimSuffix(fmt.Sprintf("%s/%s: %s: %s", item.Key.Kind, item.Key.Name, item.Reason, item.Message), ": ")}

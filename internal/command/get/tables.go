@@ -11,7 +11,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// outputTable is a table of the hub, with what it says of clusters in columns of its own.
+// outputTable is a table of the hub, with its texts about clusters in columns of their own.
 type outputTable struct {
 	headings []string
 	rows     []tableRow

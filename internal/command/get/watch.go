@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// againFirst is how long it takes to ask again where a watch ended; it doubles up to
+	// againFirst is the pause before a watch that ended is requested again; it doubles up to
 	// againMost.
 	againFirst = 200 * time.Millisecond
 	againMost  = 5 * time.Second
@@ -48,7 +48,7 @@ func (p *tablePrinter) watch(ctx context.Context, version string) error {
 		case errors.As(err, &said) && isPermanentErrorStatus(said.Status().Code):
 			return p.client.ExplainError(err)
 		case !told:
-			fmt.Fprintf(p.notes, "the watch of %s is asked for again, until it is answered: %v\n", p.request.mapping.Resource.Resource, p.client.ExplainError(err))
+			fmt.Fprintf(p.notes, "the watch of %s is requested again, until it is answered: %v\n", p.request.mapping.Resource.Resource, p.client.ExplainError(err))
 			told = true
 		}
 		if !pause.WaitFor(ctx, again) {
@@ -72,7 +72,7 @@ func (p *tablePrinter) resumeWatch(ctx context.Context, c *client.Connection, ve
 // unwritable is what was to be printed.
 type unwritable struct{ error }
 
-// isPermanentErrorStatus tells of a status that asking again does not change.
+// isPermanentErrorStatus reports whether a new request cannot change the status.
 func isPermanentErrorStatus(code int32) bool {
 	return code >= 400 && code < 500 && code != 429 && code != 408
 }
@@ -147,7 +147,7 @@ func (p *tablePrinter) printAndRecordRows(t outputTable) error {
 	return nil
 }
 
-// recordPrintedCells remembers what was printed of objects.
+// recordPrintedCells stores what was printed of objects.
 func (p *tablePrinter) recordPrintedCells(t outputTable) {
 	if p.printed == nil {
 		p.printed = map[string][]string{}

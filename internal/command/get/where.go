@@ -36,7 +36,7 @@ type itemPlace struct {
 // itemPlaces are the places of one object, by cluster.
 type itemPlaces []itemPlace
 
-// placeIndex has the places of objects, by their keys; of the only ones in Bundles that know no more of
+// placeIndex has the places of objects, by their keys; of the only ones in Bundles that have no more of
 // them than a UID, the rows.
 type placeIndex struct {
 	keys map[atoll.ItemKey]itemPlaces
@@ -160,7 +160,7 @@ func itemPlaceInRow(key atoll.ItemKey, r client.Row, away bool) (itemPlace, bool
 const (
 	// readAtOnce revisions are read at a time.
 	readAtOnce = 8
-	// fewBundles are asked for their rows; with more, all rows are read.
+	// The rows of up to fewBundles are read by Bundle; with more, all rows are read.
 	fewBundles = 100
 	// fewClusters are read each by itself; with more, all are.
 	fewClusters = 8

@@ -82,7 +82,7 @@ func (q *objectQuery) answerAll() (*objectAnswers, error) {
 	return a, nil
 }
 
-// interpretTemplate asks what a hub asks about a new template. The hub distributes no change of the
+// interpretTemplate runs the operations that a hub runs for a new template. The hub distributes no change of the
 // object while a script fails.
 func (q *objectQuery) interpretTemplate(*objectAnswers) (err error) {
 	if q.askedKeys["replicas"] || q.askedKeys["requirements"] || q.askedKeys["components"] || q.askedKeys["dependencies"] {

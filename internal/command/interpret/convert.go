@@ -40,7 +40,7 @@ testdata and actions. A directory can have 100,000 files. A file that can hold a
 can have 4 MiB, and all of them 64 MiB. Links out of the directory are not followed.
 
 An OCI artifact is read as the directory that flux or oras pushed, with the credentials of
-docker login. It can have 32 MiB, and 128 MiB unpacked. Only localhost is asked by plain HTTP.
+docker login. It can have 32 MiB, and 128 MiB unpacked. Only localhost is read by plain HTTP.
 
 The error lists all files that do not compile. With --skip-invalid they are listed as warnings,
 and the others are converted.`,

@@ -1,5 +1,5 @@
-// Package interpret is the command `atoll interpret`. It shows what Atoll knows of an object of
-// any kind, by itself or by the interpreters of users, and tests such interpreters.
+// Package interpret is the command `atoll interpret`. It shows what Atoll reads in an object of any
+// kind, by itself or by the interpreters of users, and tests such interpreters.
 //
 // Contract: the command contacts no cluster and writes nothing. It calls the functions that hubs
 // and agents call. It fetches an OCI artifact if a flag names one. Equal files give equal output,
@@ -38,8 +38,8 @@ func NewCommand() *cobra.Command {
 	o := &interpretOptions{files: files.FileFlags{AllowUnnamed: true}, observed: files.FileFlags{AllowUnnamed: true}}
 	cmd := &cobra.Command{
 		Use:   "interpret -f FILE",
-		Short: "Show what Atoll knows of an object: replicas, pods, health, status, dependencies",
-		Long: `Show what Atoll knows of an object: replicas, pods, health, status, dependencies.
+		Short: "Show what Atoll reads in an object: replicas, pods, health, status, dependencies",
+		Long: `Show what Atoll reads in an object: replicas, pods, health, status, dependencies.
 
 Hubs and agents use the same functions to divide, judge and aggregate objects. The command
 contacts no cluster. The file holds one object, and optionally the HorizontalPodAutoscalers

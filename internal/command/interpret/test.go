@@ -28,7 +28,7 @@ A case is a YAML or JSON file with these fields, or a directory with files of th
   observed  the object as a member has it; observed.yaml
   items     statuses of many members, each {clusterName, status}; items.yaml
   with      the file or directory of the interpreter, relative to the case; with.yaml or with.lua
-  op        asks one question alone; in a directory a field of ask.yaml
+  op        runs one operation alone; in a directory a field of ask.yaml
   replicas  the number to revise the object to; likewise
   expect    the answers; expected.json or expected.yaml
   error     instead of expect: a part of the error

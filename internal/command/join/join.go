@@ -84,7 +84,7 @@ Where the member has no AgentPolicy, one is created that keeps the hub out of na
 kube-*; --policy=false leaves it out. An AgentPolicy that exists is never changed.
 
 For other kinds, add a ClusterRole labelled rbac.atoll.dev/aggregate-to-agent=true; for
-less, print the manifest and edit it, or say it in the member by an AgentPolicy.
+less, print the manifest and edit it, or limit the agent in the member by an AgentPolicy.
 
 With --push the hub runs the agent, for a member whose API it can reach. --kubeconfig
 and --context are the member's then as well, and --hub-kubeconfig and --hub-context
@@ -106,7 +106,7 @@ deleted once the hub may take over, and nothing that is placed is touched.`,
 	f.StringVar(&o.balancerCA, "balancer-ca", "", "file with the CAs, in PEM, of a load balancer that terminates TLS before the hub")
 	f.StringVar(&o.image, "image", "atoll:"+atoll.Version, "image of the agent; make images builds it")
 	f.StringSliceVar(&o.allow, "allow", nil, "what the agent may do beyond workloads: crds, rbac, impersonate, all-kinds, cluster-admin; repeated, or by commas")
-	f.BoolVar(&o.print, "print", false, "print the manifest even where the member's kubeconfig is given")
+	f.BoolVar(&o.print, "print", false, "print the manifest even where the member's kubeconfig is set")
 	f.BoolVar(&o.policy, "policy", true, "create an AgentPolicy that keeps the hub out of namespaces kube-*, where the member has none")
 	f.BoolVar(&o.force, "force", false, "also take a cluster over that was to join another hub, or that the hub has under another name")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait for the agent to run; 0 does not wait")

@@ -110,7 +110,7 @@ func (o *joinOptions) runPush(ctx context.Context, out io.Writer) error {
 	return deleteOldPushTokens(ctx, member, minted.Name)
 }
 
-// acceptClusterIfAsked accepts the cluster, if that is asked for.
+// acceptClusterIfAsked accepts the cluster, if the flags request it.
 func (o *joinOptions) acceptClusterIfAsked(ctx context.Context, hub *client.Connection, cluster *v1alpha1.Cluster) error {
 	if !o.push.accept {
 		return nil
@@ -148,7 +148,7 @@ func (o *joinOptions) memberCredentials(config *rest.Config) (handshake.Credenti
 		c.Server = strings.TrimRight(o.push.server, "/")
 	}
 	if config.Insecure {
-		return c, errors.New("the member's kubeconfig says insecure-skip-tls-verify: the hub hands its token only to a verified server; put the certificate-authority of the member's API there")
+		return c, errors.New("the member's kubeconfig has insecure-skip-tls-verify: the hub hands its token only to a verified server; put the certificate-authority of the member's API there")
 	}
 	if c.CA == "" && config.CAFile != "" {
 		ca, err := os.ReadFile(config.CAFile)
@@ -324,7 +324,7 @@ func (o *joinOptions) waitPushAgentReady(ctx context.Context, hub *client.Connec
 	if o.timeout == 0 {
 		return nil
 	}
-	why := "the hub has not said anything of it yet"
+	why := "the hub has not reported on it yet"
 	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, o.timeout, true, func(ctx context.Context) (bool, error) {
 		now, err := client.Get[v1alpha1.Cluster](ctx, hub, client.Clusters, "", o.name)
 		if err != nil {

@@ -30,7 +30,7 @@ func (o *joinOptions) waitAgentRunning(ctx context.Context, c *client.Connection
 	return fmt.Errorf("the agent is installed, but does not run within %s: %s", o.timeout, agentPodProblem(ctx, c))
 }
 
-// agentPodProblem is what the agent's pods say about themselves.
+// agentPodProblem is the trouble that the agent's pods report.
 func agentPodProblem(ctx context.Context, c *client.Connection) string {
 	pods, err := client.List[corev1.Pod](ctx, c, client.Pods, atoll.SystemNamespace, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + agentName})
 	if err != nil {

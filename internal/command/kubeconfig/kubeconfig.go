@@ -43,7 +43,7 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Long: `Print a kubeconfig with a context for each cluster that is named, by which kubectl, k9s,
 Helm, Argo CD and others reach its API through the hub, however deep behind NAT it is.
 
-Requests are made as the user of the hub's kubeconfig: the hub asks its RBAC for
+Requests are made as the user of the hub's kubeconfig: the hub checks its RBAC for
 clusters/proxy of that cluster (or clustersets/proxy of a set that it is in), and the
 cluster its own for everything else. Users and groups keep their names there; the hub's
 administrators are in the group "atoll:masters", ServiceAccounts are called
@@ -134,7 +134,7 @@ func contextNames(c *clientcmdapi.Config) []string {
 	return names
 }
 
-// requestedMemberNames returns the members that contexts are asked for, by name.
+// requestedMemberNames returns the members to make contexts for, by name.
 func (o *kubeconfigOptions) requestedMemberNames(ctx context.Context) ([]string, error) {
 	if !o.all && len(o.clusters) == 0 {
 		return nil, nil
@@ -168,7 +168,7 @@ func (o *kubeconfigOptions) requestedMemberNames(ctx context.Context) ([]string,
 	return names, nil
 }
 
-// buildMemberOrHubKubeconfig is a kubeconfig of the members, or of the hub where none is asked for.
+// buildMemberOrHubKubeconfig is a kubeconfig of the members, or of the hub where no member is named.
 func buildMemberOrHubKubeconfig(hub *clientcmdapi.Config, context string, members []string, prefix string) *clientcmdapi.Config {
 	of := hub.Contexts[context]
 	out := clientcmdapi.NewConfig()

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// againFirst is how long it takes to ask again for what broke off; it doubles up to
+	// againFirst is the pause before a log that broke off is requested again; it doubles up to
 	// againMost.
 	againFirst = time.Second
 	againMost  = 15 * time.Second
@@ -46,7 +46,7 @@ type logFollower struct {
 	followed map[key]bool
 	// done has the last run, by its ID, that has been followed to its end.
 	done map[key]string
-	// left out for want of streams: it has been said.
+	// left out because too many streams are open: it has been printed.
 	left bool
 	// away are clusters that broke off.
 	away map[string]bool
@@ -125,7 +125,7 @@ func (f *logFollower) watchPods(ctx context.Context, version string) error {
 	return nil
 }
 
-// start starts to follow what is not followed yet, of containers that have said something.
+// start starts to follow what is not followed yet, of containers that have written something.
 func (f *logFollower) start(ctx context.Context, found []corev1.Pod) {
 	sources, err := f.o.selectSources(found)
 	if err != nil {
@@ -296,17 +296,17 @@ func (f *logFollower) markEnded(s logSource, run string) {
 	}
 }
 
-// reportDisconnected says once that a cluster is away.
+// reportDisconnected prints once that a cluster is away.
 func (f *logFollower) reportDisconnected(cluster string, why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.away[cluster] {
 		f.away[cluster] = true
-		f.printNote("%s: its logs broke off, and are asked for again until it is back: %v", clusterText(cluster), why)
+		f.printNote("%s: its logs broke off, and are requested again until it is back: %v", clusterText(cluster), why)
 	}
 }
 
-// reportReconnected says so where it is of a cluster that was away.
+// reportReconnected prints that a cluster is back that was away.
 func (f *logFollower) reportReconnected(cluster string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,7 +13,7 @@ const lineMost = 1 << 20
 
 // logLine is a line of a log.
 type logLine struct {
-	// at is when it was said; zero where it does not tell.
+	// at is when it was written; zero where the line has no time.
 	at    time.Time
 	stamp []byte
 	text  []byte
@@ -41,14 +41,14 @@ type logScanner struct {
 	last time.Time
 }
 
-// newScanner returns a scanner of a log, without what was said up to a time.
+// newScanner returns a scanner of a log, without the lines up to a time.
 func newScanner(r io.Reader, after time.Time) *logScanner {
 	s := &logScanner{lines: bufio.NewScanner(r), after: after, last: after}
 	s.lines.Buffer(make([]byte, 0, 4096), lineMost)
 	return s
 }
 
-// next returns the next line, which is the caller's; false at the end, for which err may tell a reason. A line
+// next returns the next line, which is the caller's; false at the end, for which err may have a reason. A line
 // without a time has that of the one before it.
 func (s *logScanner) next() (logLine, bool) {
 	for s.lines.Scan() {
@@ -92,8 +92,8 @@ func (h *logHeap) Pop() any {
 	return last
 }
 
-// merge logs by the times of their lines: of the first lines that are left, the one that was
-// said first, and of several, that of the first log. Lines of one log stay in their order.
+// merge logs by the times of their lines: of the first lines that are left, the oldest one, and of
+// several, that of the first log. Lines of one log stay in their order.
 func merge(logs []func() (logLine, bool), print func(of int, l logLine) error) error {
 	var h logHeap
 	for i, next := range logs {

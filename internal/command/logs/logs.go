@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// streamsMost are open at once, unless another number is asked for.
+	// streamsMost are open at once, unless another number is set.
 	streamsMost = 50
 	// tailSelected lines of each container are shown of pods that a selector found, as
 	// kubectl does.
@@ -50,7 +50,7 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	o := &logsOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "logs TYPE/NAME | POD | -l SELECTOR",
-		Short: "Show what the pods of a workload say in all clusters, merged",
+		Short: "Show the logs of the pods of a workload in all clusters, merged",
 		Long: `Show the logs of a workload's pods in all clusters, merged.
 
 Each line begins with [cluster/pod container], in one colour for each cluster. Lines
@@ -81,12 +81,12 @@ disconnected cluster is awaited: its lines of that time come when it is back.`,
 	f.StringVarP(&o.selector, "selector", "l", "", "label selector of pods, such as app=web")
 	f.StringVarP(&o.container, "container", "c", "", "container (default: the pod's own default)")
 	f.BoolVar(&o.all, "all-containers", false, "all containers of the pods")
-	f.BoolVarP(&o.follow, "follow", "f", false, "go on with what is said from now on, until ^C; a pod that was named, until it ends")
+	f.BoolVarP(&o.follow, "follow", "f", false, "go on with new lines, until ^C; a pod that was named, until it ends")
 	f.BoolVarP(&o.previous, "previous", "p", false, "of the containers that ran before these")
 	f.BoolVar(&o.timestamps, "timestamps", false, "begin each line with its time")
 	f.BoolVar(&o.noPrefix, "no-prefix", false, "leave out [cluster/pod container]")
 	f.Int64Var(&o.tail, "tail", -1, fmt.Sprintf("the last lines of each container only; -1: all (with -l: %d)", tailSelected))
-	f.DurationVar(&o.since, "since", 0, "only what was said in the last time, such as 5m")
+	f.DurationVar(&o.since, "since", 0, "only lines of the last time, such as 5m")
 	f.IntVar(&o.maxStreams, "max-log-requests", streamsMost, "containers that are read at once, at most")
 	cmd.MarkFlagsMutuallyExclusive("container", "all-containers")
 	cmd.MarkFlagsMutuallyExclusive("follow", "previous")
@@ -143,7 +143,7 @@ func (o *logsOptions) findPods(ctx context.Context, c *client.Connection, argume
 	return q, found, version, err
 }
 
-// logSource is a container that says something.
+// logSource is a container with a log.
 type logSource struct {
 	pod       *corev1.Pod
 	container string

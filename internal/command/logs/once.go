@@ -24,7 +24,7 @@ type logReader struct {
 	palette *output.Palette
 }
 
-// newLogRequest returns a request of a container's log. The times tell in which order lines go, and where to go on.
+// newLogRequest returns a request of a container's log. The times decide in which order lines go, and where to go on.
 func (r *logReader) newLogRequest(s logSource, from time.Time) *rest.Request {
 	out := r.client.REST.Get().AbsPath("/api/v1/namespaces", s.pod.Namespace, "pods", s.pod.Name, "log").
 		Param("container", s.container).Param("timestamps", "true")
@@ -75,7 +75,7 @@ func (r *logReader) printNote(format string, args ...any) {
 // errNothing: nothing could be read.
 var errNothing = errors.New("nothing could be read")
 
-// readOnce reads what has been said.
+// readOnce reads the logs up to now.
 func (r *logReader) readOnce(ctx context.Context, sources []logSource) error {
 	bodies, failed := make([]io.ReadCloser, len(sources)), make([]error, len(sources))
 	var opening sync.WaitGroup

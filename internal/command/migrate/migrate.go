@@ -112,7 +112,7 @@ func (o *migrateOptions) findMove(ctx context.Context, c *client.Connection, arg
 	if o.from == o.to {
 		return nil, nil, fmt.Errorf("--from and --to are both %s: name two clusters", o.to)
 	}
-	// A team that may not read Clusters learns from the plan whether the Bundle comes there.
+	// For a team that may not read Clusters, the plan shows whether the Bundle comes there.
 	if _, err := client.Get[v1alpha1.Cluster](ctx, c, client.Clusters, "", o.to); err != nil && !apierrors.IsForbidden(err) {
 		return nil, nil, err
 	}
@@ -178,7 +178,7 @@ func (o *migrateOptions) printAnswer(out io.Writer, argument string, a answer) e
 	return err
 }
 
-// write writes the edit to the version that it was made from. dryRun is nil, or asks the hub to store nothing.
+// write writes the edit to the version that it was made from. dryRun is nil, or makes the hub store nothing.
 func (e *edit) write(ctx context.Context, c *client.Connection, dryRun []string) error {
 	written, err := c.Dynamic.Resource(e.resource).Namespace(e.namespace).Patch(ctx, e.name, types.MergePatchType, e.patchAtVersion, metav1.PatchOptions{FieldManager: atoll.CLIFieldManager, DryRun: dryRun})
 	if apierrors.IsConflict(err) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// AskPerson asks a question that is answered by yes or no. No answer is no.
+// AskPerson prints a question that a person answers by yes or no. No answer is no.
 func AskPerson(in io.Reader, out io.Writer, question string) (bool, error) {
 	if _, err := fmt.Fprint(out, question+" [y/N] "); err != nil {
 		return false, err

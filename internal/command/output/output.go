@@ -1,8 +1,8 @@
 // Package output prints what commands found: tables for people, JSON and YAML for
 // programs.
 //
-// Contract: tables have their columns aligned, headings in capitals, and "-" where
-// there is nothing to say. JSON and YAML are the whole value, indented, and end with
+// Contract: tables have their columns aligned, headings in capitals, and "-" in empty cells. JSON
+// and YAML are the whole value, indented, and end with
 // a newline. Nothing is cached; writers are the caller's.
 package output
 
@@ -28,13 +28,13 @@ type Format struct {
 	allowed []string
 }
 
-// AddTo adds -o with the formats that the command knows besides the table.
+// AddTo adds -o with the formats that the command supports besides the table.
 func (f *Format) AddTo(flags *pflag.FlagSet, allowed ...string) {
 	f.allowed = allowed
 	flags.VarP(f, "output", "o", "format: "+strings.Join(allowed, ", ")+" (default: for people)")
 }
 
-// IsFormat reports whether the format was asked for.
+// IsFormat reports whether the format is set.
 func (f *Format) IsFormat(name string) bool { return f.value == name }
 
 // String is the format's name, for pflag.
@@ -43,16 +43,16 @@ func (f *Format) String() string { return f.value }
 // Type is the word for the value in the help, for pflag.
 func (f *Format) Type() string { return "format" }
 
-// Set sets the format; the error lists those that the command knows.
+// Set sets the format; the error lists those that the command supports.
 func (f *Format) Set(value string) error {
 	if !slices.Contains(f.allowed, value) {
-		return fmt.Errorf("this command knows %s", strings.Join(f.allowed, ", "))
+		return fmt.Errorf("this command supports %s", strings.Join(f.allowed, ", "))
 	}
 	f.value = value
 	return nil
 }
 
-// PrintStructured prints v where JSON or YAML is asked for, and reports whether it did.
+// PrintStructured prints v where JSON or YAML is set, and reports whether it did.
 func (f *Format) PrintStructured(out io.Writer, v any) (done bool, err error) {
 	switch f.value {
 	case "json":

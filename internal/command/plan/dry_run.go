@@ -31,7 +31,7 @@ import (
 	"atoll.dev/atoll/internal/refusal"
 )
 
-// fieldManager of the fields of a dry run. Asked by it, the hub says nothing of what each object
+// fieldManager of the fields of a dry run. For it, the hub returns no warnings of what each object
 // alone would change.
 const fieldManager = atoll.PlanManager
 
@@ -51,7 +51,7 @@ type Request struct {
 // AddWritten adds an object as a dry run of its write returned it.
 func (r *Request) AddWritten(u *unstructured.Unstructured) {
 	if atoll.IsHubOwnedKind(u.GroupVersionKind().GroupKind()) {
-		u.SetManagedFields(nil) // of templates they say what is stated
+		u.SetManagedFields(nil) // those of templates name the fields that users state
 	}
 	r.Objects = append(r.Objects, u)
 }
@@ -67,7 +67,7 @@ type dryRun struct {
 	client     dynamic.Interface
 	kindFinder *client.Kinds
 	// namespaces and kinds that come with the same files: what needs them cannot be offered
-	// yet. settings tells that something comes by which admission judges other objects.
+	// yet. settings is true if an object comes by which admission judges other objects.
 	namespaces map[string]bool
 	kinds      map[schema.GroupKind]bool
 	settings   bool
@@ -298,7 +298,7 @@ func (t *dryRun) dryRunDelete(ctx context.Context, u *unstructured.Unstructured)
 	return dryRunOutcome{}
 }
 
-// withLastApplied is the object with the annotation by which kubectl remembers what was applied.
+// withLastApplied is the object with the annotation in which kubectl stores what was applied.
 func withLastApplied(u *unstructured.Unstructured) *unstructured.Unstructured {
 	u = u.DeepCopy()
 	annotations := u.GetAnnotations()

@@ -34,7 +34,7 @@ type planOptions struct {
 	files  files.FileFlags
 	delete files.FileFlags
 	format output.Format
-	// offline: no hub is asked. state is "live" to require a hub, or empty.
+	// offline: no hub is called. state is "live" to require a hub, or empty.
 	offline bool
 	state   string
 	all     bool
@@ -47,8 +47,8 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	o := &planOptions{flags: flags}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE|DIR... [--offline]",
-		Short: "Tell what would change in which cluster, before anything is written",
-		Long: `Tell what would change in which cluster, before anything is written.
+		Short: "Show what would change in which cluster, before anything is written",
+		Long: `Show what would change in which cluster, before anything is written.
 
 The files hold templates, policies, overrides, Placements, Clusters, ClusterSets and
 their bindings, ClusterScores, ResourceInterpreters and HubSettings as they would be. They
@@ -60,8 +60,8 @@ confirmation. It is planned as if every cluster that can be reached followed its
 and were healthy with it. You see the objects that you may get, and only of objects that you
 may write. Values of Secrets are never shown.
 
---offline asks no hub: the plan is that of the files alone, over nothing. So it is without
-a kubeconfig, and the command says so.
+--offline calls no hub: the plan is that of the files alone, over nothing. So it is without
+a kubeconfig, and the command prints this.
 
 --delete names objects that would be deleted, in files as for -f; an object in -f that
 has a metadata.deletionTimestamp counts as deleted too.
@@ -81,7 +81,7 @@ the plan could not be made.`,
 	flags.AddNamespace(cmd.Flags())
 	o.files.AddTo(cmd.Flags())
 	o.delete.AddAs(cmd.Flags(), "delete", "files or directories of objects that would be deleted; may be given more than once")
-	cmd.Flags().BoolVar(&o.offline, "offline", false, "ask no hub: plan the files alone, over nothing")
+	cmd.Flags().BoolVar(&o.offline, "offline", false, "call no hub: plan the files alone, over nothing")
 	cmd.Flags().StringVar(&o.state, "state", "", "live: fail without a hub")
 	_ = cmd.Flags().MarkHidden("state") // it fails for an unknown flag alone
 	cmd.MarkFlagsMutuallyExclusive("offline", "state")
@@ -119,7 +119,7 @@ func (o *planOptions) printOfflinePlan(out, notices io.Writer, objects, deleted 
 		return errors.New("what would be deleted is planned over what a hub has: name one with --kubeconfig or $KUBECONFIG, without --offline")
 	}
 	if !o.offline {
-		if _, err := fmt.Fprintln(notices, "No kubeconfig: the plan is that of the files alone. Name a hub with --kubeconfig or $KUBECONFIG, or say --offline."); err != nil {
+		if _, err := fmt.Fprintln(notices, "No kubeconfig: the plan is that of the files alone. Name a hub with --kubeconfig or $KUBECONFIG, or add --offline."); err != nil {
 			return err
 		}
 	}
@@ -230,7 +230,7 @@ func (o *planOptions) printHubPlan(ctx context.Context, out io.Writer, c *client
 func AskHub(ctx context.Context, c *client.Connection, body Request) (p preview.Plan, err error) {
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return p, fmt.Errorf("ask for the plan: %w", err)
+		return p, fmt.Errorf("request the plan: %w", err)
 	}
 	request := c.REST.Post().AbsPath(atoll.PlanPath).SetHeader("Content-Type", "application/json").Body(raw)
 	err = c.DecodeAnswer(request.Do(ctx), "what is no plan", &p)

@@ -143,12 +143,12 @@ func (q PodQuery) List(ctx context.Context, c *client.Connection) ([]corev1.Pod,
 	return found, list.GetResourceVersion(), nil
 }
 
-// NotFoundError says that there are no pods, and what to do.
+// NotFoundError states that there are no pods, and what to do.
 func (q PodQuery) NotFoundError() error {
 	if q.One {
 		return fmt.Errorf("there is no %s in namespace %q, or not in the clusters that were chosen; pods of placed workloads are named NAME.CLUSTER: see atoll get pods -n %s", q.Subject, q.Namespace, q.Namespace)
 	}
-	return fmt.Errorf("no pod of %s runs in namespace %q in the clusters that were chosen and that answer; atoll explain tells where it is placed, and why", q.Subject, q.Namespace)
+	return fmt.Errorf("no pod of %s runs in namespace %q in the clusters that were chosen and that answer; atoll explain shows where it is placed, and why", q.Subject, q.Namespace)
 }
 
 // ClusterOf returns the cluster that something runs in; empty for what is stored on the hub.
@@ -162,7 +162,7 @@ func NameInCluster(o metav1.Object) string {
 	return o.GetName()
 }
 
-// LogLinePrefix returns the prefix of what a container says.
+// LogLinePrefix returns the prefix of a container's lines.
 func LogLinePrefix(pod *corev1.Pod, container string) string {
 	return "[" + strings.TrimPrefix(ClusterOf(pod)+"/", "/") + NameInCluster(pod) + " " + container + "]"
 }
@@ -215,7 +215,7 @@ func ContainerStatusOf(pod *corev1.Pod, container string) (corev1.ContainerStatu
 	return corev1.ContainerStatus{}, false
 }
 
-// IsReady reports whether a pod runs and says that it is ready.
+// IsReady reports whether a pod runs and has the condition Ready.
 func IsReady(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning &&
 		slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {

@@ -31,7 +31,7 @@ import (
 // no failure, and has its own exit code.
 var ErrChanges = errors.New("something would change")
 
-// rebalanceObject that the hub is asked about.
+// rebalanceObject names an object of the request to the hub.
 type rebalanceObject struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
@@ -49,7 +49,7 @@ type rebalanceRequest struct {
 // rebalanceAnswer is what the command prints for programs.
 type rebalanceAnswer struct {
 	preview.Rebalance
-	// Done lists what was asked of the hub: "bundle/web" with its namespace before it.
+	// Done lists what was requested from the hub: "bundle/web" with its namespace before it.
 	Done []string `json:"done,omitempty"`
 }
 
@@ -78,15 +78,15 @@ confirmation, and nothing moves to a cluster that is away. StatefulSets stay in 
 that goes on holding them.
 
 Without --yes the command shows what would change, and changes nothing: the sums first,
-then each Bundle with the rows that come (+), go (-) and change (~). With --yes it asks the
-hub to do exactly that; what would not change is left alone.
+then each Bundle with the rows that come (+), go (-) and change (~). With --yes it requests
+exactly that from the hub; what would not change is left alone.
 
 A policy stands for all Bundles that it makes, a Placement for those of the policies that
 refer to it, and for the clusters that it publishes itself. With -n alone all Bundles of
 the namespace are meant, with -A all of the hub.
 
 The exit code of a preview is 0 if nothing would change, and 2 if something would or is
-refused; with --yes it is 0 if all was asked for. 1 is a failure.`,
+refused; with --yes it is 0 if all was requested. 1 is a failure.`,
 		Example: `  atoll rebalance bundle/web -n shop
   atoll rebalance bundle/web -n shop --yes
   atoll rebalance policy/web placement/edge -n shop
@@ -137,7 +137,7 @@ func (o *rebalanceOptions) checkArguments(args []string) error {
 	case o.allNamespaces && len(args) > 0:
 		return errors.New("-A means all Bundles: name none of them beside it")
 	case !o.allNamespaces && len(args) == 0 && o.flags.Namespace == "":
-		return errors.New("say what to rebalance: bundle/NAME, policy/NAME or placement/NAME, or -n NAMESPACE or -A for all Bundles there")
+		return errors.New("name what to rebalance: bundle/NAME, policy/NAME or placement/NAME, or -n NAMESPACE or -A for all Bundles there")
 	}
 	return nil
 }
@@ -190,12 +190,12 @@ func (o *rebalanceOptions) printPreview(out io.Writer, all rebalanceAnswer) erro
 	return err
 }
 
-// requestPreview asks the hub what would come of it.
+// requestPreview requests from the hub what would come of it.
 func (o *rebalanceOptions) requestPreview(ctx context.Context, c *client.Connection, requestPreview rebalanceRequest) (preview.Rebalance, error) {
 	var p preview.Rebalance
 	raw, err := json.Marshal(requestPreview)
 	if err != nil {
-		return p, fmt.Errorf("ask for the preview: %w", err)
+		return p, fmt.Errorf("request the preview: %w", err)
 	}
 	request := c.REST.Post().AbsPath(atoll.RebalancePath).SetHeader("Content-Type", "application/json").Body(raw)
 	err = c.DecodeAnswer(request.Do(ctx), "what is no preview", &p)
@@ -244,7 +244,7 @@ func (o *rebalanceOptions) requestRebalance(ctx context.Context, out io.Writer, 
 	return errors.Join(failed...)
 }
 
-// formatOutcome returns the text of what was asked for.
+// formatOutcome returns the text of what was requested.
 func (a rebalanceAnswer) formatOutcome(complete bool) string {
 	if len(a.Done) == 0 {
 		return a.FormatText(complete)
@@ -256,7 +256,7 @@ func (a rebalanceAnswer) formatOutcome(complete bool) string {
 			follow = "atoll explain " + rest + " -n " + ns
 		}
 	}
-	return a.FormatText(complete) + fmt.Sprintf("%d asked to be placed from scratch; follow it with: %s\n", len(a.Done), follow)
+	return a.FormatText(complete) + fmt.Sprintf("%d to place from scratch; follow it with: %s\n", len(a.Done), follow)
 }
 
 // annotateRebalanceRequest annotates one object with the time.

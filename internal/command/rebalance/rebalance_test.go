@@ -12,9 +12,9 @@ func TestWhatIsAskedForNamesHowToFollowIt(t *testing.T) {
 		done []string
 		want string
 	}{
-		"one Bundle":        {[]string{"shop/bundle/web"}, "1 asked to be placed from scratch; follow it with: atoll explain bundle/web -n shop\n"},
-		"one ClusterBundle": {[]string{"clusterbundle/base"}, "1 asked to be placed from scratch; follow it with: atoll explain clusterbundle/base\n"},
-		"several":           {[]string{"shop/bundle/web", "clusterbundle/base"}, "2 asked to be placed from scratch; follow it with: atoll get rows -A\n"},
+		"one Bundle":        {[]string{"shop/bundle/web"}, "1 to place from scratch; follow it with: atoll explain bundle/web -n shop\n"},
+		"one ClusterBundle": {[]string{"clusterbundle/base"}, "1 to place from scratch; follow it with: atoll explain clusterbundle/base\n"},
+		"several":           {[]string{"shop/bundle/web", "clusterbundle/base"}, "2 to place from scratch; follow it with: atoll get rows -A\n"},
 	} {
 		if got := (rebalanceAnswer{Done: tc.done}).formatOutcome(false); !strings.HasSuffix(got, tc.want) {
 			t.Errorf("%s: %q, want %q at its end", name, got, tc.want)
@@ -31,7 +31,7 @@ func TestArgumentsThatDoNotGoTogether(t *testing.T) {
 		want string
 	}{
 		"all Bundles and one": {[]string{"-A", "bundle/web"}, "-A means all Bundles"},
-		"none":                {nil, "say what to rebalance"},
+		"none":                {nil, "name what to rebalance"},
 		"shown and done":      {[]string{"-A", "--dry-run", "--yes"}, "none of the others can be"},
 	} {
 		cmd := NewCommand(&client.ConnectionFlags{})

@@ -13,7 +13,7 @@ import (
 	"atoll.dev/atoll/internal/command/output"
 )
 
-// appliedObject is an object that Atoll applied in the cluster, as far as the hub knows.
+// appliedObject is an object that Atoll applied in the cluster, by the hub's records.
 type appliedObject struct {
 	Group     string `json:"group,omitempty"`
 	Kind      string `json:"kind"`

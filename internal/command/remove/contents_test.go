@@ -25,7 +25,7 @@ const (
 	oslo  = "00000000-0000-0000-0000-000000000002"
 )
 
-// placed is a row of a Bundle, in Tokyo unless it says otherwise.
+// placed is a row of a Bundle, in Tokyo unless it states otherwise.
 type placed struct {
 	bundle, cluster string
 	spec            atoll.RowSpec
@@ -112,7 +112,7 @@ func configMap(name string) atoll.ItemKey {
 	return atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: name}
 }
 
-// The listed objects are in the cluster as far as the hub knows: also where the last report of a
+// The listed objects are in the cluster by the hub's records: also where the last report of a
 // re-added row is still that it is removed.
 func TestWhatIsInACluster(t *testing.T) {
 	in := func(revision string, phase atoll.RowPhase, generation int64) atoll.RowSpec {

@@ -1,11 +1,11 @@
 // Package remove is the command `atoll remove`, which takes a cluster out of the fleet.
 //
-// Contract: it states the removal on exactly the Cluster that it looked at (by UID), after
-// it read what the hub believes to be in it, and then only looks on: the hub goes on, and
-// may be asked again, whether or not the command lives. Without --clean, which has to be
+// Contract: it states the removal on exactly the Cluster that it looked at (by UID), after it read
+// the hub's records of its content, and then only follows: the hub goes on, and the command can run
+// again. Without --clean, which has to be
 // confirmed, nothing is deleted in the member; with --yes exactly that is confirmed which was
-// listed: the removal is stated, and held, and what the hub says that it would remove is
-// confirmed where the same is listed after that.
+// listed: the removal is stated, and held, and the hub's list of what it would remove is confirmed
+// where the same is listed after that.
 package remove
 
 import (
@@ -48,21 +48,21 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Long: `Take a cluster out of the fleet, and follow the removal.
 
 Nothing new is placed there from then on. Its workloads go once their replacements in
-other clusters are healthy, or before those start where moveOrder says so; then the agent
-releases the member, and the hub forgets the cluster. With --orphan all that Atoll applied stays where it is, without Atoll's
+other clusters are healthy, or before those start by moveOrder; then the agent releases the member, and the hub deletes the
+Cluster. With --orphan all that Atoll applied stays where it is, without Atoll's
 labels and ownership; with --clean it is removed, except what was there before Atoll
 and what policies orphan. The command waits; interrupted, it can be run again, and the
 hub goes on without it. --cancel takes the removal back.
 
 A cluster that does not come back is given up by --force: it keeps what it has. Its
-content, as far as the hub knows, is listed, and written to the ConfigMap
+content, by the hub's records, is listed, and written to the ConfigMap
 removed-CLUSTER in the hub's namespace atoll-system. Without --orphan and --clean a
 disconnected cluster is given up so.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.orphan, "orphan", false, "leave what Atoll applied where it is, and let go of it")
+	f.BoolVar(&o.orphan, "orphan", false, "leave what Atoll applied where it is, and release it")
 	f.BoolVar(&o.clean, "clean", false, "remove what Atoll applied")
 	f.BoolVar(&o.force, "force", false, "give the cluster up at once, also one that is connected; nothing is removed there")
 	f.BoolVar(&o.cancel, "cancel", false, "take back a removal that has not come to its end")
@@ -137,7 +137,7 @@ func (o *removeOptions) requestRemoval(ctx context.Context, c *client.Connection
 	return nil
 }
 
-// wantedRemoval returns the removal that the flags ask for of the cluster.
+// wantedRemoval returns the removal of the cluster that the flags state.
 func (o *removeOptions) wantedRemoval(cluster *v1alpha1.Cluster) (*v1alpha1.ClusterRemoval, error) {
 	now := cluster.Spec.Removal
 	r := &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan, Force: o.force}
@@ -148,7 +148,7 @@ func (o *removeOptions) wantedRemoval(cluster *v1alpha1.Cluster) (*v1alpha1.Clus
 	case now != nil:
 		r.Mode = now.Mode
 	case meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterReady) && !o.force && !o.dryRun:
-		return nil, fmt.Errorf("cluster %s is connected: say what is to become of what Atoll applied there: --orphan leaves it, --clean removes it; --force gives the cluster up as it is", cluster.Name)
+		return nil, fmt.Errorf("cluster %s is connected: choose what is to become of what Atoll applied there: --orphan leaves it, --clean removes it; --force gives the cluster up as it is", cluster.Name)
 	default:
 		r.Force = true
 	}
@@ -161,10 +161,10 @@ func isUnderWay(cluster *v1alpha1.Cluster, want v1alpha1.ClusterRemoval) bool {
 	return now != nil && now.Mode == want.Mode && now.Force == want.Force
 }
 
-// planWait is how long the hub is given to say what it would remove.
+// planWait is how long the command waits for the hub's list of what it would remove.
 const planWait = time.Minute
 
-// confirmListed confirms what was listed, once the hub says under which plan it would remove it.
+// confirmListed confirms what was listed, once the hub has published the plan of its removal.
 func (o *removeOptions) confirmListed(ctx context.Context, c *client.Connection, cluster *v1alpha1.Cluster, listed []appliedObject) error {
 	again := fmt.Sprintf("the removal of cluster %s is stated and held: `atoll confirm cluster/%s` shows what would be removed, `atoll remove %s --cancel` takes it back", cluster.Name, cluster.Name, cluster.Name)
 	for end, ticker := time.Now().Add(planWait), time.NewTicker(followEvery); ; {
@@ -187,7 +187,7 @@ func (o *removeOptions) confirmListed(ctx context.Context, c *client.Connection,
 			}
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("the hub has not said within %s what would be removed; %s", planWait, again)
+			return fmt.Errorf("the hub has not listed within %s what would be removed; %s", planWait, again)
 		}
 		select {
 		case <-ctx.Done():
@@ -207,8 +207,8 @@ func printProgress(out io.Writer, now *v1alpha1.Cluster, last string) string {
 	return text
 }
 
-// removalPlan returns the plan of a cluster's removal, empty where it needs none; false: the hub does
-// not know it yet.
+// removalPlan returns the plan of a cluster's removal, empty where it needs none; false: the hub has
+// not computed it yet.
 func removalPlan(now *v1alpha1.Cluster) (plan string, known bool) {
 	said := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterRemoving)
 	if said == nil || said.ObservedGeneration < now.Generation || said.Reason == string(atoll.ReasonPlanUnknown) {
@@ -272,16 +272,16 @@ func (o *removeOptions) headlineText(name string, want *v1alpha1.ClusterRemoval,
 	case want.Force && found == 0:
 		return fmt.Sprintf("cluster %s %sgiven up; nothing is left behind in it", name, would)
 	case want.Force:
-		return fmt.Sprintf("cluster %s %sgiven up; left behind in it, as far as the hub knows:", name, would)
+		return fmt.Sprintf("cluster %s %sgiven up; left behind in it, by the hub's records:", name, would)
 	case found == 0:
 		return fmt.Sprintf("nothing that Atoll applied is in cluster %s", name)
 	case want.Mode == v1alpha1.ClusterClean:
 		return fmt.Sprintf("these %d objects are removed from cluster %s:", found, name)
 	}
-	return fmt.Sprintf("these %d objects stay in cluster %s, and Atoll lets go of them:", found, name)
+	return fmt.Sprintf("these %d objects stay in cluster %s, and Atoll releases them:", found, name)
 }
 
-// followEvery is how often the hub is asked how far it is.
+// followEvery is how often the command reads the progress.
 const followEvery = 500 * time.Millisecond
 
 // followRemoval follows the removal to its end, and print what it waits for whenever that is another.
@@ -311,8 +311,8 @@ func (o *removeOptions) followRemoval(ctx context.Context, c *client.Connection,
 	}
 }
 
-// removalProgressText returns the progress of a removal: what it waits for; empty where that is said of what was stated before
-// the present confirmation.
+// removalProgressText returns the progress of a removal: what it waits for; empty where the status is of
+// the state before the present confirmation.
 func removalProgressText(now *v1alpha1.Cluster) string {
 	said := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ClusterRemoving)
 	if said == nil || said.ObservedGeneration < now.Generation {

@@ -42,22 +42,22 @@ func newRestoreAcceptCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var hub, members bool
 	cmd := &cobra.Command{
 		Use:   "accept --hub|--members",
-		Short: "Say whose word counts where the restored hub and its members differ",
-		Long: `Say whose word counts where the restored hub and its members differ.
+		Short: "Decide which side counts where the restored hub and its members differ",
+		Long: `Decide which side counts where the restored hub and its members differ.
 
 After a restore from an older state the hub holds: it serves and observes, and
-orders nothing. Two answers let it go on:
+orders nothing. It goes on after one of two answers:
 
   --hub      what the hub has now counts: what was removed after the state that it
-             was restored to comes back. What it does not know is kept in the
+             was restored to comes back. What it does not have is kept in the
              members and reported as unclaimed.
-  --members  removals that members remember come back, held until they are
+  --members  removals that members recorded come back, held until they are
              confirmed ("atoll confirm") or taken back ("atoll restore keep"); what
-             the hub forgot is not made up. A member that is away tells when it
-             comes back, for 30 days.
+             the hub lost is not made up. A member that is away reports when
+             it comes back, for 30 days.
 
-Either way nothing is deleted by this command. "atoll restore status" says what
-each would mean here.`,
+Either way nothing is deleted by this command. "atoll restore status" shows
+what each would mean here.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			answer := "hub"
@@ -72,7 +72,7 @@ each would mean here.`,
 		},
 	}
 	cmd.Flags().BoolVar(&hub, "hub", false, "what the hub has now counts")
-	cmd.Flags().BoolVar(&members, "members", false, "removals that members remember come back as held ones")
+	cmd.Flags().BoolVar(&members, "members", false, "removals that members recorded come back as held ones")
 	cmd.MarkFlagsMutuallyExclusive("hub", "members")
 	cmd.MarkFlagsOneRequired("hub", "members")
 	return cmd
@@ -119,8 +119,8 @@ func newRestoreKeepCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var plan string
 	cmd := &cobra.Command{
 		Use:   "keep KIND/NAME [-n NAMESPACE] --plan HASH",
-		Short: "Take back removals that members remember and the restored hub does not",
-		Long: `Take back removals that members remember and the restored hub does not: what they
+		Short: "Take back removals that members recorded and the restored hub did not",
+		Long: `Take back removals that members recorded and the restored hub did not: what they
 are about is placed again, as the hub has it.
 
 KIND is bundle or clusterbundle. The opposite is "atoll confirm" with the same
@@ -165,7 +165,7 @@ func cancelPlannedRemovals(cmd *cobra.Command, c *client.Connection, o client.Ob
 	case !ok:
 		return fmt.Errorf("%s/%s does not wait for plan %s; `atoll restore status` lists what waits", o.Resource.Resource, o.Name, plan)
 	case !waiting.Recalled:
-		return fmt.Errorf("plan %s is not about removals before a restore: undo the edit that asks for it, or release it with `atoll confirm`", plan)
+		return fmt.Errorf("plan %s is not about removals before a restore: undo the edit that causes it, or release it with `atoll confirm`", plan)
 	}
 	if err := c.AnswerPlan(ctx, o, bundle.UID, atoll.AnnotationKeep, plan); err != nil {
 		return err

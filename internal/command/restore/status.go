@@ -32,7 +32,7 @@ type HoldStatus struct {
 	Connected int `json:"connected"`
 	// Rows of the hub that are to be held by a cluster.
 	Rows int `json:"rows"`
-	// Waiting lists removals that members remember and that await a decision.
+	// Waiting lists removals that members recorded and that await a decision.
 	Waiting []WaitingPlan `json:"waiting,omitempty"`
 }
 
@@ -49,7 +49,7 @@ func newRestoreStatusCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say whether the hub holds after a restore, why, and what each answer would mean",
+		Short: "Show whether the hub holds after a restore, why, and what each answer would mean",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.LoadClusterConnection()
@@ -157,13 +157,13 @@ func (s *HoldStatus) printStatus(out io.Writer, now time.Time) error {
 func (s *HoldStatus) printHoldState(w *lineWriter, now time.Time) {
 	w.printLine("The hub holds since %s (%s): %s.", s.Rewound.Since.UTC().Format(timeLayout), output.FormatAge(now, s.Rewound.Since.Time), s.Rewound.Reason)
 	w.printLine("It serves and observes, and orders nothing of any member; members go on with what they have.")
-	w.printLine("%d of %d clusters are connected; one that is away tells what it remembers when it comes back.", s.Connected, s.Clusters)
+	w.printLine("%d of %d clusters are connected; one that is away reports its recorded removals when it comes back.", s.Connected, s.Clusters)
 	told := s.Rewound.Told
 	if told == nil {
 		told = &enginev1.RememberedRemovals{}
 	}
 	w.printLine("")
-	w.printLine("%s reported what they remember. Removed in them, and here all the same:", phrase.CountNoun(told.Clusters, "cluster"))
+	w.printLine("%s reported their recorded removals. Removed in them, and here all the same:", phrase.CountNoun(told.Clusters, "cluster"))
 	w.printLine("  %s that a user deleted", phrase.CountNoun(told.Templates, "template"))
 	w.printLine("  %s of a Bundle that left its cluster", phrase.CountNoun(told.Rows, "row"))
 	for _, e := range told.Examples {
@@ -174,9 +174,9 @@ func (s *HoldStatus) printHoldState(w *lineWriter, now time.Time) {
 	}
 	w.printLine("")
 	w.printLine("atoll restore accept --hub      The %s of this hub count: these removals are undone, and what members", phrase.CountNoun(int32(s.Rows), "row"))
-	w.printLine("                                have that this hub does not know stays there, listed as unclaimed.")
+	w.printLine("                                have that this hub does not have stays there, listed as unclaimed.")
 	w.printLine("atoll restore accept --members  These removals are held: nothing of them is sent, and nothing is deleted, until each is")
-	w.printLine("                                confirmed or kept. What members have that this hub does not know stays there.")
+	w.printLine("                                confirmed or kept. What members have and this hub does not have stays there.")
 }
 
 func (s *HoldStatus) printHeldRemovals(w *lineWriter) {
@@ -185,7 +185,7 @@ func (s *HoldStatus) printHeldRemovals(w *lineWriter) {
 		return
 	}
 	w.printLine("")
-	w.printLine("Members remember removals that this hub does not. They are held until you decide:")
+	w.printLine("Members recorded removals that this hub did not. They are held until you decide:")
 	for _, p := range s.Waiting {
 		in := ""
 		if p.Namespace != "" {

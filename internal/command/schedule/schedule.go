@@ -1,6 +1,6 @@
 // Package schedule is the command `atoll schedule`: where files alone would be placed.
 //
-// Contract: no hub is asked and nothing is written; the functions that act on a hub
+// Contract: no hub is called and nothing is written; the functions that act on a hub
 // decide. Equal files give equal output, byte for byte, whatever their order.
 package schedule
 
@@ -29,15 +29,15 @@ func NewCommand() *cobra.Command {
 	o := &scheduleOptions{}
 	cmd := &cobra.Command{
 		Use:   "schedule -f FILE|DIR...",
-		Short: "Tell from files alone where they would be placed, as JSON",
-		Long: `Tell from files alone where they would be placed, as JSON.
+		Short: "Show from files alone where they would be placed, as JSON",
+		Long: `Show from files alone where they would be placed, as JSON.
 
 The files hold Clusters, policies, Placements, overrides and templates, and, where they
 matter, ClusterSets and their bindings, ClusterScores, ResourceInterpreters and HubSettings.
-No hub is asked: the same functions decide that decide on a hub. Equal files give equal output, so that it
+No hub is called: the same functions decide that decide on a hub. Equal files give equal output, so that it
 can be compared in a pipeline with what was approved.
 
-A Cluster that does not say spec.accepted counts as accepted, and without a ClusterSet
+A Cluster without spec.accepted counts as accepted, and without a ClusterSet
 named default there is the one of a fresh hub, on which every namespace without a binding
 may place. What members report counts as far as it is in the Clusters' status. Rights
 of writers are not checked. Among clusters of equal claims a hub may choose another one,
@@ -45,7 +45,7 @@ since it breaks ties by UIDs that files do not have.
 
 The exit code is 0 when all is decided, whether or not a cluster fits, and 1 when the
 files cannot be read or hold what the schemas, expressions and scripts of Atoll's kinds do
-not admit. What else a hub refuses, atoll plan tells.`,
+not admit. What else a hub refuses, atoll plan shows.`,
 		Example: `  atoll schedule -f clusters.yaml -f shop/
   atoll schedule -f fleet/ -R | jq '.bundles[].clusters[] | select(.outcome == "Placed")'`,
 		Args: cobra.NoArgs,

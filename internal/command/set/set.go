@@ -104,7 +104,7 @@ func deleteSetAdminsCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Long: `Take the rights of a set's admins away: their role and its bindings, and the
 ServiceAccount, so that kubeconfigs end at once. The set and its Clusters stay.
 --with-set deletes the ClusterSet too: then no namespace is newly placed on its
-Clusters, and what runs there stays and is shown Unfit, unless its policy says
+Clusters, and what runs there stays and is shown Unfit, unless its policy has
 whenUnfit: Remove.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

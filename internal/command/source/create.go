@@ -36,7 +36,7 @@ type createOptions struct {
 	paths, exclude           []string
 	clusters, placement      string
 	targetNamespace, account string
-	secret, caFile           string
+	secret, caFile, webhook  string
 	interval                 time.Duration
 	keep, force, yes, dryRun bool
 	build                    buildFlags
@@ -49,7 +49,7 @@ func newCreateGitCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Short: "Make a Source of a git repository, with a preview first",
 		Long: `Make a Source of a git repository, with a preview first.
 
-The command shows the objects that it makes, and asks. --yes makes them at once. They are a Repository, a
+The command shows the objects that it makes, and waits for a yes. --yes makes them at once. They are a Repository, a
 Source, and where it is missing the ServiceAccount atoll-sources with the role atoll:application-team in the
 namespace, by whose rights the Source writes. --service-account names another one.
 
@@ -77,11 +77,12 @@ and the flags after it are for a chart. atoll source render shows the objects.`,
 	f.StringVar(&o.targetNamespace, "target-namespace", "", "namespace of objects that state none (default: that of the Source)")
 	f.StringVar(&o.account, "service-account", "", "ServiceAccount by whose rights the Source writes (default: atoll-sources)")
 	f.StringVar(&o.secret, "secret", "", "Secret of the namespace with username and password, or token")
+	f.StringVar(&o.webhook, "webhook-secret", "", "Secret of the namespace whose key token verifies webhooks of the git server")
 	f.StringVar(&o.caFile, "ca-file", "", "file with the CAs of the server, in PEM")
 	f.DurationVar(&o.interval, "interval", 0, "time between two checks, from 30s to 24h (default: 5m)")
 	f.BoolVar(&o.keep, "keep", false, "keep objects that a commit drops")
 	f.BoolVar(&o.force, "force", false, "take fields over that others own")
-	f.BoolVarP(&o.yes, "yes", "y", false, "make it without asking")
+	f.BoolVarP(&o.yes, "yes", "y", false, "make it without a prompt")
 	f.BoolVar(&o.dryRun, "dry-run", false, "only show what would be made")
 	cmd.MarkFlagsMutuallyExclusive("branch", "tag", "commit")
 	cmd.MarkFlagsMutuallyExclusive("clusters", "placement")
@@ -206,6 +207,9 @@ func (o *createOptions) newRepository(ctx context.Context, c *client.Connection,
 	}
 	repo := &v1alpha1.Repository{ObjectMeta: metav1.ObjectMeta{Name: o.repository, Namespace: c.Namespace}}
 	repo.Spec.Git.URL = url
+	if o.webhook != "" {
+		repo.Spec.Webhook = &v1alpha1.RepositoryWebhook{SecretRef: v1alpha1.RepositorySecretRef{Name: o.webhook}}
+	}
 	if o.secret != "" {
 		repo.Spec.Git.SecretRef = &v1alpha1.RepositorySecretRef{Name: o.secret}
 	}

@@ -3,7 +3,6 @@ package source
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -68,27 +67,36 @@ func (o *renderOptions) run(ctx context.Context, out io.Writer, dir string) erro
 	if err != nil {
 		return err
 	}
+	result, err := renderDirectory(ctx, dir, s, o.program)
+	if err != nil {
+		return err
+	}
+	if err := checkComplete(result); err != nil {
+		return err
+	}
+	return printResult(out, result)
+}
+
+// renderDirectory renders the files of a directory as the Source would. program is the path of the one that renders charts
+// and kustomizations; empty to find it.
+func renderDirectory(ctx context.Context, dir string, s *v1alpha1.Source, program string) (render.Result, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fmt.Errorf("open the directory: %w", err)
+		return render.Result{}, fmt.Errorf("open the directory: %w", err)
 	}
 	defer root.Close()
 	tree := filetree.Tree{FS: root.FS()}
 	selected, err := render.Select(tree, changes.NewWant(s))
 	if err != nil {
-		return err
+		return render.Result{}, err
 	}
-	result, err := selected.Render(tree, func(j render.Job) (render.Result, error) {
-		program, err := o.findProgram()
+	return selected.Render(tree, func(j render.Job) (render.Result, error) {
+		executable, err := findProgram(program)
 		if err != nil {
 			return render.Result{}, err
 		}
-		return renderchild.Runner{Executable: []string{program, renderchild.ChildCommand}}.Run(ctx, j)
+		return renderchild.Runner{Executable: []string{executable, renderchild.ChildCommand}}.Run(ctx, j)
 	})
-	if err != nil {
-		return err
-	}
-	return printResult(out, result)
 }
 
 // newSource returns the Source of the file or of the flags.
@@ -119,10 +127,10 @@ func (o *renderOptions) newSource() (*v1alpha1.Source, error) {
 	return s, nil
 }
 
-// findProgram returns the path of the program that renders.
-func (o *renderOptions) findProgram() (string, error) {
-	if o.program != "" {
-		return o.program, nil
+// findProgram returns the path of the program that renders: the stated one, or the hub's beside this one or in the PATH.
+func findProgram(stated string) (string, error) {
+	if stated != "" {
+		return stated, nil
 	}
 	if own, err := os.Executable(); err == nil {
 		beside := filepath.Join(filepath.Dir(own), hubProgram)
@@ -137,18 +145,16 @@ func (o *renderOptions) findProgram() (string, error) {
 	return found, nil
 }
 
+// checkComplete returns why the hub would refuse the content as a whole.
+func checkComplete(result render.Result) error {
+	if result.Failure != nil {
+		return result.Failure
+	}
+	return joinProblems(result.Problems)
+}
+
 // printResult prints the objects as YAML, each with its file and line.
 func printResult(out io.Writer, result render.Result) error {
-	switch {
-	case result.Failure != nil:
-		return result.Failure
-	case len(result.Problems) > 0:
-		errs := make([]error, 0, len(result.Problems))
-		for _, p := range result.Problems {
-			errs = append(errs, errors.New(phrase.EscapeLine(p.Format())))
-		}
-		return errors.Join(errs...)
-	}
 	var text bytes.Buffer
 	for _, o := range result.Objects {
 		raw, err := yaml.Marshal(o.Fields)

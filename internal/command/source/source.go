@@ -1,4 +1,4 @@
-// Package source is the command `atoll source`: Sources are made, rendered, listed, synchronised and suspended.
+// Package source is the command `atoll source`: Sources are made, rendered, compared, listed, synchronised and suspended.
 //
 // Contract: the command writes Repositories, Sources, and the ServiceAccount that Sources write by, and nothing
 // else. Without --yes or the answer of a person nothing is made. The hub does the rest. Rendering reads a directory
@@ -45,7 +45,7 @@ anything: what runs stays while the repository cannot be read, and when the Sour
 	}
 	create := &cobra.Command{Use: "create", Short: "Make a Source"}
 	create.AddCommand(newCreateGitCommand(flags))
-	cmd.AddCommand(create, newRenderCommand(), newListCommand(flags), newGetCommand(flags),
+	cmd.AddCommand(create, newRenderCommand(), newDiffCommand(flags), newListCommand(flags), newGetCommand(flags),
 		newPatchCommand(flags, patchCommand{"sync NAME", "Check the Repository now, and apply every object again",
 			func(read readSource) (map[string]any, error) {
 				s, err := read()
@@ -198,9 +198,7 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 		lines = append(lines, "  waits for "+st.WaitsFor)
 	}
 	if repo, err := client.Get[v1alpha1.Repository](ctx, c, repositories, s.Namespace, s.Spec.Repository); err == nil {
-		if cond := meta.FindStatusCondition(repo.Status.Conditions, v1alpha1.RepositoryReachable); cond != nil {
-			lines = append(lines, formatCondition(*cond, "repository "+repo.Spec.Git.URL))
-		}
+		lines = append(lines, describeRepository(repo)...)
 	}
 	for _, cond := range st.Conditions {
 		lines = append(lines, formatCondition(cond, cond.Type))
@@ -219,6 +217,20 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 		}
 	}
 	return nil
+}
+
+// describeRepository returns what the hub reports of a Repository.
+func describeRepository(repo *v1alpha1.Repository) (lines []string) {
+	if c := meta.FindStatusCondition(repo.Status.Conditions, v1alpha1.RepositoryReachable); c != nil {
+		lines = append(lines, formatCondition(*c, "repository "+repo.Spec.Git.URL))
+	}
+	if c := meta.FindStatusCondition(repo.Status.Conditions, v1alpha1.RepositoryWebhookReady); c != nil {
+		lines = append(lines, formatCondition(*c, "webhook /webhooks/"+repo.Namespace+"/"+repo.Name))
+	}
+	if at := repo.Status.WebhookTime; at != nil {
+		lines = append(lines, "  webhook   the last request came "+phrase.FormatTime(at.Time))
+	}
+	return lines
 }
 
 // formatError returns an error of the content with its file and line, where it has them.

@@ -54,7 +54,7 @@ func (s tenantSpec) validate() error {
 		errs = append(errs, fmt.Errorf("namespace %q is the hub's own: choose another one with --namespace", s.namespace))
 	}
 	if len(s.sets) == 0 {
-		errs = append(errs, errors.New("say where the tenant may place, with --set; `kubectl get clustersets` lists the cluster sets"))
+		errs = append(errs, errors.New("name where the tenant may place, with --set; `kubectl get clustersets` lists the cluster sets"))
 	}
 	if err := client.CheckTokenLifetime(s.lifetime); err != nil {
 		errs = append(errs, err)

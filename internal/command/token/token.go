@@ -40,7 +40,7 @@ const hubInfo = "hub-info"
 func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make, list and take back the tokens by which clusters ask to join",
+		Short: "Make, list and take back the tokens by which clusters join",
 	}
 	cmd.AddCommand(newTokenCreateCommand(flags), newTokenListCommand(flags), newTokenDeleteCommand(flags))
 	return cmd
@@ -51,15 +51,15 @@ func newTokenCreateCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Make a token by which clusters may ask to join",
-		Long: `Make a token by which clusters may ask to join, and print what the member's
+		Short: "Make a token by which clusters may request to join",
+		Long: `Make a token by which clusters may request to join, and print what the member's
 administrator has to do with it. The token is shown this once.
 
-A cluster that asks waits for "atoll accept" on the hub, unless --auto-accept is
-given. An auto-accepted cluster carries the taint atoll.dev/unreviewed, which
+Such a cluster waits for "atoll accept" on the hub, unless --auto-accept is
+set. An auto-accepted cluster carries the taint atoll.dev/unreviewed, which
 keeps work away, unless the token names its --set.
 
-Clusters hold a stream to the hub and hear of changes within seconds. With
+Clusters hold a stream to the hub and get changes within seconds. With
 --check-in they dial every so often instead, which lets one hub serve many more.`,
 		Example: `  atoll token create
   atoll token create --ttl 1h --uses 200 --name-pattern 'shop-*' --labels env=prod --set shops --auto-accept`,
@@ -115,7 +115,7 @@ func createToken(ctx context.Context, c *client.Connection, spec handshake.Token
 	return made, nil
 }
 
-// A hub that is starting up gets startTime to say where agents dial, once it serves
+// A hub that is starting up gets startTime to publish where agents dial, once it serves
 // Atoll's kinds; what does not even do that gets less.
 const (
 	startTime   = time.Minute
@@ -134,7 +134,7 @@ func waitForHubInfo(ctx context.Context, c *client.Connection) (info *corev1.Con
 			limit = startTime
 		}
 		if time.Since(begin) > limit {
-			return nil, fmt.Errorf("%s is no hub, or does not start up: it has no ConfigMap %s/%s, where a hub says how agents reach it", c.Config.Host, atoll.SystemNamespace, hubInfo)
+			return nil, fmt.Errorf("%s is no hub, or does not start up: it has no ConfigMap %s/%s, where a hub publishes how agents reach it", c.Config.Host, atoll.SystemNamespace, hubInfo)
 		}
 		if !pause.WaitFor(ctx, 200*time.Millisecond) {
 			return nil, ctx.Err()
@@ -170,7 +170,7 @@ func newTokenListCommand(flags *client.ConnectionFlags) *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "Show the tokens that the hub knows",
+		Short: "Show the tokens of the hub",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.LoadClusterConnection()
@@ -247,7 +247,7 @@ func newTokenDeleteCommand(flags *client.ConnectionFlags) *cobra.Command {
 				}
 				err := handshake.Admin{Hub: c.Dynamic}.DeleteToken(cmd.Context(), id)
 				if apierrors.IsNotFound(err) {
-					return fmt.Errorf("the hub knows no token %q; `atoll token list` shows them", id)
+					return fmt.Errorf("the hub has no token %q; `atoll token list` shows them", id)
 				}
 				if err != nil {
 					return c.ExplainError(err)

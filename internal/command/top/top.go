@@ -87,7 +87,7 @@ func addQuantities(a, b *resource.Quantity) *resource.Quantity {
 	return &sum
 }
 
-// listUsage lists what is used. A hub that serves no metrics gives none, which it says.
+// listUsage lists what is used. A hub that serves no metrics returns none, with a warning.
 func listUsage(ctx context.Context, c *client.Connection, what, namespace string, o metav1.ListOptions, notes io.Writer) ([]resourceUsage, error) {
 	all, err := client.List[resourceUsage](ctx, c, metricsGroup.WithResource(what), namespace, o)
 	if apierrors.IsNotFound(err) {

@@ -25,7 +25,7 @@ type change struct {
 	argument string
 	object   client.Object
 	target   history.Target
-	// present object; nil: there is none. wanted is what it becomes; nil: it is deleted.
+	// present object; nil: there is none. wanted is the object after the undo; nil: it is deleted.
 	present, wanted *unstructured.Unstructured
 }
 
@@ -60,7 +60,7 @@ func (ch *change) isOfFormerObject() bool {
 	return ch.present != nil && t.Change.UID != "" && t.Change.UID != string(ch.present.GetUID()) && !t.Whole
 }
 
-// chooseRevision returns the revision of the change before which the object had the wanted state.
+// chooseRevision returns the revision of the change before which the object had the requested state.
 func (o *undoOptions) chooseRevision(ctx context.Context, c *client.Connection, object client.Object, argument string) (string, error) {
 	if o.revision != "" {
 		return o.revision, nil
@@ -191,7 +191,7 @@ func (ch *change) doneText() string {
 	return "is as it was"
 }
 
-// describeUndo says what would be done.
+// describeUndo returns the text of what would be done.
 func (ch *change) describeUndo() string {
 	t := ch.target.Change
 	when := fmt.Sprintf("as before the change of %s by %s", phrase.FormatTime(t.At), phrase.EscapeLine(t.By))

@@ -39,7 +39,7 @@ func (o *undoOptions) printList(ctx context.Context, out io.Writer, c *client.Co
 	return t.Flush()
 }
 
-// emptyListText says why there is nothing to undo.
+// emptyListText returns why there is nothing to undo.
 func emptyListText(window, namespace string) string {
 	d, err := time.ParseDuration(window)
 	if err == nil && d == 0 {

@@ -40,7 +40,7 @@ and Placements, for the time that undoWindow of the HubSettings states (24h by d
 
 Without an argument the command lists what can be taken back in the namespace, and of
 objects without a namespace. With objects it shows what would change in each, and the plan
-of the hub: what each cluster gets. It then asks, or with --yes does it. It takes back the latest
+of the hub: what each cluster gets. It then waits for a yes, or with --yes does it. It takes back the latest
 change. --to goes back to the state at a time, --revision to the state before the change with
 this revision in the list. Fields that others changed later stay as they are. An undo is
 a change like any other, and can be taken back.

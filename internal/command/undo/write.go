@@ -32,7 +32,7 @@ func (ch *change) usualManager() history.Manager {
 	return m
 }
 
-// encodePatch returns the merge patch from the present object to the wanted one.
+// encodePatch returns the merge patch from the present object to the restored one.
 func (ch *change) encodePatch(precondition bool) ([]byte, error) {
 	before, err := json.Marshal(ch.present.Object)
 	if err != nil {
@@ -148,7 +148,7 @@ func wrapOwnersError(err error) error {
 	return fmt.Errorf("the content is taken back, but not the owners of its fields: %w", err)
 }
 
-// explainWriteError says what to do about a refused write.
+// explainWriteError adds what to do about a refused write.
 func (ch *change) explainWriteError(c *client.Connection, err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) {

@@ -2,7 +2,7 @@
 // its agents authenticate each other.
 //
 // Contract: Open returns an open port and a complete Trust, or an error and no open port. The data
-// directory remembers the chosen port, because agents dial it for as long as they live. When the
+// directory stores the chosen port, because agents dial it for as long as they live. When the
 // hub's CAs change, Trust returns another value and Changed gets a signal. A failed renewal leaves
 // the present certificate in use. Take and Close belong to one goroutine. All other methods are
 // safe for concurrent use.
@@ -71,7 +71,7 @@ type GatewayListener struct {
 	changed     chan struct{} // capacity 1
 }
 
-// Open opens the ports that the options ask for, and issues the serving certificate.
+// Open opens the ports of the options, and issues the serving certificate.
 func Open(o Options, a Authorities) (*GatewayListener, error) {
 	o.BindAddress = cmp.Or(o.BindAddress, "127.0.0.1")
 	l := &GatewayListener{options: o, authorities: a, changed: make(chan struct{}, 1)}
@@ -93,7 +93,7 @@ func Open(o Options, a Authorities) (*GatewayListener, error) {
 	return l, nil
 }
 
-// openPort opens the port that the options ask for, and remembers the choice.
+// openPort opens the port of the options, and stores the choice.
 func openPort(o Options) (net.Listener, error) {
 	l, err := keptport.OpenKeptPort(keptport.Options{
 		BindAddress: o.BindAddress, Port: o.Port, Preferred: preferredPort,

@@ -85,7 +85,7 @@ type Base struct {
 }
 
 // UnknownBase is what an agent holds of which the content is not known. Payloads are
-// encoded for it without objects: the agent asks for those that it lacks.
+// encoded for it without objects: the agent requests those that it lacks.
 func UnknownBase() Base { return Base{Content: unknownContent} }
 
 // NewCache returns a Cache over the source that keeps up to maxBytes. Reads and renderings

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// threadClock returns the CPU time of the calling thread, or false where the system does not tell
-// it: outside of Linux, and where a seccomp filter refuses the question.
+// threadClock returns the CPU time of the calling thread, or false where the system does not report
+// it: outside of Linux, and where a seccomp filter refuses the call.
 type threadClock func() (spent time.Duration, isKnown bool)
 
 // measureCPUTime calls fn and returns the CPU time that fn took in its goroutine. Time in which a
@@ -28,7 +28,7 @@ func measureByClock(clock threadClock, fn func()) time.Duration {
 	return time.Since(begin)
 }
 
-// warnOfWallTime logs that renderings cost wall time, where the clock does not know the CPU time.
+// warnOfWallTime logs that renderings cost wall time, where the clock has no CPU time.
 func warnOfWallTime(clock threadClock, log *slog.Logger) {
 	if _, isKnown := clock(); !isKnown {
 		log.Warn("the system does not report the CPU time of a thread; renderings of Bundles cost wall time instead, and a busy hub may quarantine a Bundle earlier")

@@ -22,8 +22,8 @@ type ManifestInput struct {
 	// NamespaceDeleted is true when the hub's namespace of the Bundle is deleted or is
 	// being deleted.
 	NamespaceDeleted bool
-	// HeldBack are the keys of items that must not be sent, because members remember
-	// their deletion. They are sorted as in the content.
+	// HeldBack are the keys of items that must not be sent, because members recorded their deletion.
+	// They are sorted as in the content.
 	HeldBack []string
 
 	// content is what Row.Revision names.

@@ -65,7 +65,7 @@ func NewRenderer(tables Tables, confirmDeleted func(ctx context.Context, namespa
 // ReadManifestInput reads, once, all that the row's manifest depends on.
 func (r *Renderer) ReadManifestInput(ctx context.Context, row state.Row) (ManifestInput, error) {
 	in := ManifestInput{Bundle: row.Bundle, Row: manifestFields(row.Spec), content: &atoll.Content{}, cluster: row.Cluster}
-	if !row.Bundle.IsNamespaceRef() { // a row that only remembers a namespace has no content
+	if !row.Bundle.IsNamespaceRef() { // a row that only records a namespace has no content
 		var err error
 		if in.content, err = r.tables.GetContent(ctx, row.Spec.Revision); err != nil {
 			return ManifestInput{}, err

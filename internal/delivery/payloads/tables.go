@@ -49,7 +49,7 @@ func (t hubTables) IsNamespaceDeleted(name string) bool {
 	return !ok || o.DeletionTimestamp != nil
 }
 
-// ListRecalledDeletions returns the items whose deletion members remember, while the content does
+// ListRecalledDeletions returns the items whose deletion members recorded, while the content does
 // not hold them back yet.
 func (t hubTables) ListRecalledDeletions(content *atoll.Content) (held []string) {
 	if !restore.IsRecalling(t.Hub.Get(), time.Now()) {

@@ -36,7 +36,7 @@ func newHubTables(t *testing.T, refuse error, objects ...client.Object) *state.H
 	return statetest.NewTables(t, c)
 }
 
-// A namespace is deleted where the store says so. One that only the table lacks is not.
+// A namespace is deleted where the store states it. One that only the table lacks is not.
 func TestTheStoreConfirmsADeletedNamespace(t *testing.T) {
 	deleting := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "deleting", Finalizers: []string{"example.com/a"}, DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}}}
 	st := newHubTables(t, errors.New("no answer"), deleting, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})

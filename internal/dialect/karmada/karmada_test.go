@@ -27,7 +27,7 @@ import (
 type hub struct {
 	mu             sync.Mutex
 	store          client.Client
-	behind         bool // the table of interpreters does not hear of writes
+	behind         bool // the table of interpreters does not receive writes
 	customizations map[string]*karmada.ResourceInterpreterCustomization
 	interpreters   map[string]*v1alpha1.ResourceInterpreter
 	writes         int

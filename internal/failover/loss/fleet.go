@@ -103,7 +103,7 @@ func NewFleet(notBefore time.Time) *Fleet {
 func (f *Fleet) SetMember(name string, m Member, now time.Time) {
 	if was, known := f.byName[name]; known {
 		f.addToCounts(was, -1)
-		f.forgetPause(name, was.zone)
+		f.dropPause(name, was.zone)
 		if m.since = was.since; (was.loss == notLost) != (m.loss == notLost) {
 			m.since = now
 		}
@@ -112,12 +112,12 @@ func (f *Fleet) SetMember(name string, m Member, now time.Time) {
 	f.addToCounts(m, 1)
 }
 
-// RemoveMember forgets a cluster.
+// RemoveMember drops a cluster.
 func (f *Fleet) RemoveMember(name string) {
 	if was, known := f.byName[name]; known {
 		f.addToCounts(was, -1)
 		delete(f.byName, name)
-		f.forgetPause(name, was.zone)
+		f.dropPause(name, was.zone)
 	}
 }
 
@@ -218,8 +218,8 @@ func (f *Fleet) isCutOff(t Terms) bool {
 	return f.isDisrupted(t.MaxLostPercent) || f.streams.lost > fewLosses && f.streams.isDisrupted(t.MaxLostPercent)
 }
 
-// forgetPause takes a cluster out of those that are paused.
-func (f *Fleet) forgetPause(name, zone string) {
+// dropPause takes a cluster out of those that are paused.
+func (f *Fleet) dropPause(name, zone string) {
 	if delete(f.paused[zone], name); len(f.paused[zone]) == 0 {
 		delete(f.paused, zone)
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// decodedMost bounds what an answer of a member becomes in memory, in bytes: an object
-	// that says nothing takes two in an answer, and a thousand times that here.
+	// decodedMost bounds what an answer of a member becomes in memory, in bytes: an empty object takes
+	// two in an answer, and a thousand times that here.
 	decodedMost = 4 * answerMost
 	// versionMost bounds a member's resource versions, in bytes: they are remembered.
 	versionMost = 128
@@ -48,7 +48,7 @@ func (a responseDecoder) Decode(data []byte, _ *schema.GroupVersionKind, _ runti
 	return obj, &kind, nil
 }
 
-// decodeLimited decodes an object, if it may take as many bytes of memory as may is asked for.
+// decodeLimited decodes an object, if may admits the bytes of memory that it takes.
 func (a responseDecoder) decodeLimited(data []byte, may func(weight int) error) (runtime.Object, error) {
 	wire, ok := bytes.CutPrefix(data, protobufMark)
 	if !ok {
@@ -86,12 +86,12 @@ func decodeStatusJSON(data []byte) (runtime.Object, *schema.GroupVersionKind, er
 	}
 	kind := s.GroupVersionKind()
 	if kind != metav1.SchemeGroupVersion.WithKind("Status") && kind != metav1.Unversioned.WithKind("Status") {
-		return nil, nil, fmt.Errorf("it is a %s as JSON, where protobuf was asked for", kind.Kind)
+		return nil, nil, fmt.Errorf("it is a %s as JSON, where protobuf was requested", kind.Kind)
 	}
 	return s, &kind, nil
 }
 
-// checkVersionLength refuses a resource version that no API server gives: a hub remembers those of
+// checkVersionLength refuses a resource version that no API server gives: a hub stores those of
 // members.
 func (m *member) checkVersionLength(version string) (string, error) {
 	if len(version) > versionMost {

@@ -127,7 +127,7 @@ func (f *Fleet) newMemoryReservation(ctx context.Context) *memoryReservation {
 func (f *Fleet) ReserveMemory(user, what string, n int64) (release func(), err error) {
 	h := &memoryReservation{of: f.budget, user: user}
 	if !h.tryReserveBytes(n, f.budget.maxBytes) {
-		return nil, memoryRefusal(what + " is refused: the hub holds as many bytes as it may for you now; ask for less at a time, or try again later")
+		return nil, memoryRefusal(what + " is refused: the hub holds as many bytes as it may for you now; request less at a time, or try again later")
 	}
 	return h.releaseAll, nil
 }
@@ -144,7 +144,7 @@ func (h *memoryReservation) tryReserveBytes(n, most int64) bool {
 	return true
 }
 
-var errFull = errors.New("its answer is left out: the hub holds as many bytes of members' answers as it may for you now; ask for less at a time, by a namespace or a selector, or try again later")
+var errFull = errors.New("its answer is left out: the hub holds as many bytes of members' answers as it may for you now; request less at a time, by a namespace or a selector, or try again later")
 
 // reserveBytes reserves n bytes, and waits until they are available.
 func (h *memoryReservation) reserveBytes(ctx context.Context, n int64) error {

@@ -36,7 +36,7 @@ func parseCompleteOption(options *internalversion.ListOptions) (*internalversion
 	return &out, true, nil
 }
 
-// removeCompleteRequirement removes what asks for a complete list, if anything does.
+// removeCompleteRequirement removes the requirement of a complete list, if there is one.
 func removeCompleteRequirement(selector labels.Selector) (rest labels.Selector, asked bool, err error) {
 	all, _ := selector.Requirements()
 	rest = labels.NewSelector()
@@ -46,7 +46,7 @@ func removeCompleteRequirement(selector labels.Selector) (rest labels.Selector, 
 			continue
 		}
 		if o := r.Operator(); o != selection.Equals && o != selection.DoubleEquals && o != selection.In || !slices.Equal(r.ValuesUnsorted(), []string{"true"}) {
-			return nil, false, apierrors.NewBadRequest(fmt.Sprintf("the label selector %s: nothing has this label; %s=true asks for lists in which nothing is missing", r.String(), atoll.LabelComplete))
+			return nil, false, apierrors.NewBadRequest(fmt.Sprintf("the label selector %s: nothing has this label; %s=true requests lists in which nothing is missing", r.String(), atoll.LabelComplete))
 		}
 		asked = true
 	}
@@ -55,11 +55,11 @@ func removeCompleteRequirement(selector labels.Selector) (rest labels.Selector, 
 
 // errNoneDeleted is the answer to a deletion of all that such a selector selects: taken for its
 // letter that is nothing, without the label it may be everything.
-var errNoneDeleted = apierrors.NewBadRequest(fmt.Sprintf("%s=true asks for lists in which nothing is missing, and does not select what is deleted: leave it out", atoll.LabelComplete))
+var errNoneDeleted = apierrors.NewBadRequest(fmt.Sprintf("%s=true requests lists in which nothing is missing, and does not select what is deleted: leave it out", atoll.LabelComplete))
 
 // StripCompleteSelector goes around the API's handler, inside authorization. Lists of what is stored on the hub
-// lack nothing, so there it is enough to take out of the label selector what asks for that: no
-// object has the label, and the answer would be that there is nothing. Nothing is deleted by it.
+// lack nothing, so there it is enough to take this requirement out of the label selector: no object
+// has the label, and the answer would be that there is nothing. Nothing is deleted by it.
 func StripCompleteSelector(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
@@ -70,7 +70,7 @@ func StripCompleteSelector(next http.Handler) http.Handler {
 			return
 		}
 		selector, err := labels.Parse(asked.Get("labelSelector"))
-		if err != nil { // which the API says better
+		if err != nil { // the API has the better error
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -105,6 +105,6 @@ func (g gatheredObjects) incompleteError(resource string) error {
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-		Message: fmt.Sprintf("%s would be missing, and %s=true asks for all: %s", resource, atoll.LabelComplete, text),
+		Message: fmt.Sprintf("%s would be missing, and %s=true requests all: %s", resource, atoll.LabelComplete, text),
 	}}
 }

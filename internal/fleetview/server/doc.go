@@ -5,7 +5,8 @@
 // Contract: only people see members' objects. The API server itself and the hub's controllers get
 // the stored objects, and no request of theirs reaches a member. Nothing of a member is stored on
 // the hub, or held without a request or watch, except the versions by which a watch resumes. The
-// rows of the namespace name the clusters to ask. Reads use the hub's own name, and agents answer
+// rows of the namespace name the clusters that get the request. Reads use the hub's own name, and
+// agents answer
 // only for placed objects. Writes, and connections to pods, use the user's name, and the member
 // decides.
 //
@@ -20,7 +21,7 @@
 // clusters is refused, or ends.
 //
 // A pod that is not stored is found by its full name, or by its own name where one cluster has it.
-// At most 128 clusters with rows in the namespace are asked for an own name. A cluster that does not
+// At most 128 clusters with rows in the namespace get the request for an own name. A cluster that does not
 // answer may have the name: reads go on with a warning, and changes are refused.
 //
 // A template is shown as it is stored, once; its status has its state in members.

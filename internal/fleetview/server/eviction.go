@@ -43,7 +43,7 @@ func refuseWhileDrained(c *v1alpha1.Cluster, pod string) error {
 	return tooManyEvictions(atoll.Reason(reported.Reason), fmt.Sprintf("cluster %s is drained, replacements first, and the drain goes on (%s)", c.Name, reported.Reason))
 }
 
-// tooManyEvictions returns the error that asks for another try, as that of a disruption budget does.
+// tooManyEvictions returns the error that requires another try, as that of a disruption budget does.
 func tooManyEvictions(reason atoll.Reason, message string) error {
 	err := apierrors.NewTooManyRequests(message, 0)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseType(reason), Message: message}}

@@ -32,7 +32,7 @@ import (
 const (
 	// answerTimeout is how long a member may take to answer for a list or an object.
 	answerTimeout = 10 * time.Second
-	// atOnce members are asked at a time for one list.
+	// atOnce members get requests at a time for one list.
 	atOnce = 128
 	// answerMost bounds what a member answers at once, in bytes.
 	answerMost = 64 << 20
@@ -42,7 +42,7 @@ const (
 type Options struct {
 	// Tables of the hub; false until they are read.
 	Tables func() (Tables, bool)
-	// Own tells the hub's own identities, which see what is stored alone.
+	// Own reports whether a user is one of the hub's own identities, which see what is stored alone.
 	Own func(user.Info) bool
 	// Reach leads to members.
 	Reach *memberproxy.ProxyHandler
@@ -64,7 +64,7 @@ func New(o Options) *Fleet {
 	return &Fleet{o: o, history: fleetview.NewHistory(time.Now()), budget: newMemoryBudget(heldMost), workloads: map[schema.GroupKind]*genericregistry.Store{}, shares: memberRequestLimiter{maxPerUser: o.Reach.MaxRequestsPerUser()}}
 }
 
-// member that is asked.
+// member that gets the request.
 type member struct {
 	*v1alpha1.Cluster
 	// in are the namespaces in which it has rows.
@@ -84,7 +84,7 @@ func newMember(t Tables, c *v1alpha1.Cluster, in []string) *member {
 	return &member{Cluster: c, in: in, Member: fleetview.Member{Cluster: c.Name, Template: template}}
 }
 
-// isTrustedIn reports whether the member is to be believed of objects in a namespace.
+// isTrustedIn reports whether the member may answer for objects in a namespace.
 func (m *member) isTrustedIn(namespace string) bool { return slices.Contains(m.in, namespace) }
 
 // clusterHasRowsInNamespace reports whether a cluster has rows in a namespace by now.
@@ -97,7 +97,7 @@ func (f *Fleet) clusterHasRowsInNamespace(namespace, cluster string) bool {
 func (f *Fleet) hubTables() (Tables, error) {
 	t, ok := f.o.Tables()
 	if !ok {
-		err := apierrors.NewServiceUnavailable("the hub is starting up: it does not know yet what is placed where; try again in a few seconds")
+		err := apierrors.NewServiceUnavailable("the hub is starting up: it has not read yet what is placed where; try again in a few seconds")
 		err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 		return Tables{}, err
 	}
@@ -159,15 +159,16 @@ func (f *Fleet) memberOfName(namespace, name string) (m *member, object string, 
 	return newMember(t, c, []string{namespace}), object, true
 }
 
-// askMember asks a member's agent in the hub's own name. The body of the answer is the caller's to close.
-func (f *Fleet) askMember(ctx context.Context, m *member, path string, query url.Values) (*http.Response, error) {
+// requestFromMember sends a request to a member's agent in the hub's own name. The body of the answer is
+// the caller's to close.
+func (f *Fleet) requestFromMember(ctx context.Context, m *member, path string, query url.Values) (*http.Response, error) {
 	if err := memberproxy.UnreachableReason(m.Cluster); err != nil {
 		return nil, err
 	}
 	at := url.URL{Scheme: "http", Host: string(m.UID), Path: path, RawQuery: query.Encode()}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
-		return nil, fmt.Errorf("ask cluster %s: %w", m.Name, err)
+		return nil, fmt.Errorf("read from cluster %s: %w", m.Name, err)
 	}
 	r.Host = atoll.FleetViewHost
 	if id := audit.GetAuditIDTruncated(ctx); id != "" {
@@ -246,7 +247,7 @@ func (f *Fleet) readBy(ctx context.Context, m *member, path string, query url.Va
 	ctx, hold := f.withMemoryReservation(ctx)
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	answer, err := f.askMember(ctx, m, path, query)
+	answer, err := f.requestFromMember(ctx, m, path, query)
 	if err != nil {
 		return nil, timeoutError(ctx, m, err)
 	}
@@ -274,7 +275,7 @@ func (f *Fleet) readBy(ctx context.Context, m *member, path string, query url.Va
 func (f *Fleet) openMemberStream(ctx context.Context, m *member, path string, query url.Values) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	hangs := time.AfterFunc(answerTimeout, func() { cancel(answerTimeoutError(m)) })
-	answer, err := f.askMember(ctx, m, path, query)
+	answer, err := f.requestFromMember(ctx, m, path, query)
 	if begun := hangs.Stop(); err == nil && !begun {
 		_ = answer.Body.Close() // it gives no error
 		err = context.Cause(ctx)
@@ -303,7 +304,7 @@ func timeoutError(ctx context.Context, m *member, err error) error {
 	return err
 }
 
-// memberQuery returns the query by which a member is asked for what is selected.
+// memberQuery returns the query to a member for what is selected.
 func memberQuery(m *member, s fleetview.FleetSelection) url.Values {
 	q := url.Values{}
 	label, field, _ := s.SelectorsFor(m.Name)

@@ -18,12 +18,12 @@ import (
 
 const (
 	// againFirst and againMost are how long a member that ended a watch, or cannot be
-	// reached, is left before it is asked again.
+	// reached, is left before it gets the next request.
 	againFirst = 200 * time.Millisecond
 	againMost  = 5 * time.Second
 )
 
-// protobuf by which agents tell.
+// protobuf in which agents send events.
 var protobuf = func() runtime.SerializerInfo {
 	info, ok := runtime.SerializerInfoForMediaType(clientscheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	if !ok {

@@ -222,7 +222,7 @@ func (o *objectStorage) refuseHistoryChange(ctx context.Context, name string, er
 		return err
 	}
 	return apierrors.NewForbidden(schema.GroupResource{Group: o.kind.Group, Resource: o.kind.resource}, name,
-		fmt.Errorf("it is what was stated at a revision, which the hub keeps as long as it remembers that: change what it is controlled by"))
+		fmt.Errorf("it is what was stated at a revision, which the hub keeps as long as its revision: change what it is controlled by"))
 }
 
 // restoreListedControllers takes back what a list with a history left out of the owners of an object, so that one

@@ -86,8 +86,8 @@ func storeOf(s rest.Storage) (*genericregistry.Store, error) {
 }
 
 const (
-	noStatus = "and its status is for that cluster to say"
-	noScale  = "where its controller says how many there are: scale what it was made of, on the hub, such as a Deployment"
+	noStatus = "and that cluster reports its status"
+	noScale  = "where its controller sets how many there are: scale what it was made of, on the hub, such as a Deployment"
 )
 
 // installSubresources puts the subresources in the place of upstream's.

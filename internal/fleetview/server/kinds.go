@@ -15,7 +15,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// kind that is shown, as members are asked for it.
+// kind that is shown, as members serve it.
 type kind struct {
 	schema.GroupVersionKind
 	resource string
@@ -32,7 +32,7 @@ var (
 	daemonSet   = appsv1.SchemeGroupVersion.WithKind("DaemonSet").GroupKind()
 )
 
-// kinds by resource: Events are one, whichever of their two groups they are asked for by.
+// kinds by resource: Events are one, whichever of their two groups the request names.
 var kinds = map[string]kind{
 	"pods": {corev1.SchemeGroupVersion.WithKind("Pod"), "pods", "/api/v1", func() runtime.Object { return &corev1.PodList{} }, nil},
 	"events": {

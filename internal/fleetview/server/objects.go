@@ -91,7 +91,7 @@ func (f *Fleet) getSelectedMemberObject(ctx context.Context, m *member, k kind, 
 	}
 	o, err := meta.Accessor(obj)
 	if err != nil || o.GetNamespace() != namespace || o.GetName() != name {
-		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent answers with something else than was asked for", m.Name))
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent answers with something else than was requested", m.Name))
 	}
 	return m.convertToShown(k, obj, o, by)
 }
@@ -250,8 +250,8 @@ func (o *objectStorage) listStored(ctx context.Context, options *internalversion
 
 // listMember lists what a member shows, and calls put with the state of each template there. The
 // version is empty where something was left out of a list of all namespaces. It may be that this hub
-// does not know yet that something is placed there. A watch that goes on from there hears of all
-// again, and of that too, or ends once it is known.
+// has not read yet that something is placed there. A watch that goes on from there gets all again,
+// and that too, or ends once it is known.
 func (o *objectStorage) listMember(ctx context.Context, m *member, s fleetview.FleetSelection, put func(template runtime.Object)) (objects []runtime.Object, version string, err error) {
 	namespace, unknown := request.NamespaceValue(ctx), false
 	objects, version, err = o.fleet.list(ctx, m, o.kind, namespace, s, func(obj runtime.Object, of metav1.Object) (runtime.Object, error) {
@@ -272,7 +272,7 @@ func (o *objectStorage) listMember(ctx context.Context, m *member, s fleetview.F
 	return objects, version, err
 }
 
-// forEachMember calls ask for all members at once, within the limit of parallel requests.
+// forEachMember calls the function for all members at once, within the limit of parallel requests.
 func (f *Fleet) forEachMember(members []*member, ask func(*member)) {
 	slots := make(chan struct{}, atOnce)
 	var running sync.WaitGroup

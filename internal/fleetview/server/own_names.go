@@ -71,9 +71,9 @@ func warnOfOtherHolders(ctx context.Context, name string, found fleetview.PodLoo
 	}
 }
 
-// lookUpOwnName asks the selected members with rows in a namespace for an object by its own name.
-// Those with a template from which the name may come are asked first, and the others only where
-// none of these has it. Never more than atOnce are asked.
+// lookUpOwnName requests an object by its own name from the selected members with rows in a
+// namespace. Those with a template from which the name may come are first, and the others follow
+// only where none of these has it. Never more than atOnce get a request.
 func (f *Fleet) lookUpOwnName(ctx context.Context, k kind, namespace, name string, among fleetview.FleetSelection) (found fleetview.PodLookup, err error) {
 	t, err := f.hubTables()
 	if err != nil {
@@ -92,16 +92,16 @@ func (f *Fleet) lookUpOwnName(ctx context.Context, k kind, namespace, name strin
 			found.Unasked = len(some)
 			return found, nil
 		}
-		if err := f.askForName(ctx, some, k, namespace, name, &found); err != nil || len(found.Holders) > 0 {
+		if err := f.requestByName(ctx, some, k, namespace, name, &found); err != nil || len(found.Holders) > 0 {
 			return found, err
 		}
 	}
 	return found, nil
 }
 
-// askForName asks members for an object, and adds their answers. A full limit of the user is an
+// requestByName requests an object from members, and adds their answers. A full limit of the user is an
 // error: the request can be made again.
-func (f *Fleet) askForName(ctx context.Context, members []*member, k kind, namespace, name string, found *fleetview.PodLookup) (failed error) {
+func (f *Fleet) requestByName(ctx context.Context, members []*member, k kind, namespace, name string, found *fleetview.PodLookup) (failed error) {
 	var mu sync.Mutex
 	f.forEachMember(members, func(m *member) {
 		controlled, err := f.isControlledInMember(ctx, m, k, namespace, name)

@@ -60,7 +60,7 @@ func (o *objectStorage) findMemberOfPod(ctx context.Context, name, lacks string,
 }
 
 // findSoleMember returns the one member in which a template runs, of those of which a row holds it. No
-// member stands in for one that cannot be asked and is to have the template: what the user sends may
+// member stands in for one that cannot be reached and is to have the template: what the user sends may
 // be meant for that one alone.
 func (o *objectStorage) findSoleMember(ctx context.Context, namespace, name, lacks string) (*member, string, error) {
 	holders, wanted, err := o.fleet.membersWithRowOfTemplate(atoll.ItemKey{Group: o.kind.Group, Kind: o.kind.Kind, Namespace: namespace, Name: name})
@@ -102,9 +102,9 @@ func (o *objectStorage) findSoleMember(ctx context.Context, namespace, name, lac
 }
 
 // nothingRunsError returns the error for a pod that runs neither on the hub nor in a member; lacks
-// says what the request missed.
+// is what the request missed.
 func nothingRunsError(namespace, name, lacks string) error {
-	return apierrors.NewBadRequest(fmt.Sprintf("pod %s/%s %s here: the hub keeps templates, and runs nothing; it runs in no cluster either, and `atoll explain` says why", namespace, name, lacks))
+	return apierrors.NewBadRequest(fmt.Sprintf("pod %s/%s %s here: the hub keeps templates, and runs nothing; it runs in no cluster either, and `atoll explain` shows why", namespace, name, lacks))
 }
 
 // podLogStorage serves the logs of pods.
@@ -113,7 +113,7 @@ type podLogStorage struct {
 	pods *objectStorage
 }
 
-// Get returns a stream of what a pod says.
+// Get returns a stream of a pod's log.
 func (l *podLogStorage) Get(ctx context.Context, name string, options runtime.Object) (runtime.Object, error) {
 	asked, ok := options.(*api.PodLogOptions)
 	if !ok {
@@ -133,7 +133,7 @@ func (l *podLogStorage) Get(ctx context.Context, name string, options runtime.Ob
 	return &logStream{fleet: l.pods.fleet, of: m, path: l.pods.kind.memberPath(request.NamespaceValue(ctx), object) + "/log", query: query, follow: asked.Follow}, nil
 }
 
-// logStream is what a pod says, once it is asked for.
+// logStream is a pod's log, once it is read.
 type logStream struct {
 	fleet  *Fleet
 	of     *member
@@ -150,9 +150,9 @@ func (*logStream) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectK
 // DeepCopyObject is for the API server too.
 func (s *logStream) DeepCopyObject() runtime.Object { c := *s; return &c }
 
-// InputStream asks the member, in the hub's own name.
+// InputStream requests it from the member, in the hub's own name.
 func (s *logStream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser, bool, string, error) {
-	answer, err := s.fleet.askMember(ctx, s.of, s.path, s.query)
+	answer, err := s.fleet.requestFromMember(ctx, s.of, s.path, s.query)
 	if err != nil {
 		return nil, false, "", err
 	}
@@ -170,7 +170,7 @@ type podConnectStorage struct {
 	name string // of the subresource
 	// lacks is the missing part of a pod that runs nowhere, for the error.
 	lacks string
-	// may is asked for the verb create, whatever the method; nil: no check.
+	// may is called with the verb create, whatever the method; nil: no check.
 	may authorizer.Authorizer
 }
 
@@ -204,8 +204,8 @@ func (c *podConnectStorage) Connect(ctx context.Context, name string, _ runtime.
 	}), nil
 }
 
-// splitProxyPodName takes a pod's name out of what a proxy is asked for, [SCHEME:]NAME[:PORT], and gives
-// what to ask for the pod of another name.
+// splitProxyPodName takes a pod's name out of the name in a proxy request, [SCHEME:]NAME[:PORT], and
+// returns the same for the pod of another name.
 func splitProxyPodName(name string) (pod string, as func(string) string) {
 	scheme, pod, port, ok := utilnet.SplitSchemeNamePort(name)
 	if !ok || scheme == "" && port == "" {
@@ -214,7 +214,7 @@ func splitProxyPodName(name string) (pod string, as func(string) string) {
 	return pod, func(object string) string { return utilnet.JoinSchemeNamePort(scheme, object, port) }
 }
 
-// authorizeConnectCreate asks whether the user may create the subresource: a connection is upgraded by GET too.
+// authorizeConnectCreate checks whether the user may create the subresource: a connection is upgraded by GET too.
 func authorizeConnectCreate(ctx context.Context, a authorizer.Authorizer) error {
 	attributes, err := filters.GetAuthorizerAttributes(ctx)
 	if err != nil {

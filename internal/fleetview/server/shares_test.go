@@ -39,7 +39,7 @@ func TestNobodyTakesAllOfAnAgent(t *testing.T) {
 	joe, _ := whoAsks(t, "joe", "shop")
 	var open []*http.Response
 	ask := func(who context.Context, cluster string) error {
-		answer, err := f.askMember(who, at(cluster), "/api/v1/pods", nil)
+		answer, err := f.requestFromMember(who, at(cluster), "/api/v1/pods", nil)
 		if err == nil {
 			open = append(open, answer)
 		}

@@ -133,7 +133,7 @@ func (e *evictions) Create(ctx context.Context, name string, obj runtime.Object,
 	if err != nil {
 		return nil, err
 	}
-	return e.pods.fleet.askAsUser(ctx, at.member, userRequest{method: http.MethodPost, path: e.pods.kind.memberPath(namespace, at.own) + "/eviction", kind: runtime.ContentTypeJSON, body: body})
+	return e.pods.fleet.requestAsUser(ctx, at.member, userRequest{method: http.MethodPost, path: e.pods.kind.memberPath(namespace, at.own) + "/eviction", kind: runtime.ContentTypeJSON, body: body})
 }
 
 // evictionBody returns an eviction of a pod by its name in a member.

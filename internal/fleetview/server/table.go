@@ -11,8 +11,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// ConvertToTable gives people upstream's table with a column more, behind those that are
-// shown without being asked for: the cluster.
+// ConvertToTable gives people upstream's table with a column more, behind those that are shown
+// without -o wide: the cluster.
 func (o *objectStorage) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	if o.fleet.isHubIdentity(ctx) {
 		return o.Store.ConvertToTable(ctx, obj, options)
@@ -22,7 +22,7 @@ func (o *objectStorage) ConvertToTable(ctx context.Context, obj, options runtime
 	if asked != nil {
 		*withHeaders = *asked
 	}
-	withHeaders.NoHeaders = false // they tell where the column goes
+	withHeaders.NoHeaders = false // they define where the column goes
 	table, err := o.Store.ConvertToTable(ctx, obj, withHeaders)
 	if err != nil {
 		return nil, err

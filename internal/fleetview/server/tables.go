@@ -35,7 +35,7 @@ type Placements interface {
 	// PlacedAt reports whether a cluster has rows in a namespace.
 	PlacedAt(namespace, cluster string) bool
 	// HasRowForTemplate reports whether a cluster has a row of a Bundle that holds the template with a key.
-	// Only such a member is believed about the template.
+	// Only such a member may answer for the template.
 	HasRowForTemplate(key atoll.ItemKey, cluster string) bool
 	// HoldersOf gives the clusters that have such rows; true where the template is to stay.
 	HoldersOf(key atoll.ItemKey) (map[string]bool, error)

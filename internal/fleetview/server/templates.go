@@ -17,15 +17,15 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// askedMost members are asked for one stored Pod that is read by itself, or has changed: where
-// more might have it, its stored status is shown, which is what was heard of it last.
+// askedMost members get a request for one stored Pod that is read by itself, or has changed: where
+// more might have it, its stored status is shown, which is what was reported of it last.
 const askedMost = 32
 
 // standingTimeout is the longest wait for these requests: a reader waits no longer for one that
 // hangs.
 const standingTimeout = 2 * time.Second
 
-// podStatusByCluster is the status of a template's Pod in each cluster that was heard of: nil where it is
+// podStatusByCluster is the status of a template's Pod in each cluster that reported it: nil where it is
 // gone.
 type podStatusByCluster map[string]*api.PodStatus
 
@@ -108,7 +108,8 @@ func (o *objectStorage) fetchPodStatuses(ctx context.Context, obj runtime.Object
 	return found
 }
 
-// overlayMemberPodStatus overlays a stored Pod with the status that it has where it runs, as far as that was heard of.
+// overlayMemberPodStatus overlays a stored Pod with the status that it has where it runs, as far as
+// that was reported.
 func (w *watchMerger) overlayMemberPodStatus(in sourceEvent) runtime.Object {
 	key, ok := podKey(in.object)
 	if !ok {
@@ -131,7 +132,7 @@ func (w *watchMerger) updateTemplatePod(in sourceEvent) runtime.Object {
 	}
 	stored, err := w.o.Store.Get(request.WithNamespace(w.ctx, key[0]), key[1], &metav1.GetOptions{})
 	if err != nil {
-		return nil // the store tells that it is gone
+		return nil // the store sends that it is gone
 	}
 	heard := w.podStatusOrQuery(key, stored)
 	if in.event == watch.Deleted {
@@ -153,8 +154,8 @@ func (w *watchMerger) podWithStatus(stored runtime.Object) runtime.Object {
 	return stored
 }
 
-// podStatusOrQuery reports a stored Pod. Without an event of it the members are asked, outside of the
-// watch: other members' events do not wait.
+// podStatusOrQuery reports a stored Pod. Without an event of it the members get a request, outside of
+// the watch: other members' events do not wait.
 func (w *watchMerger) podStatusOrQuery(key [2]string, stored runtime.Object) podStatusByCluster {
 	if w.standings[key] == nil {
 		w.standings[key] = podStatusByCluster{}

@@ -55,14 +55,14 @@ type metricsStorage struct {
 // Destroy destroys nothing: nothing is stored.
 func (u metricsStorage) Destroy() {}
 
-// ConvertToTable converts as upstream prints kinds that it does not know.
+// ConvertToTable converts as upstream prints kinds without printers.
 func (u metricsStorage) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	return rest.NewDefaultTableConvertor(u.resource).ConvertToTable(ctx, obj, options)
 }
 
-// askMember asks a member for its list, or an object of it. Errors name the cluster, but for that of an
+// requestFromMember requests a member's list, or an object of it. Errors name the cluster, but for that of an
 // object that is not there.
-func (u metricsStorage) askMember(ctx context.Context, m *member, namespace, name string, query url.Values) (runtime.Object, error) {
+func (u metricsStorage) requestFromMember(ctx context.Context, m *member, namespace, name string, query url.Values) (runtime.Object, error) {
 	path := kind{resource: u.resource.Resource, path: "/apis/" + metricsv1.SchemeGroupVersion.String()}.memberPath(namespace, name)
 	obj, err := u.fleet.readBy(ctx, m, path, query, usageAnswers)
 	if err != nil && !strings.HasPrefix(err.Error(), "cluster "+m.Name) && !(name != "" && apierrors.IsNotFound(err)) {
@@ -177,7 +177,7 @@ func (n *nodeMetricsStorage) Get(ctx context.Context, name string, _ *metav1.Get
 
 // sumNodeUsage returns the sum of what the nodes of a member use.
 func (n *nodeMetricsStorage) sumNodeUsage(ctx context.Context, m *member) (*metrics.NodeMetrics, error) {
-	obj, err := n.askMember(ctx, m, "", "", nil)
+	obj, err := n.requestFromMember(ctx, m, "", "", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (p *podMetricsStorage) list(ctx context.Context, m *member, namespace strin
 	query := url.Values{}
 	label, _, _ := s.SelectorsFor(m.Name)
 	setNonEmpty(query, "labelSelector", label)
-	obj, err := p.askMember(ctx, m, namespace, "", query)
+	obj, err := p.requestFromMember(ctx, m, namespace, "", query)
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +288,7 @@ func (p *podMetricsStorage) Get(ctx context.Context, name string, _ *metav1.GetO
 	if !ok {
 		return nil, none
 	}
-	obj, err := p.askMember(ctx, m, namespace, pod, nil)
+	obj, err := p.requestFromMember(ctx, m, namespace, pod, nil)
 	if apierrors.IsNotFound(err) {
 		return nil, none
 	}

@@ -27,8 +27,8 @@ const (
 	settle = 500 * time.Millisecond
 )
 
-// watchMerger is one watch: the hub's store and each member are followed by themselves, and
-// what they tell is counted in one line.
+// watchMerger is one watch: the hub's store and each member are followed by themselves, and their
+// events are counted in one line.
 type watchMerger struct {
 	o             *objectStorage
 	namespace     string
@@ -49,8 +49,8 @@ type watchMerger struct {
 	// release returns the memory of the event that is being handled, unless it is sent.
 	release func()
 
-	// standings of templates, and those of which members are still to be asked, for the
-	// goroutine that tells; questions go to the one that asks, once there is one.
+	// standings of templates, and those whose members still have to get a request, for the goroutine
+	// that sends events; questions go to the requesting goroutine, once there is one.
 	standings podStatuses
 	unasked   []runtime.Object
 	questions chan runtime.Object
@@ -73,7 +73,7 @@ type watchMerger struct {
 // may be one.
 const unheardMost = 64
 
-// sourceEvent is what the store, under the name "", or a member tells.
+// sourceEvent is what the store, under the name "", or a member sends.
 type sourceEvent struct {
 	from    string
 	event   watch.EventType
@@ -263,7 +263,7 @@ func (w *watchMerger) followNewMembers(followed map[string]bool, at fleetview.Ve
 	}
 	for _, m := range members {
 		if namespace, ok := w.addPlacedNamespaces(m); !ok {
-			w.fail(expiredError(fmt.Sprintf("cluster %s reported objects in namespace %s before this hub knew that something is placed there; list again", m.Name, namespace)))
+			w.fail(expiredError(fmt.Sprintf("cluster %s reported objects in namespace %s before this hub had read that something is placed there; list again", m.Name, namespace)))
 			return false
 		}
 		if !followed[m.Name] {

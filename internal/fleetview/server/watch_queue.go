@@ -48,7 +48,7 @@ func newMemoryFullDetails() *metav1.StatusDetails {
 }
 
 // eventQueue stands between a watch and its client. The memory of an event counts until the client
-// has taken the event and asks for the next one. Make it with newEventQueue.
+// has taken the event and reads the next one. Make it with newEventQueue.
 type eventQueue struct {
 	hold *memoryReservation
 	in   chan queuedEvent

@@ -146,7 +146,7 @@ func TestAnswersToWritesAreCounted(t *testing.T) {
 	list := bigList(t)
 	f, at := newFleet(t, 1<<20, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(list) })
 	jane, _ := whoAsks(t, "jane", "shop")
-	_, err := f.askAsUser(jane, at(0), userRequest{method: http.MethodDelete, path: "/api/v1/namespaces/shop/pods/web-1"})
+	_, err := f.requestAsUser(jane, at(0), userRequest{method: http.MethodDelete, path: "/api/v1/namespaces/shop/pods/web-1"})
 	if !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), "cluster c0: ") {
 		t.Errorf("the answer is %v", err)
 	}

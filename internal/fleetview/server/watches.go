@@ -31,7 +31,7 @@ func (w *watchWakeups) remove(wake chan struct{}) {
 	delete(w.wakes, wake)
 }
 
-// WakeWatches wakes the watches, of which some may have to ask other members. It does not
+// WakeWatches wakes the watches, of which some may have to send requests to other members. It does not
 // block.
 func (f *Fleet) WakeWatches() {
 	f.watches.mu.Lock()

@@ -15,7 +15,7 @@ import (
 
 type answerKey struct{}
 
-// answer of a log, of which Whole hears what the API server does not tell.
+// answer of a log, by which Whole gets what the API server does not report.
 type answer struct {
 	broken atomic.Bool
 	// body that is followed, and that Whole is to pass on.

@@ -149,15 +149,15 @@ func (o *objectStorage) changeMemberObject(ctx context.Context, c memberObjectCh
 	if c.subresource != "" {
 		path += "/" + c.subresource
 	}
-	obj, err := o.fleet.askAsUser(ctx, c.at.member, userRequest{method: http.MethodPatch, path: path, query: query, kind: string(types.MergePatchType), body: patch})
+	obj, err := o.fleet.requestAsUser(ctx, c.at.member, userRequest{method: http.MethodPatch, path: path, query: query, kind: string(types.MergePatchType), body: patch})
 	if err != nil {
 		return nil, err
 	}
 	return c.at.convertAnswer(o.kind, obj)
 }
 
-// checkChange refuses a change of what only the member, or the hub, says of an object, and of an
-// object that is another one now, or has changed.
+// checkChange refuses a change of fields that only the member, or the hub, sets, and of an object
+// that is another one now, or has changed.
 func (o *objectStorage) checkChange(c memberObjectChange, before, after runtime.Object) error {
 	old, err := meta.Accessor(before)
 	if err != nil {
@@ -179,7 +179,7 @@ func (o *objectStorage) checkChange(c memberObjectChange, before, after runtime.
 	now.SetResourceVersion(old.GetResourceVersion())
 	now.SetOwnerReferences(o.kind.restoreListedControllers(now.GetOwnerReferences(), old.GetOwnerReferences()))
 	if now.GetLabels()[atoll.LabelCluster] != c.at.Name || !equality.Semantic.DeepEqual(now.GetOwnerReferences(), old.GetOwnerReferences()) {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s %s runs in cluster %s: its owners, and the label %s, say what it belongs to, and are not changed", o.kind.Kind, old.GetName(), c.at.Name, atoll.LabelCluster))
+		return apierrors.NewBadRequest(fmt.Sprintf("%s %s runs in cluster %s: its owners, and the label %s, name what it belongs to, and are not changed", o.kind.Kind, old.GetName(), c.at.Name, atoll.LabelCluster))
 	}
 	return nil
 }
@@ -234,8 +234,8 @@ type userRequest struct {
 	body         []byte
 }
 
-// askAsUser asks a member as the hub's user.
-func (f *Fleet) askAsUser(ctx context.Context, m *member, a userRequest) (runtime.Object, error) {
+// requestAsUser sends a request to a member as the hub's user.
+func (f *Fleet) requestAsUser(ctx context.Context, m *member, a userRequest) (runtime.Object, error) {
 	u, ok := request.UserFrom(ctx)
 	if !ok {
 		return nil, apierrors.NewUnauthorized("the request has no user")
@@ -245,7 +245,7 @@ func (f *Fleet) askAsUser(ctx context.Context, m *member, a userRequest) (runtim
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, a.method, (&url.URL{Path: a.path, RawQuery: a.query.Encode()}).String(), bytes.NewReader(a.body))
 	if err != nil {
-		return nil, fmt.Errorf("ask cluster %s: %w", m.Name, err)
+		return nil, fmt.Errorf("send to cluster %s: %w", m.Name, err)
 	}
 	r.Header.Set("Content-Type", a.kind)
 	r.Header.Set("Accept", runtime.ContentTypeProtobuf)
@@ -314,7 +314,7 @@ func (o *objectStorage) Delete(ctx context.Context, name string, validate rest.V
 		return nil, false, err
 	}
 	path := o.kind.memberPath(request.NamespaceValue(ctx), at.own)
-	answer, err := o.fleet.askAsUser(ctx, at.member, userRequest{method: http.MethodDelete, path: path, kind: runtime.ContentTypeJSON, body: body})
+	answer, err := o.fleet.requestAsUser(ctx, at.member, userRequest{method: http.MethodDelete, path: path, kind: runtime.ContentTypeJSON, body: body})
 	if err != nil {
 		return nil, false, err
 	}

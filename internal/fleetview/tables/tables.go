@@ -23,7 +23,7 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// Binder knows which Bundle an object is in.
+// Binder holds which Bundle an object is in.
 type Binder interface {
 	IsLoaded() bool
 	BundlesInvolving(key atoll.ItemKey) []policymatch.BundleID
@@ -67,7 +67,7 @@ func (t Tables) HasRowForTemplate(key atoll.ItemKey, cluster string) bool {
 // true where the template is to stay. Before the Bundles are loaded there is no answer.
 func (t Tables) HoldersOf(key atoll.ItemKey) (map[string]bool, error) {
 	if !t.Binder.IsLoaded() {
-		return nil, respond.StillStarting("it does not know yet what is in which bundle")
+		return nil, respond.StillStarting("it has not read yet what is in which bundle")
 	}
 	out := map[string]bool{}
 	for _, id := range t.Binder.BundlesHolding(key) {
@@ -108,7 +108,7 @@ func (t Tables) TemplatesOfKind(gk schema.GroupKind, namespace string) []*unstru
 // holds it.
 func (t Tables) RevisionTemplates(ctx context.Context, key atoll.ItemKey, uid types.UID) (stated []server.RevisionTemplate, next int64, err error) {
 	if !t.Binder.IsLoaded() {
-		return nil, 0, respond.StillStarting("it does not know yet what is in which bundle")
+		return nil, 0, respond.StillStarting("it has not read yet what is in which bundle")
 	}
 	bundles := t.Binder.BundlesInvolving(key)
 	if why, ok := t.Binder.ExplainTemplate(key); ok && why.Winner != nil {

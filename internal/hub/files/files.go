@@ -17,7 +17,7 @@ const requiredFiles = 512
 func CheckOpenFileLimit() error {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		return fmt.Errorf("ask how many files this process may open: %w", err)
+		return fmt.Errorf("read how many files this process may open: %w", err)
 	}
 	if files.Cur < requiredFiles {
 		return fmt.Errorf("this process may open %d files, and a hub needs at least %d, and one more for each agent's connection: "+

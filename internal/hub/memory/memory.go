@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// sampleInterval is how often it is asked how much was allocated.
+	// sampleInterval is how often the allocated memory is read.
 	sampleInterval = 2 * time.Second
 	// quietSamples in a row with few allocations are quiet: no request waits for the hub.
 	quietSamples = 10

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// EvaluationRequest holds the inputs about one object. Every question whose inputs are present
-// is asked.
+// EvaluationRequest holds the inputs about one object. Every operation whose inputs are present
+// runs.
 type EvaluationRequest struct {
 	// Object is the desired object.
 	Object map[string]any
-	// Observed is the object as a member has it. nil: health and status are asked of Object.
+	// Observed is the object as a member has it. nil: health and status read Object.
 	Observed map[string]any
 	// Items are the statuses of many members, each {clusterName, status, ...}.
 	Items []any
@@ -83,7 +83,7 @@ func (x Interpreters) AnswerRequest(a EvaluationRequest) (map[string]any, error)
 	return out, nil
 }
 
-// answerStep asks one question; lacks names the input that is missing.
+// answerStep runs one operation; lacks names the input that is missing.
 type answerStep struct {
 	question question
 	lacks    string

@@ -41,7 +41,7 @@ type Dependency struct {
 }
 
 // withoutServerFields returns the object without what its members report, its managed fields and
-// its resource version. Scripts that are asked about a template do not see these.
+// its resource version. Scripts that run on a template do not see these.
 func withoutServerFields(object map[string]any) map[string]any {
 	out := maps.Clone(object)
 	delete(out, "status")
@@ -57,7 +57,7 @@ func withoutServerFields(object map[string]any) map[string]any {
 // ReplicasOf returns the replicas of the object. A CEL rule returns a number, {replicas,
 // requirements} or {replicas, podTemplate}.
 func (c *Customization) ReplicasOf(object map[string]any) (Replicas, bool, error) {
-	out, r, err := c.askQuestion(qReplicas, nil, withoutServerFields(object))
+	out, r, err := c.runQuestion(qReplicas, nil, withoutServerFields(object))
 	if r == nil || err != nil {
 		return Replicas{}, r != nil, err
 	}
@@ -97,7 +97,7 @@ func (r *rule) decodeReplicas(n, requires any) (out Replicas, err error) {
 // ComponentsOf returns the components of the object. A rule returns a list of {name, replicas,
 // replicaRequirements}.
 func (c *Customization) ComponentsOf(object map[string]any) ([]Component, bool, error) {
-	list, r, err := c.askForList(qComponents, object)
+	list, r, err := c.runForList(qComponents, object)
 	if r == nil || err != nil {
 		return nil, r != nil, err
 	}
@@ -125,19 +125,19 @@ func (c *Customization) ComponentsOf(object map[string]any) ([]Component, bool, 
 // ReviseReplicas returns the object with another number of replicas. A CEL rule returns a merge
 // patch.
 func (c *Customization) ReviseReplicas(object map[string]any, replicas int64) (map[string]any, bool, error) {
-	return c.askForObject(qRevise, object, replicas)
+	return c.runForObject(qRevise, object, replicas)
 }
 
 // RetainFields returns the desired object with the values that the member owns. A CEL rule
 // returns a merge patch.
 func (c *Customization) RetainFields(desired, observed map[string]any) (map[string]any, bool, error) {
-	return c.askForObject(qRetain, desired, observed)
+	return c.runForObject(qRetain, desired, observed)
 }
 
-// askForObject asks a question whose answer is an object of the same identity as the first
+// runForObject runs an operation whose answer is an object of the same identity as the first
 // argument.
-func (c *Customization) askForObject(q question, askForObject map[string]any, with any) (map[string]any, bool, error) {
-	out, r, err := c.askQuestion(q, askForObject, askForObject, with)
+func (c *Customization) runForObject(q question, runForObject map[string]any, with any) (map[string]any, bool, error) {
+	out, r, err := c.runQuestion(q, runForObject, runForObject, with)
 	if r == nil || err != nil {
 		return nil, r != nil, err
 	}
@@ -146,14 +146,14 @@ func (c *Customization) askForObject(q question, askForObject map[string]any, wi
 		return nil, true, r.answerError("is %s, and an object is needed", describeJSON(out[0]))
 	}
 	if r.cel != nil {
-		made = applyMergePatch(askForObject, made)
+		made = applyMergePatch(runForObject, made)
 	}
 	for _, field := range []string{"apiVersion", "kind"} {
-		if made[field] != askForObject[field] {
+		if made[field] != runForObject[field] {
 			return nil, true, r.answerError("has another %s than the object", field)
 		}
 	}
-	was, _ := askForObject["metadata"].(map[string]any)
+	was, _ := runForObject["metadata"].(map[string]any)
 	is, _ := made["metadata"].(map[string]any)
 	for _, field := range []string{"name", "namespace"} {
 		if is[field] != was[field] {
@@ -187,7 +187,7 @@ func applyMergePatch(object, patch map[string]any) map[string]any {
 // AssessHealth returns the health of an object of a member. A rule that returns false gives
 // Progressing: false does not mean that the object stays unhealthy.
 func (c *Customization) AssessHealth(observed map[string]any) (Health, bool, error) {
-	out, r, err := c.askQuestion(qHealth, nil, observed)
+	out, r, err := c.runQuestion(qHealth, nil, observed)
 	if r == nil || err != nil {
 		return Health{}, r != nil, err
 	}
@@ -218,7 +218,7 @@ func (c *Customization) AssessHealth(observed map[string]any) (Health, bool, err
 // ReflectStatus returns the status that a cluster reports of an object of a member; nil for
 // none.
 func (c *Customization) ReflectStatus(observed map[string]any) (map[string]any, bool, error) {
-	out, r, err := c.askQuestion(qStatus, observed["status"], observed)
+	out, r, err := c.runQuestion(qStatus, observed["status"], observed)
 	if r == nil || err != nil {
 		return nil, r != nil, err
 	}
@@ -250,7 +250,7 @@ func (c *Customization) AggregateStatus(object map[string]any, items []any) (map
 			break
 		}
 	}
-	out, r, err := c.askQuestion(qAggregate, like, object, items)
+	out, r, err := c.runQuestion(qAggregate, like, object, items)
 	if r == nil || err != nil {
 		return nil, r != nil, err
 	}
@@ -270,7 +270,7 @@ func (c *Customization) AggregateStatus(object map[string]any, items []any) (map
 // kind, namespace, name}, or with a labelSelector, which counts where there is no name. nil and
 // null are no answer; an empty list means that there are no dependencies.
 func (c *Customization) DependenciesOf(object map[string]any) ([]Dependency, bool, error) {
-	out, r, err := c.askQuestion(qDependencies, nil, withoutServerFields(object))
+	out, r, err := c.runQuestion(qDependencies, nil, withoutServerFields(object))
 	if r == nil || err != nil || out[0] == nil {
 		return nil, r != nil && err != nil, err
 	}
@@ -318,9 +318,9 @@ func (r *rule) decodeDependency(i int, v any) (d Dependency, err error) {
 	return d, nil
 }
 
-// askForList asks a question whose answer is a list; no answer is an empty list.
-func (c *Customization) askForList(q question, object map[string]any) ([]any, *rule, error) {
-	out, r, err := c.askQuestion(q, nil, withoutServerFields(object))
+// runForList runs an operation whose answer is a list; no answer is an empty list.
+func (c *Customization) runForList(q question, object map[string]any) ([]any, *rule, error) {
+	out, r, err := c.runQuestion(q, nil, withoutServerFields(object))
 	if r == nil || err != nil {
 		return nil, r, err
 	}

@@ -27,7 +27,7 @@ func ConvertFile(name string, text []byte, kind *schema.GroupVersionKind) ([]*v1
 			return nil, err
 		}
 		if kind == nil {
-			return nil, fmt.Errorf("%s: say which kind the script is about", name)
+			return nil, fmt.Errorf("%s: name the kind that the script is about", name)
 		}
 		target := v1alpha1.InterpreterTarget{APIVersion: kind.GroupVersion().String(), Kinds: []string{kind.Kind}}
 		return []*v1alpha1.ResourceInterpreter{newHealthInterpreter(target, string(text))}, nil

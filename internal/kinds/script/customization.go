@@ -107,9 +107,9 @@ func newLuaRule(name string, q question, source string) (*rule, error) {
 	return out, nil
 }
 
-// askQuestion returns the answers and the rule that gave them; the rule is nil where there is
+// runQuestion returns the answers and the rule that gave them; the rule is nil where there is
 // none. like gives the types of empty tables in the first answer.
-func (c *Customization) askQuestion(q question, like any, values ...any) (out []any, r *rule, err error) {
+func (c *Customization) runQuestion(q question, like any, values ...any) (out []any, r *rule, err error) {
 	if r = c.rules[q]; r == nil {
 		return nil, nil, nil
 	}

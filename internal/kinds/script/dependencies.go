@@ -24,7 +24,7 @@ func resolveDependencies(list []Dependency, namespace string) (names []atoll.Ite
 			return nil, nil, fmt.Errorf("%s: %w", d, err)
 		}
 		if why := kinds.DependencyRefusal(schema.GroupKind{Group: gv.Group, Kind: d.Kind}); why != "" {
-			return nil, nil, fmt.Errorf("%s goes along with nothing that a script is asked about: it %s; let the script leave it out", d, why)
+			return nil, nil, fmt.Errorf("%s goes along with no object of a script: it %s; let the script leave it out", d, why)
 		}
 		if d.Namespace != namespace {
 			return nil, nil, fmt.Errorf("%s is in namespace %q, and the object in %q: only what is in the object's own namespace goes with it, and what is in none with what is in none; a policy can place it", d, d.Namespace, namespace)
@@ -72,7 +72,7 @@ func selectorText(selector map[string]any) (string, error) {
 	for _, r := range requirements {
 		// Members get no labels of atoll.dev, so what they were sent cannot be matched by them.
 		if atoll.IsOwnMetadataKey(r.Key()) {
-			return "", fmt.Errorf("labelSelector asks for %s: labels of atoll.dev are the hub's own, and select no dependencies", r.Key())
+			return "", fmt.Errorf("labelSelector selects %s: labels of atoll.dev are the hub's own, and select no dependencies", r.Key())
 		}
 	}
 	text := s.String()

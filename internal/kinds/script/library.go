@@ -110,7 +110,7 @@ func ChangedKinds(a, b *Library) (means func(schema.GroupKind) bool) {
 }
 
 // InterpretersForContent returns the interpreters of the kinds, sorted by name, for the content of a Bundle.
-// It leaves out the questions that are asked when a template becomes an item: the item stores
+// It leaves out the operations that run when a template becomes an item: the item stores
 // these answers.
 func (l *Library) InterpretersForContent(kinds []schema.GroupVersionKind) []atoll.Interpreter {
 	if l == nil {

@@ -164,7 +164,7 @@ func opLen(L *lua.LState) int {
 		chargeCost(L, meterOf(L).emptySlots/8, 0)
 		return pushNumber(L, float64(v.Len()))
 	}
-	L.RaiseError("the length of a %s is asked for", describeValue(L.Get(1)))
+	L.RaiseError("a %s has no length", describeValue(L.Get(1)))
 	return 0
 }
 

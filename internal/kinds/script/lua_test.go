@@ -109,7 +109,7 @@ func TestErrorsNameTheOperationAndTheValue(t *testing.T) {
 		"local n = 5\nn.a = 1":                  `a field string "a" of a number is set`,
 		"local n\nreturn n.a":                   `attempt to index a non-table object(nil) with key 'a'`,
 		"local n = true\nreturn n[2]":           `a field number of a boolean is read`,
-		"local n = 5\nreturn #n":                `the length of a number is asked for`,
+		"local n = 5\nreturn #n":                `a number has no length`,
 		"local n = {}\nreturn n + 1":            `arithmetic with a table`,
 		"local n = 'x'\nreturn -n":              `arithmetic with a string "x"`,
 		"local n = {}\nreturn 'a' .. n":         `a table is joined to a text`,

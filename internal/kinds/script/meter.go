@@ -23,7 +23,7 @@ const (
 	shortText = 256
 )
 
-// costMeter counts the cost of one answer. The virtual machine asks its context before each
+// costMeter counts the cost of one answer. The virtual machine checks its context before each
 // instruction whether to stop, and costMeter is that context. This explains the signature of
 // Done. It is not safe for concurrent use.
 type costMeter struct {

@@ -13,8 +13,8 @@ import (
 	"atoll.dev/atoll/internal/quantity"
 )
 
-// templateInterpreters are the interpreters that are asked when a template becomes an item; nil
-// where there is none for a question.
+// templateInterpreters are the interpreters that run when a template becomes an item; nil where
+// there is none for an operation.
 type templateInterpreters struct {
 	replicas, components, dependencies *Customization
 	hash                               string // of the interpreters; empty: there are none

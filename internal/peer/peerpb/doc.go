@@ -1,8 +1,8 @@
-// Package peerpb is the wire form of what hubs of one store tell each other: the
+// Package peerpb is the wire form of what hubs of one store send each other: the
 // code that peer.proto generates and nothing else.
 //
 // Contract: messages are plain values; a message that was handed to gRPC is not
-// changed afterwards. peer.proto says what each means.
+// changed afterwards. peer.proto defines what each means.
 package peerpb
 
 //go:generate go run atoll.dev/atoll/internal/session/sessionpb/generate peer.proto

@@ -13,14 +13,14 @@ import (
 // Return of streams to a restarted hub
 //
 // Agents of a stopped hub connect to the other hubs, and have no reason to return. So a hub that
-// has clearly more streams than its share asks some of its agents each second to move. They move
+// has clearly more streams than its share sends some of its agents each second to another hub. They move
 // to hubs with fewer streams, first of all the agents that prefer these hubs. A moving agent is
 // without a stream for the moment of a handshake. No component is informed, and nothing is
 // written.
 
 const (
 	balanceInterval = time.Second
-	// redirectBatch is how many agents a hub asks each time. The hub that they go to has one
+	// redirectBatch is how many agents a hub moves each time. The hub that they go to has one
 	// handshake for each, and every other hub may send as many.
 	redirectBatch = 50
 )
@@ -41,7 +41,7 @@ type StreamBalancer struct {
 	Agents  Agents
 	// IsServing reports whether this hub serves agents now.
 	IsServing func() bool
-	// Hubs are the addresses of all hubs, by commas, as agents know them.
+	// Hubs are the addresses of all hubs, by commas, as agents dial them.
 	Hubs string
 	Log  *slog.Logger
 
@@ -62,7 +62,7 @@ func (b *StreamBalancer) Run(ctx context.Context) error {
 	}
 }
 
-// moveSurplus asks one batch of agents to move.
+// moveSurplus moves one batch of agents.
 func (b *StreamBalancer) moveSurplus() {
 	surplus, rooms := b.Surplus.SurplusStreams(b.moving)
 	if surplus == 0 || !b.IsServing() {

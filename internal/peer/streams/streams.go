@@ -1,8 +1,8 @@
 // Package streams connects the gateway of a hub with the other hubs on its store: it informs them
 // about this hub's streams and certificates, and moves surplus agents to them.
 //
-// Contract: the gateway's tables stay the only record of streams. A Balancer asks at most one batch of agents each second,
-// and none while this hub does not serve. Its Run belongs to one goroutine.
+// Contract: the gateway's tables stay the only record of streams. A Balancer moves at most one
+// batch of agents each second, and none while this hub does not serve. Its Run belongs to one goroutine.
 package streams
 
 import (

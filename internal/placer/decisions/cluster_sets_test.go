@@ -8,7 +8,7 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// fakeSets say which sets namespaces may place on.
+// fakeSets return which sets namespaces may place on.
 type fakeSets struct {
 	mu          sync.Mutex
 	byNamespace map[string][]string

@@ -164,14 +164,14 @@ func (p *DecisionPublisher) boundSets(pl state.Placement) []string {
 // Run publishes until ctx ends.
 func (p *DecisionPublisher) Run(ctx context.Context) error {
 	p.loop.Run(ctx, func() {
-		p.rememberKnownClusters()
+		p.storeKnownClusters()
 		p.enqueueAllPlacements()
 	})
 	return nil
 }
 
-// rememberKnownClusters records the clusters with which later changes are compared.
-func (p *DecisionPublisher) rememberKnownClusters() {
+// storeKnownClusters records the clusters with which later changes are compared.
+func (p *DecisionPublisher) storeKnownClusters() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.knownClusters = map[string]schedule.Cluster{}
@@ -281,7 +281,7 @@ func (p *DecisionPublisher) publishDecision(ctx context.Context, key types.Names
 			return time.Time{}, err
 		}
 	}
-	p.rememberLastDecision(key, d, chosen)
+	p.storeLastDecision(key, d, chosen)
 	return earliestTime(d.EvictAt, d.RecheckAt), p.writeStatus(ctx, pl, len(chosen), d.NoFit)
 }
 

@@ -22,7 +22,7 @@ type lastDecision struct {
 	better   schedule.PendingFailback
 }
 
-func (p *DecisionPublisher) rememberLastDecision(key types.NamespacedName, d schedule.Decision, chosen map[string]v1alpha1.ClusterDecision) {
+func (p *DecisionPublisher) storeLastDecision(key types.NamespacedName, d schedule.Decision, chosen map[string]v1alpha1.ClusterDecision) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastDecisions[key] = lastDecision{d.ScoreThresholds, chosen, d.PendingFailback}

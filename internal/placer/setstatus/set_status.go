@@ -54,7 +54,7 @@ func setStatus(set *v1alpha1.ClusterSet, clusters int) v1alpha1.ClusterSetStatus
 	return now
 }
 
-// emptySetMessage says how a cluster gets into an empty set.
+// emptySetMessage describes how a cluster gets into an empty set.
 func emptySetMessage(set *v1alpha1.ClusterSet) string {
 	if set.Spec.ClusterSelector.SelectorType == v1alpha1.SelectByLabels {
 		return "no cluster has the labels of spec.clusterSelector: label a Cluster, or change the selector"

@@ -43,7 +43,7 @@ type Decisions interface {
 	Subscribe(fn func(placement types.NamespacedName))
 }
 
-// Settings say whether the hub publishes anything for other tools.
+// Settings define whether the hub publishes anything for other tools.
 type Settings interface {
 	PublishesProfiles() bool
 	Subscribe(fn func(name string))

@@ -14,7 +14,7 @@ import (
 
 // Choice returns how clusters were chosen among those that fit. Scores are of 1000.
 type Choice struct {
-	// Most clusters that are wanted; omitted: no bound.
+	// Most clusters to choose; omitted: no bound.
 	Most int `json:"most,omitempty"`
 	// Fit counts the clusters that could be chosen, Chosen those that were.
 	Fit    int `json:"fit"`
@@ -27,7 +27,7 @@ type Choice struct {
 	// RoomFor so many replicas counted beside the scores, since the clusters that score
 	// best have not room enough.
 	RoomFor int64 `json:"roomFor,omitempty"`
-	// Spread tells of each spread constraint.
+	// Spread has the result of each spread constraint.
 	Spread []Spread `json:"spread,omitempty"`
 }
 
@@ -122,7 +122,7 @@ func (b Bundle) planSince() (at *time.Time) {
 	return at
 }
 
-// unknownClusters returns the clusters that the placement names and the scheduler does not know.
+// unknownClusters returns the clusters that the placement names and the scheduler does not have.
 func unknownClusters(b Bundle) []string {
 	return slices.DeleteFunc(schedule.NamedClusters(&b.Spec.Placement), func(name string) bool {
 		_, known := b.Decision.FindVerdict(name)

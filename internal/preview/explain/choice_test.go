@@ -120,7 +120,7 @@ func TestChoiceOfALargeFleetIsBounded(t *testing.T) {
 	}
 }
 
-// Groups of clusterAffinities say which is in use and why the others are not.
+// Groups of clusterAffinities show which is in use and why the others are not.
 func TestAffinityGroupsAreTold(t *testing.T) {
 	group := func(name, zone string) v1alpha1.ClusterAffinityTerm {
 		return v1alpha1.ClusterAffinityTerm{AffinityName: name, ClusterAffinity: v1alpha1.ClusterAffinity{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"at": zone}}}}
@@ -191,7 +191,7 @@ func TestWhatWaitsSaysSinceWhenAndWho(t *testing.T) {
 			b := chosenBundle(v1alpha1.PlacementSpec{}, nil, nil)
 			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionFalse, LastTransitionTime: ago(5 * time.Minute)}}
 			return b
-		}, "No cluster fits the placement for 5m; there is no cluster that you may know of; to act: the policy's owner, or a person that labels and taints clusters."},
+		}, "No cluster fits the placement for 5m; there is no cluster that you may see; to act: the policy's owner, or a person that labels and taints clusters."},
 		"no cluster fits any more, which is not reported yet": {func() Bundle {
 			b := chosenBundle(v1alpha1.PlacementSpec{}, nil, nil)
 			b.Created = testTime.Add(-time.Hour)
@@ -202,7 +202,7 @@ func TestWhatWaitsSaysSinceWhenAndWho(t *testing.T) {
 			b := chosenBundle(spread, []schedule.Cluster{freeCluster("a1", "a", 1), freeCluster("b1", "b", 1)}, nil)
 			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleScheduled, Status: metav1.ConditionFalse, LastTransitionTime: ago(3 * time.Hour)}}
 			return b
-		}, "Nothing comes and what runs is kept as it is for 3h: spreadConstraints[0] asks for 3 groups by zone, and the clusters that fit give 2; to act: the policy's owner"},
+		}, "Nothing comes and what runs is kept as it is for 3h: spreadConstraints[0] requires 3 groups by zone, and the clusters that fit give 2; to act: the policy's owner"},
 		"replicas without a place": {func() Bundle {
 			b := chosenBundle(v1alpha1.PlacementSpec{}, []schedule.Cluster{freeCluster("a1", "a", 1)}, nil)
 			b.Status.Conditions = []metav1.Condition{{Type: v1alpha1.BundleReplicasPlaced, Status: metav1.ConditionFalse, LastTransitionTime: ago(10 * time.Minute)}}
@@ -234,7 +234,7 @@ func TestWhatWaitsSaysSinceWhenAndWho(t *testing.T) {
 func TestNamesAndWeightsThatMatchNobody(t *testing.T) {
 	named := v1alpha1.PlacementSpec{MaxClusters: 1, ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"a1", "a9"}}}
 	text := explainWholeBundle(chosenBundle(named, []schedule.Cluster{freeCluster("a1", "a", 1), freeCluster("b1", "b", 1)}, nil)).FormatText(false)
-	for _, line := range []string{"\n  Not in:\n    a9: named by the placement, and no cluster that you may know of\n", "\n    b1: not named in clusterNames [clusterNames]\n"} {
+	for _, line := range []string{"\n  Not in:\n    a9: named by the placement, and no cluster that you may see\n", "\n    b1: not named in clusterNames [clusterNames]\n"} {
 		if !strings.Contains(text, line) {
 			t.Errorf("lacks %q:\n%s", line, text)
 		}
@@ -269,7 +269,7 @@ func TestNamesAndWeightsThatMatchNobody(t *testing.T) {
 // An impossible spread is reported once above the clusters, and its kept clusters are called kept.
 // The placement's author must act, and the person that states full capacities.
 func TestWhatCannotBeHadIsNotRepeated(t *testing.T) {
-	const unmet = "spreadConstraints[0] asks for 3 groups by zone, and the clusters that fit give 1"
+	const unmet = "spreadConstraints[0] requires 3 groups by zone, and the clusters that fit give 1"
 	p := v1alpha1.PlacementSpec{SpreadConstraints: []v1alpha1.SpreadConstraint{{SpreadByField: v1alpha1.SpreadByZone, MinGroups: 3}}}
 	text := explainWholeBundle(chosenBundle(p, []schedule.Cluster{freeCluster("a1", "a", 1), freeCluster("a2", "a", 2)}, nil)).FormatText(false)
 	if !strings.Contains(text, "kept as it is: "+unmet+"; to act") || strings.Count(text, unmet) != 1 || !strings.Contains(text, "    a: 2 fit\n") || !strings.Contains(text, "Chosen: 0 of 2 candidates.") {

@@ -75,7 +75,7 @@ func (e Explanation) writeQuarantine(b *strings.Builder, x BundleExplanation) {
 func (x BundleExplanation) noFitConsequence() string {
 	switch {
 	case len(x.Clusters) == 0:
-		return "; there is no cluster that you may know of"
+		return "; there is no cluster that you may see"
 	case slices.ContainsFunc(x.Clusters, func(c ClusterExplanation) bool { return c.Row != nil }):
 		return "; what runs is kept"
 	}
@@ -125,8 +125,8 @@ func writeAffinities(b *strings.Builder, groups []schedule.AffinityGroup) {
 	}
 }
 
-// fittingClustersText counts the clusters of a group that fit, and those of them that are away; of none
-// nothing is said, since why the group is not in use says that.
+// fittingClustersText counts the clusters of a group that fit, and those of them that are away; it is
+// empty for none, since the reason why the group is not in use covers that.
 func fittingClustersText(g schedule.AffinityGroup) string {
 	away := g.Fit - g.Healthy
 	switch {

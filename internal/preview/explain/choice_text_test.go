@@ -13,7 +13,7 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// Each group of clusterAffinities says whether it is in use, its clusters, and what refuses the others.
+// Each group of clusterAffinities shows whether it is in use, its clusters, and what refuses the others.
 func TestTextsAboutAffinityGroups(t *testing.T) {
 	again := time.Date(2026, 1, 2, 12, 5, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
@@ -122,7 +122,7 @@ func TestTextsAboutWaits(t *testing.T) {
 	}{
 		"nothing":         {BundleExplanation{Clusters: []ClusterExplanation{held}}, ""},
 		"unmet":           {BundleExplanation{Unmet: "too few zones", NoFit: true, WaitsSince: &since}, "  Nothing comes and what runs is kept as it is for 5m: too few zones" + owner + labels},
-		"no clusters":     {BundleExplanation{NoFit: true}, "  No cluster fits the placement; there is no cluster that you may know of" + owner + labels},
+		"no clusters":     {BundleExplanation{NoFit: true}, "  No cluster fits the placement; there is no cluster that you may see" + owner + labels},
 		"no fit":          {BundleExplanation{NoFit: true, Clusters: []ClusterExplanation{full}}, "  No cluster fits the placement" + owner + labels},
 		"all lost":        {BundleExplanation{NoFit: true, WaitsSince: &since, Clusters: []ClusterExplanation{lost, {Cluster: "d"}}}, "  All clusters that hold it are lost for 5m, and no other can take their place; what runs is kept; to act: the member's administrator.\n"},
 		"some lost":       {BundleExplanation{NoFit: true, Clusters: []ClusterExplanation{lost, held}}, "  No cluster fits the placement; what runs is kept" + owner + labels},

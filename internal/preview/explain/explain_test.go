@@ -528,7 +528,7 @@ func TestWhatIsNotPlacedSaysWhy(t *testing.T) {
 		hasNot string
 	}{
 		"a policy":                 {policy, []string{"PropagationPolicy/web in namespace shop places nothing: " + missing + ".\n", "\nIt selects Deployment web, every Service with app=web.\n"}, "no object that exists"},
-		"a policy with a Bundle":   {held, []string{"\n  Not all of that is placed as it says: " + missing + ".\n"}, "places nothing"},
+		"a policy with a Bundle":   {held, []string{"\n  Not all of that is placed as it states: " + missing + ".\n"}, "places nothing"},
 		"a policy that is well":    {well, []string{"\nIt selects Deployment web"}, "Not all"},
 		"an object":                {waits, []string{"is not placed by PropagationPolicy web yet: " + missing}, "about to be"},
 		"a namespace without sets": {barred, []string{"Namespace shop may place on no cluster", "metadata: {name: SET, namespace: shop}"}, "kubectl annotate"},

@@ -27,9 +27,9 @@ type ExplanationInput struct {
 	DeletedAt *time.Time
 	// PolicyMatch on the template; nil for what cannot be placed, or does not exist.
 	PolicyMatch *PolicyMatch
-	// Policy that was asked about; nil: it was another object, or there is none.
+	// Policy of the request; nil: it was another object, or there is none.
 	Policy *Policy
-	// Chosen is what the Placement that was asked about chooses; nil: it was another object.
+	// Chosen is what the requested Placement chooses; nil: it was another object.
 	Chosen *Chosen
 	// NamespaceBarred: the object's namespace may place on no cluster.
 	NamespaceBarred bool
@@ -37,7 +37,7 @@ type ExplanationInput struct {
 	Bundles []Bundle
 	// MoreBundles that are not among them.
 	MoreBundles int
-	// Annotation of the object's namespace, or of the Namespace that was asked about.
+	// Annotation of the object's namespace, or of the requested Namespace.
 	Annotation string
 	// Skipped lists what that annotation leaves out.
 	Skipped []Skipped
@@ -47,7 +47,7 @@ type ExplanationInput struct {
 	Holding string
 	// Interpreters of the hub; nil: none.
 	Interpreters *script.Library
-	// Failures of scripts that the hub asks about the object.
+	// Failures of scripts that the hub runs for the object.
 	Failures []Failure
 	// MayRead returns what the asker may read; nil: everything.
 	MayRead func(atoll.ItemKey) bool
@@ -82,7 +82,7 @@ type Candidate struct {
 	Kind     string `json:"kind"`
 	Name     string `json:"name"`
 	Priority int32  `json:"priority,omitempty"`
-	// Matched says by what it selects the object.
+	// Matched is by what it selects the object.
 	Matched string `json:"matched,omitempty"`
 	// Selects is the object that it selects, where that is a parent of the explained object.
 	Selects string `json:"selects,omitempty"`
@@ -151,7 +151,7 @@ type Explanation struct {
 	Policy        *Policy               `json:"policy,omitempty"`
 	Chosen        *PlacementExplanation `json:"chosen,omitempty"`
 	Bundles       []BundleExplanation   `json:"bundles,omitempty"`
-	// Failures of scripts that the hub asks about the object.
+	// Failures of scripts that the hub runs for the object.
 	Failures []Failure `json:"failures,omitempty"`
 	// MoreBundles of a policy are there and not explained.
 	MoreBundles int `json:"moreBundles,omitempty"`
@@ -193,7 +193,7 @@ type BundleExplanation struct {
 	Item string `json:"item,omitempty"`
 	// Treatment of the object in members; nil: as all others.
 	Treatment *atoll.Treatment `json:"treatment,omitempty"`
-	// Interpreters that say something of the object, by name.
+	// Interpreters with answers for the object, by name.
 	Interpreters []Interpreter `json:"interpreters,omitempty"`
 	// WaitsFor is the Bundle's wait with the person or component that must act, and the time since
 	// then, as far as known.
@@ -202,8 +202,8 @@ type BundleExplanation struct {
 	WaitsSince  *time.Time   `json:"waitsSince,omitempty"`
 	// Quarantined is why the hub renders the Bundle for no cluster, and what to do; empty: it renders.
 	Quarantined string `json:"quarantined,omitempty"`
-	// NoFit: no cluster fits the placement, or Unmet says which minimum of its spread
-	// cannot be had. Nowhere: it names none, on purpose.
+	// NoFit: no cluster fits the placement, or Unmet is the minimum of its spread that cannot be had.
+	// Nowhere: it names none, on purpose.
 	NoFit   bool   `json:"noFit,omitempty"`
 	Unmet   string `json:"unmet,omitempty"`
 	Nowhere bool   `json:"nowhere,omitempty"`
@@ -217,7 +217,7 @@ type BundleExplanation struct {
 	FailsBack bool       `json:"failsBack,omitempty"`
 	Better    string     `json:"better,omitempty"`
 	BetterAt  *time.Time `json:"betterAt,omitempty"`
-	// Rebalance that was asked for last; nil: none was.
+	// Rebalance that was requested last; nil: none was.
 	Rebalance *Rebalance `json:"rebalance,omitempty"`
 	// Holders are the clusters that have yet to confirm that the object, which was
 	// deleted or moved away, is gone there.
@@ -234,7 +234,7 @@ type BundleExplanation struct {
 	// SummedWeights: weights of several entries add up for a chosen cluster, as in earlier versions.
 	// The largest counts after the next edit of the placement.
 	SummedWeights bool `json:"summedWeights,omitempty"`
-	// Unknown clusters that the placement names: there are none that the asker may know of.
+	// Unknown clusters that the placement names: there are none that the requesting user may see.
 	Unknown []string `json:"unknown,omitempty"`
 	// Clusters of the fleet, and rows of clusters that are gone, by name.
 	Clusters []ClusterExplanation `json:"clusters"`
@@ -325,7 +325,7 @@ type RowExplanation struct {
 	ProblemReason atoll.Reason `json:"problemReason,omitempty"`
 	// Feedback has the values of the object that the cluster reported last.
 	Feedback []FeedbackValue `json:"feedback,omitempty"`
-	// Completed: the object ran to completion there, as a rule says it.
+	// Completed: the object ran to completion there, as a rule defines it.
 	Completed bool `json:"completed,omitempty"`
 	// Approval of a correction of the object, which the cluster has not answered; nil without one.
 	Approval *atoll.ApprovalOrigin `json:"approval,omitempty"`
@@ -403,20 +403,20 @@ func (in ExplanationInput) mayReadAll(b Bundle) bool {
 	return !hidden
 }
 
-// asksForWholeBundles reports whether whole Bundles were asked about.
-func (in ExplanationInput) asksForWholeBundles() bool {
-	return in.Object.Group == v1alpha1.GroupVersion.Group || in.asksForNamespace()
+// isAboutWholeBundles reports whether the request is about whole Bundles.
+func (in ExplanationInput) isAboutWholeBundles() bool {
+	return in.Object.Group == v1alpha1.GroupVersion.Group || in.isAboutNamespace()
 }
 
-// asksForNamespace reports whether a Namespace was asked about.
-func (in ExplanationInput) asksForNamespace() bool {
+// isAboutNamespace reports whether the request is about a Namespace.
+func (in ExplanationInput) isAboutNamespace() bool {
 	return in.Object.Group == "" && in.Object.Kind == "Namespace"
 }
 
-// isAboutBundle reports whether the Bundle is one of those that were asked about, rather than
+// isAboutBundle reports whether the Bundle is one of the requested ones, rather than
 // one that merely holds the object.
 func (in ExplanationInput) isAboutBundle(b Bundle) bool {
-	return in.asksForWholeBundles() && (!in.asksForNamespace() || b.Ref.Namespace != "")
+	return in.isAboutWholeBundles() && (!in.isAboutNamespace() || b.Ref.Namespace != "")
 }
 
 func (in ExplanationInput) explainBundle(b Bundle) BundleExplanation {
@@ -504,7 +504,7 @@ func (in ExplanationInput) explainCluster(b Bundle, v schedule.Verdict, w rollou
 	return c
 }
 
-// freeReplicas returns the free capacity for more of the items that were asked about.
+// freeReplicas returns the free capacity for more of the requested items.
 func (in ExplanationInput) freeReplicas(b Bundle, cluster string) (out map[string]int64, unknown bool) {
 	fit, known := b.Decision.FreeReplicasOf(cluster)
 	for item, n := range fit {
@@ -536,7 +536,7 @@ func (in ExplanationInput) clustersPendingObjectDeletion(b Bundle) (out []string
 }
 
 const (
-	plainItem      = "an item" // of which there is nothing to say
+	plainItem      = "an item" // of which there is nothing to show
 	unsentItem     = "not in the latest revision yet"
 	dividedItem    = "an item whose replicas are divided"
 	dependencyItem = "a dependency of other items"
@@ -548,7 +548,7 @@ var itemStateTexts = map[atoll.ItemState]string{
 	atoll.ItemUnreferenced: "Unnamed: nothing names it as a dependency any more, although no template that did was edited; it stays at its last content, and deleting its template removes it",
 	atoll.ItemUnaccounted:  "Unaccounted: its template is gone without a recorded deletion; it is kept",
 	atoll.ItemUnconfirmed:  "Unconfirmed: it is to be removed, and stays at its last content until a person confirms it with `atoll confirm`",
-	atoll.ItemRemovalHeld:  "held back: members remember that it was removed before the hub was restored; `atoll restore status` lists what waits for a decision",
+	atoll.ItemRemovalHeld:  "held back: members recorded that it was removed before the hub was restored; `atoll restore status` lists what waits for a decision",
 }
 
 // itemOf returns the item of the Bundle's content that the object is; nil where it is none.
@@ -585,7 +585,7 @@ func (in ExplanationInput) describeItem(b Bundle) string {
 			continue
 		}
 		if t.Orphan {
-			return fmt.Sprintf("on its way out (%s): the clusters forget it and leave it running", t.Cause)
+			return fmt.Sprintf("on its way out (%s): the clusters release it and leave it running", t.Cause)
 		}
 		return fmt.Sprintf("on its way out (%s): it goes where a cluster has not confirmed that yet", t.Cause)
 	}

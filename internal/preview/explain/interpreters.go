@@ -13,7 +13,7 @@ import (
 	"atoll.dev/atoll/internal/kinds/script"
 )
 
-// Failure of a script that the hub asks about the object; those that members ask are in rows.
+// Failure of a script that the hub runs for the object; those that members run are in rows.
 type Failure struct {
 	// Asked is what the object waits for: FailureSent or FailureJoined.
 	Asked string `json:"asked"`
@@ -31,17 +31,17 @@ const (
 	FailureJoined = "joined"
 )
 
-// Interpreter is a ResourceInterpreter that says something of the object.
+// Interpreter is a ResourceInterpreter with answers for the object.
 type Interpreter struct {
-	// Name; empty: interpreters that are gone said so, and it stays.
+	// Name; empty: the answers are of interpreters that are gone, and stay.
 	Name string `json:"name,omitempty"`
-	// Answers by the keys of `atoll interpret`, in the order in which they are asked.
+	// Answers by the keys of `atoll interpret`, in the order in which they run.
 	Answers []string `json:"answers"`
 }
 
-// answerWords say of each answer what it does, in the order in which they are asked.
+// answerWords describe what each answer does, in the order in which they run.
 var answerWords = []struct{ key, does string }{
-	{"replicas", "tells its replicas"}, {"components", "tells its pods"}, {"dependencies", "names what goes along with it"},
+	{"replicas", "returns its replicas"}, {"components", "returns its pods"}, {"dependencies", "names what goes along with it"},
 	{"revised", "sets its replicas"}, {"retained", "keeps what members set"}, {"health", "judges its health"},
 	{"status", "picks the status that is reported"}, {"aggregated", "joins its status"},
 }
@@ -122,7 +122,7 @@ func (x BundleExplanation) writeInterpreters(b *strings.Builder) {
 	}
 }
 
-// repairHint is what to do about a script that fails, whose interpreter, field and line are said.
+// repairHint is what to do about a script that fails, whose interpreter, field and line are named.
 const repairHint = "`atoll interpret -f OBJECT --with INTERPRETER` repeats what fails; kubectl edit resourceinterpreters mends it."
 
 // hasScriptFailure reports whether a script fails about the row.
@@ -130,7 +130,7 @@ func (r *RowExplanation) hasScriptFailure() bool {
 	return r != nil && (r.ProblemReason == atoll.ReasonInterpreterFailed || r.Who == atoll.ActorHub && strings.Contains(r.WaitsFor, string(atoll.ReasonInterpreterFailed)))
 }
 
-// writeScriptFailures writes the failures of scripts that the hub asks.
+// writeScriptFailures writes the failures of scripts that the hub runs.
 func (e Explanation) writeScriptFailures(b *strings.Builder) {
 	for _, f := range e.Failures {
 		what := "What users state now is not sent"

@@ -51,7 +51,7 @@ func TestInterpretersOfAnObject(t *testing.T) {
 	if got := e.Bundles[0].Interpreters; !reflect.DeepEqual(got, want) {
 		t.Errorf("interpreters %+v", got)
 	}
-	const says = "  ResourceInterpreter all picks the status that is reported.\n  ResourceInterpreter flink tells its replicas, judges its health and joins its status.\n"
+	const says = "  ResourceInterpreter all picks the status that is reported.\n  ResourceInterpreter flink returns its replicas, judges its health and joins its status.\n"
 	if text := e.FormatText(false); !strings.Contains(text, says) || strings.Contains(text, "repeats what fails") {
 		t.Errorf("lacks %q, or says that something fails:\n%s", says, text)
 	}
@@ -61,7 +61,7 @@ func TestInterpretersOfAnObject(t *testing.T) {
 		}
 	}
 	in.Interpreters = nil
-	if text := Explain(in).FormatText(false); !strings.Contains(text, "  A ResourceInterpreter that is gone tells its replicas, which stays as it was.\n") {
+	if text := Explain(in).FormatText(false); !strings.Contains(text, "  A ResourceInterpreter that is gone returns its replicas, which stays as it was.\n") {
 		t.Errorf("it does not report that the answer stays:\n%s", text)
 	}
 }
@@ -108,7 +108,7 @@ func TestWhatWasNotSentIsInNoCluster(t *testing.T) {
 		t.Errorf("one with an unknown reason:\n%s", text)
 	}
 	in.Failures = []Failure{{Asked: FailureSent, Message: "ResourceInterpreter flink: spec.replicas.cel: no such key: spec"}}
-	if text := Explain(in).FormatText(false); !strings.Contains(text, "does not have it yet, since a script fails that is asked about it.") || strings.Contains(text, "ready in all") {
+	if text := Explain(in).FormatText(false); !strings.Contains(text, "does not have it yet, since a script fails that is called for it.") || strings.Contains(text, "ready in all") {
 		t.Errorf("one about which a script fails:\n%s", text)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// Chosen is what a Placement that was asked about publishes, and the decision that the same
+// Chosen is what the requested Placement publishes, and the decision that the same
 // function makes of it now.
 type Chosen struct {
 	UID      string
@@ -45,12 +45,12 @@ func (in ExplanationInput) explainPlacement() *PlacementExplanation {
 	return out
 }
 
-// choiceSentence says in a sentence what a Placement does.
+// choiceSentence returns a sentence on what a Placement does.
 func (c *PlacementExplanation) choiceSentence() string {
 	all := phrase.CountNoun(len(c.Decision.Clusters), "cluster")
 	switch {
 	case c.Decision.Nowhere:
-		return "chooses no cluster: that is what it asks for"
+		return "chooses no cluster, as it states"
 	case c.Decision.Unmet != "":
 		return "changes nothing, since its spread cannot be had: " + c.Decision.Unmet + keptClustersText(c.Published)
 	case c.Decision.NoFit && len(c.Published) == 0:

@@ -12,7 +12,7 @@ import (
 
 // Rebalance is the last request to place a Bundle from scratch.
 type Rebalance struct {
-	// Asked is when.
+	// Asked is the time of the request.
 	Asked time.Time `json:"asked"`
 	// RowsLeft counts the rows that have yet to come, to shrink or to go; 0: it is done.
 	RowsLeft int `json:"left"`
@@ -52,7 +52,7 @@ func (e Explanation) writeRebalance(b *strings.Builder, r *Rebalance) {
 	switch {
 	case r == nil:
 	case r.RowsLeft > 0:
-		fmt.Fprintf(b, "  A rebalance that was asked for %s ago is under way: %s yet to come, to shrink or to go.\n", e.formatAge(r.Asked), phrase.CountNoun(r.RowsLeft, "row"))
+		fmt.Fprintf(b, "  A rebalance that was requested %s ago is under way: %s yet to come, to shrink or to go.\n", e.formatAge(r.Asked), phrase.CountNoun(r.RowsLeft, "row"))
 	default:
 		fmt.Fprintf(b, "  Last placed from scratch %s ago, by `atoll rebalance`.\n", e.formatAge(r.Asked))
 	}

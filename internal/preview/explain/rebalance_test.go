@@ -42,7 +42,7 @@ func TestARebalanceIsTold(t *testing.T) {
 	}
 	b := shopBundle()
 	b.Rebalance = asked
-	if text := Explain(explainInput(webKey, b)).FormatText(false); !strings.Contains(text, "\n  A rebalance that was asked for 5m ago is under way: ") {
+	if text := Explain(explainInput(webKey, b)).FormatText(false); !strings.Contains(text, "\n  A rebalance that was requested 5m ago is under way: ") {
 		t.Errorf("the explanation has no rebalance:\n%s", text)
 	}
 	if explainRebalance(Bundle{}) != nil {

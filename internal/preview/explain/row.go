@@ -115,7 +115,8 @@ func (in ExplanationInput) reportedHealth(st *atoll.RowStatus) (h atoll.Health, 
 	return "", "", ""
 }
 
-// reportedFeedback returns the values of the object as last reported, and whether it ran to completion as a rule says it.
+// reportedFeedback returns the values of the object as last reported, and whether it ran to
+// completion as a rule defines it.
 func (in ExplanationInput) reportedFeedback(st *atoll.RowStatus) (out []FeedbackValue, completed bool) {
 	for i := range st.Items {
 		it := &st.Items[i]
@@ -177,7 +178,7 @@ func nextStep(is atoll.RowSpec, next *atoll.RowSpec) string {
 	case next.Variant != is.Variant:
 		return "gets other overrides"
 	case len(next.ExcludedPending) < len(is.ExcludedPending):
-		return "loses what is not wanted there"
+		return "loses what is not ordered there"
 	case len(next.Approvals) > 0 && !slices.Equal(next.Approvals, is.Approvals):
 		return "gets the approval of a correction"
 	case next.Generation != is.Generation:

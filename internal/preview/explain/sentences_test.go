@@ -56,7 +56,7 @@ func TestVerdictsOnDeletedObjects(t *testing.T) {
 	for want, e := range map[string]Explanation{
 		"Deployment/web in namespace shop is deleted, and on its way out of lima, oslo.":                                   {Group: "apps", Kind: "Deployment", Bundles: holding},
 		"Deployment/web in namespace shop is not on the hub.":                                                              {Group: "apps", Kind: "Deployment"},
-		"Deployment/web in namespace shop is being deleted: it goes once lima, oslo let go of it.":                         {Group: "apps", Kind: "Deployment", Exists: true, DeletedAt: &testTime, Bundles: holding},
+		"Deployment/web in namespace shop is being deleted: it goes once lima, oslo released it.":                          {Group: "apps", Kind: "Deployment", Exists: true, DeletedAt: &testTime, Bundles: holding},
 		"Deployment/web in namespace shop is being deleted.":                                                               {Group: "apps", Kind: "Deployment", Exists: true, DeletedAt: &testTime},
 		"Placement/web in namespace shop places nothing: no object that exists is selected by it, or others win them all.": {Group: "atoll.dev", Kind: "Placement"},
 	} {
@@ -77,7 +77,7 @@ func TestVerdictsOnUnplacedObjects(t *testing.T) {
 	web := func(m *PolicyMatch) Explanation {
 		return Explanation{Group: "apps", Kind: "Deployment", Name: "web", PolicyMatch: m}
 	}
-	const unannotated = "Namespace/shop has no annotation atoll.dev/clusters, so what is in it goes where its own annotations and policies say; `atoll get bundles -n shop` lists that."
+	const unannotated = "Namespace/shop has no annotation atoll.dev/clusters, so what is in it goes where its own annotations and policies place it; `atoll get bundles -n shop` lists that."
 	for want, e := range map[string]Explanation{
 		`Namespace/shop is annotated atoll.dev/clusters: "tokyo", and nothing in it is placed by that.`: annotated,
 		unannotated: space,
@@ -153,7 +153,7 @@ func TestVerdictsOnRows(t *testing.T) {
 		"is in no cluster that it stays in; on its way out of a, b":          {row("a", phase(atoll.RowRemoving)), row("b", phase(atoll.RowLeaving))},
 		"is in 1 cluster and ready there; on its way out of a":               {row("a", phase(atoll.RowLeaving)), row("b", nil)},
 		"is in 2 clusters; a removal waits for a confirmation in 2 clusters": {row("a", held), row("b", planned)},
-		"is in 1 cluster and ready there, as last heard: a away":             {row("a", away)},
+		"is in 1 cluster and ready there, as last reported: a away":          {row("a", away)},
 		"is in no cluster that it stays in; on its way out of a":             {row("a", goneAway)},
 		"is in no cluster": {out},
 	} {
@@ -205,7 +205,7 @@ func TestSentencesNameFewClusters(t *testing.T) {
 		row("leaving", func(r *RowExplanation) { r.Phase = atoll.RowLeaving }), row("waiting", func(r *RowExplanation) { r.WaitsFor, r.Health = "pods", atoll.Degraded }),
 		row("other", func(r *RowExplanation) { r.WaitsFor = "another item" }), row("away", func(r *RowExplanation) { r.Online = false }), full)
 	const want = "is in 15 clusters and ready in 10; not done in waiting0, waiting1, waiting2 and 2 more; not in full0, full1, full2 and 2 more for want of capacity" +
-		"; other items of its Bundle are not done in other0, other1, other2 and 2 more, as last heard: away0, away1, away2 and 2 more away; on its way out of leaving0, leaving1, leaving2 and 2 more"
+		"; other items of its Bundle are not done in other0, other1, other2 and 2 more, as last reported: away0, away1, away2 and 2 more away; on its way out of leaving0, leaving1, leaving2 and 2 more"
 	if got := explainRows(all...).rowsSentence(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -215,7 +215,7 @@ func TestSentencesNameFewClusters(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	gone.Exists, gone.DeletedAt = true, &testTime
-	if got, want := gone.verdictSentence(), "Secret/s is being deleted: it goes once c00, c01, c02 and 2 more let go of it."; got != want {
+	if got, want := gone.verdictSentence(), "Secret/s is being deleted: it goes once c00, c01, c02 and 2 more released it."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	one := Explanation{Kind: "Secret", Name: "s", Bundles: []BundleExplanation{{Holders: []string{"a"}}}}
@@ -223,7 +223,7 @@ func TestSentencesNameFewClusters(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	one.Exists, one.DeletedAt = true, &testTime
-	if got, want := one.verdictSentence(), "Secret/s is being deleted: it goes once a let go of it."; got != want {
+	if got, want := one.verdictSentence(), "Secret/s is being deleted: it goes once a released it."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -280,7 +280,7 @@ func TestARowThatWaitsForOthersIsDone(t *testing.T) {
 	}
 }
 
-// An object that no Bundle has in its content is in no cluster, and stays on the hub where it says so.
+// An object that no Bundle has in its content is in no cluster, and stays on the hub where it states it.
 func TestOnlyWhatABundleHasIsInClusters(t *testing.T) {
 	unsent, sent := BundleExplanation{Item: unsentItem}, BundleExplanation{Item: plainItem}
 	for _, c := range []struct {
@@ -301,7 +301,7 @@ func TestOnlyWhatABundleHasIsInClusters(t *testing.T) {
 func TestVerdictsOnPlacements(t *testing.T) {
 	clusters := make([]ClusterExplanation, 3)
 	for want, c := range map[string]PlacementExplanation{
-		"Placement/p chooses no cluster: that is what it asks for.":                                              {Decision: BundleExplanation{Nowhere: true, NoFit: true}},
+		"Placement/p chooses no cluster, as it states.":                                                          {Decision: BundleExplanation{Nowhere: true, NoFit: true}},
 		"Placement/p changes nothing, since its spread cannot be had: too few zones.":                            {Decision: BundleExplanation{Unmet: "too few zones", NoFit: true}},
 		"Placement/p changes nothing, since its spread cannot be had: too few zones; what it chose stays: a, b.": {Published: []string{"a", "b"}, Decision: BundleExplanation{Unmet: "too few zones"}},
 		"Placement/p chooses none of 3 clusters: no cluster fits.":                                               {Decision: BundleExplanation{NoFit: true, Clusters: clusters}},
@@ -496,7 +496,7 @@ func TestWaitsOfRemovingRowsForReaders(t *testing.T) {
 	if got := in.visibleWait(removing, rollout.RowWait{For: "the cluster"}); got != "a confirmation of plan p" {
 		t.Errorf("%q", got)
 	}
-	if got := nextStep(atoll.RowSpec{UID: "u", ExcludedPending: map[string]int64{webKey.String(): 1}}, &atoll.RowSpec{UID: "u", Generation: 1}); got != "loses what is not wanted there" {
+	if got := nextStep(atoll.RowSpec{UID: "u", ExcludedPending: map[string]int64{webKey.String(): 1}}, &atoll.RowSpec{UID: "u", Generation: 1}); got != "loses what is not ordered there" {
 		t.Errorf("%q", got)
 	}
 }

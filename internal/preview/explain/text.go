@@ -48,7 +48,7 @@ func (e Explanation) FormatText(all bool) string {
 	return b.String()
 }
 
-// writePolicy writes the policy that was asked about: what it selects, and what is wrong with that.
+// writePolicy writes the requested policy: what it selects, and what is wrong with that.
 func (e Explanation) writePolicy(b *strings.Builder) {
 	if e.Policy == nil {
 		return
@@ -57,7 +57,7 @@ func (e Explanation) writePolicy(b *strings.Builder) {
 		fmt.Fprintf(b, "\nIt selects %s.\n", abbreviateNames(e.Policy.Selects, 10))
 	}
 	if e.Policy.Problem != "" && len(e.Bundles) > 0 {
-		fmt.Fprintf(b, "  Not all of that is placed as it says: %s.\n", strings.TrimSuffix(e.Policy.Problem, "."))
+		fmt.Fprintf(b, "  Not all of that is placed as it states: %s.\n", strings.TrimSuffix(e.Policy.Problem, "."))
 	}
 }
 
@@ -224,7 +224,7 @@ func (e Explanation) takeoverSource(x BundleExplanation) string {
 	return ""
 }
 
-// isDone tells rows of which there is nothing to say.
+// isDone reports whether there is nothing to show of a row.
 func (c ClusterExplanation) isDone() bool {
 	return c.Row != nil && c.Row.WaitsFor == "" && c.Row.Reason == "" && c.Row.Problem == "" && !c.Row.OverridesWait
 }
@@ -489,7 +489,7 @@ func writeExcluded(b *strings.Builder, x BundleExplanation, folded int) {
 	}
 	b.WriteString("  Not in:\n")
 	if len(x.Unknown) > 0 {
-		fmt.Fprintf(b, "    %s: named by the placement, and no cluster that you may know of\n", abbreviateNames(x.Unknown, folded))
+		fmt.Fprintf(b, "    %s: named by the placement, and no cluster that you may see\n", abbreviateNames(x.Unknown, folded))
 	}
 	reasons := slices.SortedFunc(maps.Keys(by), func(x, y string) int {
 		return cmp.Or(len(by[y])-len(by[x]), strings.Compare(x, y))
@@ -506,8 +506,8 @@ func writeExcluded(b *strings.Builder, x BundleExplanation, folded int) {
 	}
 }
 
-// writeNamespaceSkippedObjects lists what the namespace's annotation leaves out, where that was asked
-// about.
+// writeNamespaceSkippedObjects lists what the namespace's annotation leaves out, where the request is
+// about the namespace.
 func (e Explanation) writeNamespaceSkippedObjects(b *strings.Builder, all bool) {
 	if len(e.Skipped) == 0 {
 		return

@@ -28,7 +28,7 @@ func TestTextsAboutPolicies(t *testing.T) {
 		"two selectors":               {Explanation{Policy: &Policy{Selects: []string{"Deployment web", "Secrets"}}}, "\nIt selects Deployment web, Secrets.\n"},
 		"many selectors":              {Explanation{Policy: &Policy{Selects: nameClusters(12)}}, "\nIt selects c00, c01, c02, c03, c04, c05, c06, c07, c08, c09 and 2 more.\n"},
 		"a problem of all":            {Explanation{Policy: &Policy{Selects: []string{"Secrets"}, Problem: "no."}}, "\nIt selects Secrets.\n"},
-		"a problem of a part of that": {Explanation{Policy: &Policy{Problem: "its group is bound."}, Bundles: bundles}, "  Not all of that is placed as it says: its group is bound.\n"},
+		"a problem of a part of that": {Explanation{Policy: &Policy{Problem: "its group is bound."}, Bundles: bundles}, "  Not all of that is placed as it states: its group is bound.\n"},
 	} {
 		if got := writtenBy(c.e.writePolicy); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -130,7 +130,7 @@ func TestTextsAboutWhatAnAnnotationLeavesOut(t *testing.T) {
 	}
 }
 
-// The cells of a row say its state, and since when: since the report where the report is of what is wanted.
+// The cells of a row show its state, and since when: since the report where the report is of what is wanted.
 func TestCellsOfRows(t *testing.T) {
 	ago := func(d time.Duration) *time.Time { at := testTime.Add(-d); return &at }
 	for name, c := range map[string]struct {
@@ -171,7 +171,7 @@ func TestCellsOfRows(t *testing.T) {
 	}
 }
 
-// The notes below a row say its wait, the actor, and the next step. A problem is said once.
+// The notes below a row show its wait, the actor, and the next step. A problem is said once.
 func TestNotesBelowRows(t *testing.T) {
 	since := testTime.Add(-5 * time.Minute)
 	for name, c := range map[string]struct {
@@ -305,7 +305,7 @@ func TestClustersWithoutARowAreFolded(t *testing.T) {
 		"by reason":      {BundleExplanation{Clusters: some}, 20, heading + "    b, c: two [f]\n    a: one [f]\n    d: three [f]\n"},
 		"folded":         {BundleExplanation{Clusters: some}, 1, heading + "    b, c: two [f]\n    and 2 clusters for 2 reasons more; --all shows them, --cluster NAME one, -o json all\n"},
 		"just unfolded":  {BundleExplanation{Clusters: some}, 3, heading + "    b, c: two [f]\n    a: one [f]\n    d: three [f]\n"},
-		"unknown":        {BundleExplanation{Unknown: []string{"nosuch"}}, 20, heading + "    nosuch: named by the placement, and no cluster that you may know of\n"},
+		"unknown":        {BundleExplanation{Unknown: []string{"nosuch"}}, 20, heading + "    nosuch: named by the placement, and no cluster that you may see\n"},
 		"among scores":   {BundleExplanation{Choice: &Choice{}, Clusters: []ClusterExplanation{unchosen}}, 20, ""},
 		"without scores": {BundleExplanation{Clusters: []ClusterExplanation{unchosen}}, 20, heading + "    s: x [f]\n"},
 	} {

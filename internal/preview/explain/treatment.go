@@ -18,12 +18,12 @@ func (in ExplanationInput) itemTreatment(b Bundle) *atoll.Treatment {
 	return nil
 }
 
-// conflictTexts say what happens to an object that Atoll did not create.
+// conflictTexts describe what happens to an object that Atoll did not create.
 var conflictTexts = map[v1alpha1.ConflictResolution]string{
 	v1alpha1.ConflictAbort: "left alone", v1alpha1.ConflictAdoptIfSame: "adopted if it has the same fields", v1alpha1.ConflictOverwrite: "adopted and overwritten",
 }
 
-// removalTexts say what happens to an object in clusters that it is taken out of.
+// removalTexts describe what happens to an object in clusters that it is taken out of.
 var removalTexts = map[v1alpha1.RemovalMode]string{
 	v1alpha1.RemoveOrphan:  "stays in clusters that it is taken out of",
 	v1alpha1.RemoveConfirm: "stays in clusters that it is taken out of until a person confirms it with `atoll confirm`",

@@ -121,7 +121,7 @@ func (e Explanation) deletionSentence(subject string, holders []string) string {
 	case !e.Exists && e.Group != v1alpha1.GroupVersion.Group:
 		return subject + " is not on the hub."
 	case e.DeletedAt != nil && len(holders) > 0:
-		return fmt.Sprintf("%s is being deleted: it goes once %s let go of it.", subject, abbreviateNames(holders, 3))
+		return fmt.Sprintf("%s is being deleted: it goes once %s released it.", subject, abbreviateNames(holders, 3))
 	case e.DeletedAt != nil:
 		return subject + " is being deleted."
 	}
@@ -140,8 +140,8 @@ func (e Explanation) placedSubject() string {
 	return s
 }
 
-// isInNoBundleContent reports whether no Bundle that places the object has it in its content: how the rows
-// of these do says nothing of it.
+// isInNoBundleContent reports whether no Bundle that places the object has it in its content: the state of
+// the rows of these is not about it.
 func (e Explanation) isInNoBundleContent() bool {
 	return !slices.ContainsFunc(e.Bundles, func(b BundleExplanation) bool { return b.Item != unsentItem })
 }
@@ -154,7 +154,7 @@ func (e Explanation) isKeptOnHub() bool {
 // unsentScriptFailureClause returns the reason: of which failure the object is not sent; empty where none is known.
 func (e Explanation) unsentScriptFailureClause() string {
 	if slices.ContainsFunc(e.Failures, func(f Failure) bool { return f.Asked == FailureSent }) {
-		return ", since a script fails that is asked about it"
+		return ", since a script fails that is called for it"
 	}
 	return ""
 }
@@ -170,7 +170,7 @@ func (e Explanation) unplacedReason() string {
 	case e.isNamespace() && e.Annotation != "":
 		return fmt.Sprintf("is annotated %s: %q, and nothing in it is placed by that", atoll.AnnotationClusters, e.Annotation)
 	case e.isNamespace() && (c == nil || c.Winner == nil):
-		return fmt.Sprintf("has no annotation %s, so what is in it goes where its own annotations and policies say; `atoll get bundles -n %s` lists that", atoll.AnnotationClusters, e.Name)
+		return fmt.Sprintf("has no annotation %s, so what is in it goes where its own annotations and policies place it; `atoll get bundles -n %s` lists that", atoll.AnnotationClusters, e.Name)
 	case c == nil:
 		return "is no object that is placed"
 	}
@@ -192,7 +192,7 @@ func (c *PolicyMatch) unplacedReason() string {
 	return "is in no cluster: " + c.Why
 }
 
-// rowsSentence says where the rows are, and how they do.
+// rowsSentence returns where the rows are, and their state.
 func (e Explanation) rowsSentence() string {
 	t := e.countRows()
 	leaves := ""
@@ -225,7 +225,7 @@ func (e Explanation) rowsSentence() string {
 		s += fmt.Sprintf("; a removal waits for a confirmation in %s", clusterCount(t.held))
 	}
 	if len(t.disconnected) > 0 {
-		s += fmt.Sprintf(", as last heard: %s away", abbreviateNames(t.disconnected, 3))
+		s += fmt.Sprintf(", as last reported: %s away", abbreviateNames(t.disconnected, 3))
 	}
 	if t.aboutToGo > 0 {
 		s += fmt.Sprintf("; about to go to %d more", t.aboutToGo)

@@ -182,8 +182,8 @@ func (w *World) bindTemplates() (out []Bundle, unplaced []Unplaced) {
 	return out, slices.DeleteFunc(unplaced, func(u Unplaced) bool { return along[u.Key] })
 }
 
-// resolvePlacement is what the winner wants, with the placement that it refers to; missing says
-// which that is, where the files have none.
+// resolvePlacement returns what the winner states, with the placement that it refers to; missing
+// names that one, where the files have none.
 func (w *World) resolvePlacement(winner *policymatch.Candidate, namespace string) (spec v1alpha1.PropagationSpec, missing string) {
 	spec = *winner.Spec
 	if spec.PlacementRef == nil {
@@ -212,7 +212,7 @@ func (w *World) resolvePlacement(winner *policymatch.Candidate, namespace string
 func newUnplaced(key atoll.ItemKey, d policymatch.Decision) Unplaced {
 	switch {
 	case d.Winner != nil:
-		return Unplaced{Key: key, Why: "its annotation says nowhere", Reason: atoll.ReasonNowhere}
+		return Unplaced{Key: key, Why: "its annotation places it nowhere", Reason: atoll.ReasonNowhere}
 	case d.SkippedReason != "":
 		return Unplaced{Key: key, Why: "the annotation of its namespace leaves it out: " + d.SkippedReason, Reason: atoll.ReasonMachineMade}
 	}

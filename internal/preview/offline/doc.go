@@ -2,7 +2,7 @@
 // their clusters and replicas, and the reasons against the other clusters.
 //
 // Contract: a pure core. It only feeds the deciding functions of bundlecontent, policymatch and
-// schedule with the objects of a World, and asks no hub. The result depends on the set of objects,
+// schedule with the objects of a World, and calls no hub. The result depends on the set of objects,
 // not on their order, and on the given time. Objects are in the form that a hub would store:
 // defaults are filled in, and a refusal by Atoll's own schemas has its path and reason.
 // ClusterSets, bindings, ClusterScores and HubSettings count as on a hub, over the ClusterSet of a

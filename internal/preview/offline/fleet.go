@@ -23,7 +23,7 @@ type fleetState struct {
 	ratings  schedule.ClusterRatings
 	now      time.Time
 	// load counts the pods that were placed in a cluster, by name; used is what they use of
-	// the capacity that it states, and room what its Cluster says that it has left, less
+	// the capacity that it states, and room what its Cluster reports as free, less
 	// what was placed.
 	load         map[string]int64
 	used         map[string]schedule.ResourceUsage

@@ -26,7 +26,7 @@ type PlacementResult struct {
 	// Namespace is empty for a ClusterPlacement.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// NoFit: no cluster fits. Unmet says which minimum of the spread cannot be had.
+	// NoFit: no cluster fits. Unmet is the minimum of the spread that cannot be had.
 	NoFit bool   `json:"noFit,omitempty"`
 	Unmet string `json:"unmet,omitempty"`
 	// Clusters, all of them, by name.
@@ -49,7 +49,7 @@ type BundleResult struct {
 	Source    SourceResult `json:"source"`
 	// Items by key.
 	Items []ItemResult `json:"items"`
-	// NoFit: no cluster fits. Unmet says which minimum of the spread cannot be had.
+	// NoFit: no cluster fits. Unmet is the minimum of the spread that cannot be had.
 	NoFit bool   `json:"noFit,omitempty"`
 	Unmet string `json:"unmet,omitempty"`
 	// Clusters, all of them, by name.

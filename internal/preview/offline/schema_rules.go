@@ -16,7 +16,7 @@ import (
 // rulesExtension holds the CEL rules of a part of a schema.
 const rulesExtension = "x-kubernetes-validations"
 
-// schemaRule is a CEL rule over self, and what the hub says when it is false.
+// schemaRule is a CEL rule over self, and the hub's error when it is false.
 type schemaRule struct{ rule, message string }
 
 // compiledRules caches rules by their text.

@@ -24,7 +24,7 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// World is what files say. Make it with New.
+// World is the content of files. Make it with New.
 type World struct {
 	namespace  string
 	templates  map[atoll.ItemKey]*unstructured.Unstructured
@@ -215,7 +215,7 @@ var ownKinds = map[string]func(*World, atoll.ItemKey, *unstructured.Unstructured
 	},
 }
 
-// addCluster adds a Cluster, accepted unless it says otherwise.
+// addCluster adds a Cluster, accepted unless its field is false.
 func (w *World) addCluster(key atoll.ItemKey, u *unstructured.Unstructured) error {
 	if _, stated, _ := unstructured.NestedBool(u.Object, "spec", "accepted"); !stated {
 		if err := unstructured.SetNestedField(u.Object, true, "spec", "accepted"); err != nil {
@@ -304,7 +304,7 @@ func (w *World) namespaceOf(name string) policymatch.Namespace {
 	return ns
 }
 
-// bundleView from one Bundle, as claim asks.
+// bundleView of one Bundle, as policymatch reads it.
 type bundleView struct {
 	*World
 	id     policymatch.BundleID

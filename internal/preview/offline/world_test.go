@@ -102,7 +102,7 @@ func TestReasonsForWhichTemplatesAreUnplaced(t *testing.T) {
 	want := []Unplaced{
 		{atoll.ItemKey{Kind: "ConfigMap", Namespace: "blog", Name: "free"}, "no policy and no annotation selects it", atoll.ReasonNotSelected},
 		{atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "kube-root-ca.crt"}, "the annotation of its namespace leaves it out: made by the hub in every namespace", atoll.ReasonMachineMade},
-		{atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "nowhere"}, "its annotation says nowhere", atoll.ReasonNowhere},
+		{atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "nowhere"}, "its annotation places it nowhere", atoll.ReasonNowhere},
 		{atoll.ItemKey{Kind: "Secret", Namespace: "web", Name: "s"}, "the ClusterPlacement far that what places it refers to is not among the files", atoll.ReasonPlacementMissing},
 	}
 	var got []Unplaced
@@ -226,7 +226,7 @@ func TestScopesOfKindsInFiles(t *testing.T) {
 	}
 }
 
-// A Cluster among files is accepted unless it says otherwise, and its namespace's metadata travels.
+// A Cluster among files is accepted unless it states otherwise, and its namespace's metadata travels.
 func TestFilesHaveTheDefaultsOfAHub(t *testing.T) {
 	w, err := NewWorld(parseObjects(t, objectHeader+"Cluster\nmetadata: {name: a}", objectHeader+"Cluster\nmetadata: {name: b}\nspec: {accepted: false}",
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: pay, atoll.dev/x: z}}"), "default")

@@ -142,7 +142,7 @@ func isConnected(c *v1alpha1.Cluster) bool {
 	return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterReady)
 }
 
-// isDriftOf reports whether the Bundle may have objects of the query, and the user may know the Bundle.
+// isDriftOf reports whether the Bundle may have objects of the query, and the user may see the Bundle.
 func (x *userQuery) isDriftOf(ctx context.Context, d *driftQuery, b state.Bundle) bool {
 	kind := "Bundle"
 	switch {

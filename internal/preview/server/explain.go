@@ -50,9 +50,9 @@ func whyNotExplainable(key atoll.ItemKey) string {
 	gk := schema.GroupKind{Group: key.Group, Kind: key.Kind}
 	switch {
 	case key.Group == v1alpha1.GroupVersion.Group && strings.HasSuffix(key.Kind, "OverridePolicy"):
-		return "override policies change what is placed: explain an object that it selects, and the answer says which rule set what"
+		return "override policies change what is placed: explain an object that it selects, and the answer shows which rule set what"
 	case key.Group == v1alpha1.GroupVersion.Group && key.Kind == "Cluster":
-		return fmt.Sprintf("a Cluster is not placed: `atoll get clusters` says how it is, `atoll get rows -A --cluster %s` what it runs", key.Name)
+		return fmt.Sprintf("a Cluster is not placed: `atoll get clusters` shows how it is, `atoll get rows -A --cluster %s` what it runs", key.Name)
 	case atoll.IsHubOwnedKind(gk):
 		return fmt.Sprintf("a %s is not placed: explain an object, a policy, a Placement or a Bundle", key.Kind)
 	case state.IsNeverTemplate(gk):
@@ -61,7 +61,7 @@ func whyNotExplainable(key atoll.ItemKey) string {
 	return fmt.Sprintf("the hub serves no kind %s that could be placed", gk)
 }
 
-// explainObject explains an object from what the tables say now and what the deciding functions make of it.
+// explainObject explains an object from the present tables and what the deciding functions make of it.
 func (x *userQuery) explainObject(ctx context.Context, key atoll.ItemKey) (explain.Explanation, error) {
 	in := explain.ExplanationInput{Object: key, Now: x.now, MayRead: func(k atoll.ItemKey) bool { return x.mayGet(ctx, k) }}
 	in.LatestChange = x.latestChange(key)
@@ -98,7 +98,7 @@ func (x *userQuery) explainObject(ctx context.Context, key atoll.ItemKey) (expla
 	return explain.Explain(in), nil
 }
 
-// bundlesOfAtollObject returns the Bundle that was asked about, or those of a policy; of a Placement none.
+// bundlesOfAtollObject returns the requested Bundle, or those of a policy; of a Placement none.
 func (x *userQuery) bundlesOfAtollObject(ctx context.Context, key atoll.ItemKey, in *explain.ExplanationInput) (out []state.Bundle) {
 	st := x.sources.State
 	switch key.Kind {
@@ -363,7 +363,7 @@ func (x *userQuery) hideOtherTenants(ctx context.Context, b state.Bundle, p plac
 	return d
 }
 
-// mayKnowBundle reports whether the user may know of a Bundle: it lives with the object that
+// mayKnowBundle reports whether the user may see a Bundle: it lives with the object that
 // the user may read, or the user may read it as well.
 func (x *userQuery) mayKnowBundle(ctx context.Context, about atoll.ItemKey, namespace, name string) bool {
 	if namespace == about.Namespace {

@@ -107,7 +107,7 @@ func (x *userQuery) supposeWrite(ctx context.Context, s *hypotheticalState, acce
 	return s.supposeTemplateWrite(w)
 }
 
-// isAtollObject tells of objects of the hub's own kinds.
+// isAtollObject reports whether an object is of the hub's own kinds.
 func isAtollObject(o *unstructured.Unstructured) bool {
 	return atoll.IsHubOwnedKind(o.GroupVersionKind().GroupKind())
 }
@@ -196,8 +196,8 @@ func (s *hypotheticalState) supposeAtollObjectWrite(o client.Object, w admission
 	return nil
 }
 
-// supposeKarmadaInterpreterWrite writes a customization, by the function that the hub makes it by: nothing that
-// decides knows of the customization itself.
+// supposeKarmadaInterpreterWrite writes a customization, by the function that the hub makes it by: nothing
+// that decides reads the customization itself.
 func (s *hypotheticalState) supposeKarmadaInterpreterWrite(c *karmada.ResourceInterpreterCustomization, w admission.SupposedWrite) error {
 	now, _ := s.state.Policies.GetInterpreter(c.Name)
 	i, err := script.FromKarmada(c, now)
@@ -259,8 +259,8 @@ func (s *hypotheticalState) existingObject(o *unstructured.Unstructured) admissi
 	return w
 }
 
-// existingAtollObject returns what there is of Atoll's API, nil where the tables tell no more than that
-// there is one.
+// existingAtollObject returns what there is of Atoll's API, nil where the tables have no more than its
+// existence.
 func (s *hypotheticalState) existingAtollObject(o *unstructured.Unstructured, key atoll.ItemKey) (client.Object, bool) {
 	st := s.state
 	switch key.Kind {
@@ -356,7 +356,7 @@ func (s *hypotheticalState) writtenPlacements() (keys []types.NamespacedName) {
 	return keys
 }
 
-// supposedBinderTables is what bind is asked.
+// supposedBinderTables is what bind reads.
 func (s *hypotheticalState) supposedBinderTables() binder.SupposedTables {
 	templates, policies := s.state.Templates.SupposeWritten(s.templates), s.state.Policies.SupposeWritten(s.ownObjects...)
 	out := binder.SupposedTables{

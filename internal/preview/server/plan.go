@@ -33,7 +33,7 @@ import (
 type planRequest struct {
 	Objects []*unstructured.Unstructured `json:"objects,omitempty"`
 	Deleted []*unstructured.Unstructured `json:"deleted,omitempty"`
-	// Refused and Unchecked are what the dry runs said: they come back with the plan.
+	// Refused and Unchecked are the results of the dry runs: they come back with the plan.
 	Refused   []preview.Refusal `json:"refused,omitempty"`
 	Unchecked []preview.Refusal `json:"unchecked,omitempty"`
 	// Unchanged objects would be as they are; only their names count. The plan reports those that

@@ -22,8 +22,8 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// rebalanceRequest names Bundles, or policies and Placements whose Bundles are meant, or
-// asks about all Bundles of a namespace or of the hub.
+// rebalanceRequest names Bundles, or policies and Placements whose Bundles are meant, or all
+// Bundles of a namespace or of the hub.
 type rebalanceRequest struct {
 	Objects   []rebalanceObject `json:"objects,omitempty"`
 	Namespace string            `json:"namespace,omitempty"`
@@ -65,7 +65,7 @@ func (s *Server) answerRebalance(w http.ResponseWriter, r *http.Request) (previe
 	if err := decodeBody(w, r, "rebalance", maxRebalanceBytes, &in); apierrors.IsMethodNotSupported(err) {
 		return none, err
 	} else if err != nil {
-		return none, badRequest("the body does not say what to rebalance: %v", err)
+		return none, badRequest("the body does not name what to rebalance: %v", err)
 	}
 	x, err := s.newQuery(r)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Server) answerRebalance(w http.ResponseWriter, r *http.Request) (previe
 	return x.planRebalance(ctx, in)
 }
 
-// planRebalance foresees what was asked about.
+// planRebalance computes what the requested rebalance would do.
 func (x *userQuery) planRebalance(ctx context.Context, in rebalanceRequest) (preview.Rebalance, error) {
 	t := &rebalanceTargets{userQuery: x, bundles: map[string]state.Bundle{}, requestTime: x.now}
 	if len(in.Objects) == 0 {
@@ -197,7 +197,7 @@ func (t *rebalanceTargets) addObject(ctx context.Context, o rebalanceObject) {
 		if !t.policyExists(o) {
 			t.refuseObject(o, atoll.ReasonNotFound, "the hub has none")
 		} else if !t.addPolicyBundles(ctx, o) {
-			t.refuseObject(o, atoll.ReasonSelectsNothing, "it places nothing: `atoll explain` says why")
+			t.refuseObject(o, atoll.ReasonSelectsNothing, "it places nothing: `atoll explain` shows why")
 		}
 	case "Placement", "ClusterPlacement":
 		t.addPlacement(ctx, o)
@@ -247,7 +247,7 @@ func (t *rebalanceTargets) addPlacement(ctx context.Context, o rebalanceObject) 
 	}
 }
 
-// supposeRebalance supposes that the Bundles are asked to be placed from scratch. Those that have no
+// supposeRebalance supposes a request to place the Bundles from scratch. Those that have no
 // Revision yet have nothing placed.
 func (t *rebalanceTargets) supposeRebalance(ctx context.Context, list []state.Bundle) (out []placer.SupposedBundle, err error) {
 	for _, b := range list {

@@ -60,7 +60,7 @@ func (s *Server) answerRender(r *http.Request) (*preview.Rendered, error) {
 		if b.cluster != "" {
 			where = fmt.Sprintf("not in cluster %q", b.cluster)
 		}
-		return nil, refusal.WithReason(atoll.ReasonNotFound, apierrors.NewBadRequest(fmt.Sprintf("%s/%s is %s; `atoll explain` says why", key.Kind, key.Name, where)))
+		return nil, refusal.WithReason(atoll.ReasonNotFound, apierrors.NewBadRequest(fmt.Sprintf("%s/%s is %s; `atoll explain` shows why", key.Kind, key.Name, where)))
 	}
 	return &b.out, nil
 }

@@ -33,11 +33,11 @@ type userQuery struct {
 	plugin  *admission.AdmissionPlugin
 	user    user.Info
 	now     time.Time
-	// readable remembers what the user may read: by kind and namespace, then by key.
+	// readable stores what the user may read: by kind and namespace, then by key.
 	readable map[atoll.ItemKey]bool
 }
 
-// Sources are the tables and the functions that act, of which the Server asks.
+// Sources are the tables and the functions that act, which the Server reads and calls.
 type Sources struct {
 	State        *state.HubTables
 	Binder       *binder.Binder
@@ -165,10 +165,10 @@ func (s *Server) answerExplain(r *http.Request) (explain.Explanation, error) {
 }
 
 // checkReadableObject checks the requested object and the user's right to read it. A user without the
-// right learns nothing else: neither whether it exists nor the state of its kind.
+// right gets nothing else: neither whether it exists nor the state of its kind.
 func (x *userQuery) checkReadableObject(ctx context.Context, key atoll.ItemKey) (atoll.ItemKey, error) {
 	if key.Kind == "" || key.Name == "" {
-		return key, badRequest("say what to explain: kind, name, and for kinds outside of the core group, group")
+		return key, badRequest("name what to explain: kind, name, and for kinds outside of the core group, group")
 	}
 	namespaced, known := x.isNamespacedKind(key)
 	if !known {
@@ -177,7 +177,7 @@ func (x *userQuery) checkReadableObject(ctx context.Context, key atoll.ItemKey) 
 	if !namespaced {
 		key.Namespace = ""
 	} else if key.Namespace == "" {
-		return key, badRequest("a %s is in a namespace: say which", key.Kind)
+		return key, badRequest("a %s is in a namespace: name it", key.Kind)
 	}
 	if !x.plugin.MayGet(ctx, x.user, key) {
 		where := ""

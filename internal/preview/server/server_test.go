@@ -120,8 +120,8 @@ func TestOnlyWhatAUserMayReadIsExplained(t *testing.T) {
 		"a ClusterBundle with a namespace":  {"alice", own("ClusterBundle", "shop", "web"), own("ClusterBundle", "", "web"), ""},
 		"a ClusterBundle, by another user":  {"bob", own("ClusterBundle", "", "web"), atoll.ItemKey{}, `"bob" may not`},
 		"a kind that cannot be explained":   {"alice", own("Cluster", "", "web"), atoll.ItemKey{}, "a Cluster is not placed"},
-		"an object without a kind":          {"alice", own("", "shop", "web"), atoll.ItemKey{}, "say what to explain"},
-		"an object without a name":          {"alice", own("Bundle", "shop", ""), atoll.ItemKey{}, "say what to explain"},
+		"an object without a kind":          {"alice", own("", "shop", "web"), atoll.ItemKey{}, "name what to explain"},
+		"an object without a name":          {"alice", own("Bundle", "shop", ""), atoll.ItemKey{}, "name what to explain"},
 		"a kind that is not there, for bob": {"bob", own("Nothing", "shop", "web"), atoll.ItemKey{}, "is not placed"},
 	} {
 		x := &userQuery{plugin: plugin, user: &user.DefaultInfo{Name: c.user}}

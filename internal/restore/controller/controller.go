@@ -38,7 +38,7 @@ type AgentSessions interface {
 	HighestReportedGeneration() int64
 }
 
-// rowAhead says that a cluster holds a generation above its row's.
+// rowAhead is a report that a cluster holds a generation above its row's.
 type rowAhead struct {
 	bundle, cluster string
 	generation      int64
@@ -79,7 +79,7 @@ func (r *RestoreController) OnRowAhead(bundle, cluster string, generation int64)
 	}
 }
 
-// IsRecalling reports whether members are asked what they remember before anything is
+// IsRecalling reports whether members must report their recorded removals before anything is
 // ordered of them.
 func (r *RestoreController) IsRecalling() bool {
 	return restore.IsRecalling(r.state.Hub.Get(), time.Now())
@@ -146,7 +146,7 @@ func (r *RestoreController) resumeAfterRestore(ctx context.Context) {
 		return next
 	})
 	if err != nil {
-		r.log.Error("the hub goes on, but could not write from where generations start; rows are raised one by one as agents tell what they hold", "err", err)
+		r.log.Error("the hub goes on, but could not write from where generations start; rows are raised one by one as agents report what they hold", "err", err)
 	} else {
 		r.state.Hub.Put(hub)
 	}
@@ -163,8 +163,8 @@ func raiseBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Steps: 8, Cap: time.Second}
 }
 
-// raiseGeneration raises the row's generation above what the cluster holds, so that what the hub
-// wants counts again.
+// raiseGeneration raises the row's generation above what the cluster holds, so that the hub's
+// orders count again.
 func (r *RestoreController) raiseGeneration(ctx context.Context, a rowAhead) error {
 	moved := func(err error) bool { return errors.Is(err, state.ErrRowsMoved) && ctx.Err() == nil }
 	return retry.OnError(raiseBackoff(), moved, func() error {

@@ -31,8 +31,8 @@ const (
 	// only the hub's own table is a moment behind.
 	recallRetryDelay = 2 * time.Second
 	tableRetryDelay  = 50 * time.Millisecond
-	// triesPerWarning tries it is said that nothing is ordered of a member, and again
-	// after as many.
+	// triesPerWarning tries, a warning is logged that nothing is ordered of a member, and again after
+	// as many.
 	triesPerWarning = 100
 	// summaryDelay is how long further members may join one write of the summary.
 	summaryDelay = time.Second
@@ -62,7 +62,7 @@ func newRecallQueue() *recallQueue {
 func (r *RestoreController) OnRemembered(told delivery.Remembered) {
 	memory, unread := restore.ParseMemory(told.Tombstones)
 	if unread > 0 {
-		r.log.Warn("a member remembers removals in a form that this hub cannot read; they do not count", "cluster", told.Cluster, "count", unread)
+		r.log.Warn("a member recorded removals in a form that this hub cannot read; they do not count", "cluster", told.Cluster, "count", unread)
 	}
 	told.Tombstones = nil
 	r.recalls.mu.Lock()
@@ -99,7 +99,7 @@ type forgottenRemovals struct {
 	rows      map[string]restore.RemovedRow
 }
 
-// RunRecall settles what members remember until ctx ends.
+// RunRecall settles the recorded removals of members until ctx ends.
 func (r *RestoreController) RunRecall(ctx context.Context) error {
 	summary := recallSummary{}
 	for {
@@ -114,7 +114,7 @@ func (r *RestoreController) RunRecall(ctx context.Context) error {
 		if !r.isHolding() {
 			clear(summary)
 		} else if err := r.writeSummary(ctx, summary); err != nil && ctx.Err() == nil {
-			r.log.Warn("what members remember of removals could not be written down; it counts all the same", "err", err)
+			r.log.Warn("the recorded removals of members could not be written down; it counts all the same", "err", err)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func (r *RestoreController) processRecall(ctx context.Context, m memberRecall, s
 		return
 	}
 	if m.tries > 0 && m.tries%triesPerWarning == 0 {
-		r.log.Warn("what a member remembers of removals is not settled yet; nothing is ordered of it before", "cluster", m.Cluster, "err", err)
+		r.log.Warn("the recorded removals of a member are not settled yet; nothing is ordered of it before", "cluster", m.Cluster, "err", err)
 	}
 	after := recallRetryDelay
 	if errors.Is(err, errTableBehind) || errors.Is(err, state.ErrRowsMoved) {
@@ -145,7 +145,7 @@ func (r *RestoreController) processRecall(ctx context.Context, m memberRecall, s
 	r.recalls.requeueAfter(m, after)
 }
 
-// findForgotten finds what the member remembers and the store does not.
+// findForgotten finds the removals that the member recorded and the store did not.
 func (r *RestoreController) findForgotten(ctx context.Context, cluster string, memory restore.MemberMemory) (forgottenRemovals, error) {
 	out := forgottenRemovals{rows: map[string]restore.RemovedRow{}}
 	held := map[string]bool{}
@@ -220,7 +220,7 @@ func (r *RestoreController) holdForgotten(ctx context.Context, cluster string, f
 		}
 	}
 	if len(f.templates)+len(f.rows) > 0 {
-		r.log.Warn("a member remembers removals that this restored hub does not; they are held until a person confirms or keeps them",
+		r.log.Warn("a member recorded removals that this restored hub did not; they are held until a person confirms or keeps them",
 			"cluster", cluster, "templates", len(f.templates), "rows", len(f.rows))
 	}
 	return nil
@@ -274,7 +274,7 @@ func (r *RestoreController) holdRow(ctx context.Context, cluster, bundle string,
 	return r.state.Rows.WriteSpecs(ctx, row.Bundle, []state.Row{row}, map[string]*atoll.RowSpec{cluster: &next})
 }
 
-// recallSummary is what members remember, by cluster, while the hub holds.
+// recallSummary is the recorded removals of members, by cluster, while the hub holds.
 type recallSummary map[string]forgottenRemovals
 
 // writeSummary writes the summary so far, once for all members that report at about the same time.

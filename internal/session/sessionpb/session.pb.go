@@ -1648,7 +1648,7 @@ func (x *Timing) GetAgeMs() uint32 {
 
 // ReportStored acknowledges the bundle's reports up to seq: the hub's store has them.
 // A seq above the agent's own means that the agent lost its count: it reports again
-// with a higher seq. After a report of state Removed the agent may forget the bundle,
+// with a higher seq. After a report of state Removed the agent may drop the bundle,
 // but not its generation (see Upsert).
 type ReportStored struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`

@@ -101,19 +101,6 @@ func (d *Decision) KeepAll(why atoll.Reason) {
 	d.Remove = nil
 }
 
-// MaxInventoryBytes is the most that an inventory may take of a Source, which the store bounds at 1.5 MiB.
-const MaxInventoryBytes = 1 << 20
-
-// InventoryBytes returns the most bytes that the objects take as an inventory.
-func InventoryBytes(objects []v1alpha1.SourceObject) (sum int) {
-	// fixed is the names of the fields, and the longest hash, UID and reason to stay.
-	const fixed = 220
-	for _, o := range objects {
-		sum += fixed + len(o.APIVersion) + len(o.Kind) + len(o.Namespace) + len(o.Name)
-	}
-	return sum
-}
-
 // holdsOthers are the kinds whose deletion deletes objects that others made.
 var holdsOthers = []schema.GroupKind{{Kind: "Namespace"}, {Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}}
 

@@ -252,7 +252,7 @@ func TestInventoryBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := InventoryBytes([]v1alpha1.SourceObject{o, o}); got < len(raw) || got > len(raw)+200 {
+	if got := inventoryBytes([]v1alpha1.SourceObject{o, o}); got < len(raw) || got > len(raw)+200 {
 		t.Errorf("%d bytes count as %d", len(raw), got)
 	}
 }

@@ -54,7 +54,7 @@ var allowedCalls = []uint32{
 	unix.SYS_SETITIMER, unix.SYS_TIMER_CREATE, unix.SYS_TIMER_SETTIME, unix.SYS_TIMER_DELETE, unix.SYS_PRCTL, unix.SYS_UNAME,
 }
 
-// auditArchitectures are the architectures of system calls, by that of Go. The filter knows the numbers of one alone.
+// auditArchitectures are the architectures of system calls, by that of Go. The filter has the numbers of one alone.
 var auditArchitectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
 // Offsets in struct seccomp_data.

@@ -42,7 +42,7 @@ const (
 // have more.
 var buildTime = 50 * time.Second
 
-// Request is what a child is asked for.
+// Request is the request to a child.
 type Request struct {
 	URL      string `json:"url"`
 	Username string `json:"username,omitempty"`
@@ -51,11 +51,11 @@ type Request struct {
 	// AllowedNetworks are dialled although they are refused otherwise.
 	AllowedNetworks []string `json:"allowedNetworks,omitempty"`
 	Wants           []Want   `json:"wants,omitempty"`
-	// Descends asks whether a commit descends from another one.
+	// Descends requests whether a commit descends from another one.
 	Descends *Descent `json:"descends,omitempty"`
 }
 
-// Want is the content that one Source wants.
+// Want is the content that one Source reads.
 type Want struct {
 	ID string `json:"id"`
 	// Ref such as refs/heads/main, or the hash of a commit.

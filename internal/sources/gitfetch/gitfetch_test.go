@@ -299,7 +299,7 @@ func TestFailuresHaveNoTextOfOthers(t *testing.T) {
 		want   atoll.Reason
 		detail string
 	}{
-		"an unknown CA":  {&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{Cert: named}}, atoll.ReasonServerNotVerified, "a CA that the hub does not know"},
+		"an unknown CA":  {&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{Cert: named}}, atoll.ReasonServerNotVerified, "a CA that the hub does not trust"},
 		"another host":   {&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: named, Host: "h"}}, atoll.ReasonServerNotVerified, "another host"},
 		"it has expired": {&tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Cert: named, Reason: x509.Expired, Detail: "hush"}}, atoll.ReasonServerNotVerified, "not valid now"},
 		"another fault":  {&tls.CertificateVerificationError{Err: errors.New("hush")}, atoll.ReasonServerNotVerified, "no valid form"},

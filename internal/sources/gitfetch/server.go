@@ -143,7 +143,7 @@ type boundedTransport struct {
 	maxText  int64
 }
 
-// RoundTrip bounds the body by what is asked for. The text of an error is not read.
+// RoundTrip bounds the body by the request. The text of an error is not read.
 func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(r)
 	if err != nil {
@@ -232,7 +232,7 @@ func newPackRequest(refs *packp.AdvRefs, commit plumbing.Hash) *packp.UploadPack
 	return req
 }
 
-// readPack asks for a pack, and writes its objects.
+// readPack requests a pack, and writes its objects.
 func readPack(ctx context.Context, session transport.UploadPackSession, req *packp.UploadPackRequest, into storer.Storer) error {
 	resp, err := session.UploadPack(ctx, req)
 	if err != nil {
@@ -267,7 +267,7 @@ func failureOf(err error) *Failure {
 	case errors.Is(err, errTooLarge):
 		return newFailure(atoll.ReasonContentTooLarge, "the server sends more than %d bytes of one commit", maxPackBytes)
 	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrAuthorizationFailed):
-		return newFailure(atoll.ReasonCredentialsRefused, "the server refuses the credentials, or wants some; see spec.git.secretRef")
+		return newFailure(atoll.ReasonCredentialsRefused, "the server refuses the credentials, or needs some; see spec.git.secretRef")
 	case errors.Is(err, transport.ErrRepositoryNotFound):
 		return newFailure(atoll.ReasonRepositoryMissing, "the server has no such repository, or hides it without credentials")
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
@@ -302,7 +302,7 @@ func describeCertificate(err error) string {
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &authority):
-		return "it is of a CA that the hub does not know"
+		return "it is of a CA that the hub does not trust"
 	case errors.As(err, &host):
 		return "it is of another host"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:

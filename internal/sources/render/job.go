@@ -2,7 +2,7 @@ package render
 
 import "encoding/json"
 
-// Type says how objects are made of a path.
+// Type specifies how objects are made of a path.
 type Type string
 
 // The types of builds, as the API has them.

@@ -134,8 +134,8 @@ func expandDocument(text []byte) ([]byte, error) {
 	return raw, err
 }
 
-// isOneDocument reports whether text has one document alone. A reader of the first document says nothing of more, and
-// an object that is not seen would look like one that a commit dropped.
+// isOneDocument reports whether text has one document alone. A reader of the first document skips
+// others in silence, and an object that is not seen would look like one that a commit dropped.
 func isOneDocument(text []byte) bool {
 	d := goyaml.NewDecoder(bytes.NewReader(text))
 	var skipped any

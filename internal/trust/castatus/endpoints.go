@@ -103,11 +103,11 @@ func (r *CAReporter) finishRotation(req *http.Request, force bool) error {
 	if s := r.Status(time.Now(), true); s.RotatingSince != nil && !force {
 		switch {
 		case !r.IsComplete():
-			return errors.New("another hub has not sent the list of its agents yet; ask again in a few seconds, or check which hub does not answer")
+			return errors.New("another hub has not sent the list of its agents yet; try again in a few seconds, or check which hub does not answer")
 		case r.Rotation.UsesRetiringCertificate(req):
 			return errors.New("you come by a client certificate of the former CA, which ends with this: take the hub's new DIR/hub.kubeconfig, or another login, and finish by that. With --force you are cut off")
 		case s.Agents.Former > 0:
-			return fmt.Errorf("%d agents that are in touch are not known to have certificates of the new CA. They are given them within minutes, those that check in at their next check-in: see atoll ca status. With --force those that have none come back by their key", s.Agents.Former)
+			return fmt.Errorf("%d agents that are in touch are not known to have certificates of the new CA. They get them within minutes, those that check in at their next check-in: see atoll ca status. With --force those that have none come back by their key", s.Agents.Former)
 		}
 	}
 	_, err := r.Rotation.FinishRotation(req.Context())

@@ -25,8 +25,8 @@ const (
 	AnnotationUID = "atoll.dev/cluster-uid"
 	// AnnotationAgentKey, on a Cluster, holds its agent's key, sealed by the hub.
 	AnnotationAgentKey = "atoll.dev/agent-key"
-	// AnnotationNextKey, on a Cluster, holds the key of an agent that asked to
-	// take the joined agent's place, sealed by the hub.
+	// AnnotationNextKey, on a Cluster, holds the key of an agent that requested to take the joined
+	// agent's place, sealed by the hub.
 	AnnotationNextKey = "atoll.dev/next-agent-key"
 )
 

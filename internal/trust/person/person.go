@@ -23,7 +23,7 @@ const (
 	Prefix = "atoll:"
 	// system is the prefix of the names that Kubernetes gives.
 	system = "system:"
-	// Masters is the group of the hub's administrators, as members know it.
+	// Masters is the group of the hub's administrators in members.
 	Masters = Prefix + "masters"
 
 	mastersHere      = system + "masters"

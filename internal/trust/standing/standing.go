@@ -1,4 +1,4 @@
-// Package standing is what a hub tells of its CAs, of its own certificates and of those of
+// Package standing is what a hub reports about its CAs, of its own certificates and of those of
 // its agents, as its API answers and as people read it.
 //
 // Contract: values and their text, no more. The forms are JSON between a hub and a CLI,
@@ -42,7 +42,7 @@ type CAStatus struct {
 	// Certificates of the hub: its CAs and what it shows.
 	Certificates []Certificate          `json:"certificates"`
 	Agents       AgentCertificateCounts `json:"agents"`
-	// FormerUsers have asked the hub that answers by client certificates of the former CA
+	// FormerUsers have sent requests to the hub that answers by client certificates of the former CA
 	// since the rotation began, which end with it.
 	FormerUsers []FormerUser `json:"formerUsers,omitempty"`
 	// Warnings in words.
@@ -53,13 +53,13 @@ type CAStatus struct {
 type Certificate struct {
 	Name string    `json:"name"`
 	Ends time.Time `json:"ends"`
-	// Issued, where that tells anything: of what the hub renews by itself, when it did so.
+	// Issued, where that has a meaning: of what the hub renews by itself, when it did so.
 	Issued time.Time `json:"issued"`
 	// Own is what the hub renews by itself, before a quarter of its life is left.
 	Own bool `json:"own,omitempty"`
 }
 
-// NewCertificate returns the form of a certificate. own says that the hub renews it by itself.
+// NewCertificate returns the form of a certificate. own is true if the hub renews it by itself.
 func NewCertificate(name string, c *x509.Certificate, own bool) Certificate {
 	return Certificate{Name: name, Ends: c.NotAfter, Issued: trust.IssuedAt(c), Own: own}
 }
@@ -67,7 +67,7 @@ func NewCertificate(name string, c *x509.Certificate, own bool) Certificate {
 // FormerUser of a client certificate of the former CA.
 type FormerUser struct {
 	Name string `json:"name"`
-	// Last is when the user asked last.
+	// Last is the time of the user's last request.
 	Last time.Time `json:"last"`
 }
 
@@ -88,8 +88,8 @@ type AgentCertificateCounts struct {
 	Soonest *time.Time `json:"soonest,omitempty"`
 }
 
-// Certificates of agents: when they end, by Cluster, of those that the hubs have heard of
-// since they were started; and how their connections come.
+// Certificates of agents: when they end, by Cluster, of those that the hubs have read since they
+// were started; and how their connections come.
 type Certificates struct {
 	Ends map[string]time.Time `json:"ends"`
 	// Carriage is how agents' present connections come, by Cluster: TLS, WebSocket, or Push
@@ -119,7 +119,7 @@ func (c Certificate) WarningText(now time.Time) string {
 	case c.isCA():
 		return ""
 	case c.Own && left < c.Ends.Sub(c.Issued)/warnBefore:
-		return fmt.Sprintf("%s ends at %s and the hub has not renewed it; the hub's log says why", c.Name, phrase.FormatTime(c.Ends))
+		return fmt.Sprintf("%s ends at %s and the hub has not renewed it; the hub's log has the reason", c.Name, phrase.FormatTime(c.Ends))
 	case !c.Own && left < min(othersWarn, c.Ends.Sub(c.Issued)/warnBefore):
 		return fmt.Sprintf("%s, which the hub was given by a flag, ends at %s: replace the files, and the hub takes them up without a restart", c.Name, phrase.FormatTime(c.Ends))
 	}

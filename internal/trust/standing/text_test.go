@@ -62,7 +62,7 @@ func TestWarningsBeginAtTheirTime(t *testing.T) {
 		"a CA of a year":             {ca(365 * day), ""},
 		"a CA of less":               {ca(365*day - time.Second), "agent CA ends at 2027-01-02T11:59:59Z: rotate it, by atoll ca rotate"},
 		"a quarter of its life":      {own(100 * day), ""},
-		"less than a quarter":        {own(100*day - time.Second), "API ends at 2026-04-12T11:59:59Z and the hub has not renewed it; the hub's log says why"},
+		"less than a quarter":        {own(100*day - time.Second), "API ends at 2026-04-12T11:59:59Z and the hub has not renewed it; the hub's log has the reason"},
 		"of others, three weeks":     {given(21*day, 365*day), ""},
 		"of others, less":            {given(21*day-time.Second, 365*day), "API, which the hub was given by a flag, ends at 2026-01-23T11:59:59Z: replace the files, and the hub takes them up without a restart"},
 		"of others, short, quarter":  {given(10*day, 40*day), ""},

@@ -189,8 +189,8 @@ func (s *messageStream) Recv() (*wrapperspb.BytesValue, error) {
 	}
 }
 
-// closeNow cuts the WebSocket off without a word, which might have to wait: what it carries says how
-// it ends.
+// closeNow cuts the WebSocket off without a word, which might have to wait: the carried protocol
+// reports how it ends.
 func (s *messageStream) closeNow() {
 	conn := s.ws.NetConn()
 	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {

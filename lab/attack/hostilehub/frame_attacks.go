@@ -109,7 +109,7 @@ func sendEndlessBundles(ctx context.Context, s *agentSession) error {
 	return nil
 }
 
-// orderAs sends a manifest with all objects, which the honest hub does not want.
+// orderAs sends a manifest with all objects, which the honest hub does not order.
 func (s *agentSession) orderAs(m atoll.Manifest) error {
 	body, err := json.Marshal(m)
 	if err != nil {

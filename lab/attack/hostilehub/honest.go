@@ -70,7 +70,7 @@ func (s *agentSession) carryOut(out session.HubOutput) error {
 	return nil
 }
 
-// orderAbove orders what the hub wants of a bundle above the generation that the agent holds. A bundle that the hub does not
+// orderAbove repeats the order of the hub for a bundle above the generation that the agent holds. A bundle that the hub does not
 // want is removed.
 func (s *agentSession) orderAbove(held session.Entry) error {
 	m, wanted := s.hub.rows[held.Bundle]

@@ -36,7 +36,7 @@ type hub struct {
 	attacks  []Attack // of the sessions that begin; none: they are honest
 	sessions map[*agentSession]bool
 	begun    int                       // sessions
-	rows     map[string]atoll.Manifest // what the honest hub wants, by Bundle
+	rows     map[string]atoll.Manifest // what the honest hub orders, by Bundle
 	statuses map[string]atoll.RowStatus
 	tunnels  map[string]func(tunnelStream) // by id
 	dialled  int

@@ -123,7 +123,7 @@ func (e *EtcdClient) CompactAndReadSize(ctx context.Context) (StoreSize, error) 
 		return time.Since(since) >= steadyFor, nil
 	})
 	if err != nil {
-		return now, fmt.Errorf("wait for the hub's etcd to forget its history: %w", err)
+		return now, fmt.Errorf("wait for the hub's etcd to compact its history: %w", err)
 	}
 	return last, nil
 }

@@ -107,7 +107,7 @@ func (s *testbed) reportCost(phase string, from, to costReading, own measure.Wri
 
 // reportStoreSize reports the size of the store without its history.
 func (s *testbed) reportStoreSize(ctx context.Context) (measure.StoreSize, error) {
-	s.Progress.BeginStep("etcd forgets its history", 0)
+	s.Progress.BeginStep("etcd compacts its history", 0)
 	size, err := s.etcd.CompactAndReadSize(ctx)
 	if err != nil {
 		return size, err

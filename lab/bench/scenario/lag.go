@@ -125,7 +125,7 @@ func (l *lagWatch) recordLag(ctx context.Context) error {
 		key := a.bundleKey()
 		l.actualCounts[key] = append(l.actualCounts[key], readyCount{at, truth[key]})
 		l.noteLag(&l.bundleLag, shortestLag(l.actualCounts[key], l.readinessFlipsPerSecond(a), said[key], said[key]), func() string {
-			return fmt.Sprintf("Bundle %s said %d, and %d were ready", key, said[key], truth[key])
+			return fmt.Sprintf("Bundle %s reported %d, and %d were ready", key, said[key], truth[key])
 		})
 	}
 	return nil
@@ -148,7 +148,7 @@ func (l *lagWatch) recordTemplateLag(ctx context.Context) error {
 			from, to = all, all
 		}
 		l.noteLag(&l.templateLag, shortestLag(l.actualCounts[key], l.readinessFlipsPerSecond(a), from, to), func() string {
-			return fmt.Sprintf("Deployment %s said %d replicas ready", key, said[key])
+			return fmt.Sprintf("Deployment %s reported %d replicas ready", key, said[key])
 		})
 	}
 	return nil

@@ -120,7 +120,7 @@ func (s *testbed) pairsRecordFile() string { return filepath.Join(s.Dir, pairsFi
 
 func (s *testbed) writePairsRecord(apps int) error {
 	if err := os.WriteFile(s.pairsRecordFile(), mustEncodeJSON(pairsRecord{Apps: apps, Clusters: s.fleets[0].count, Scale: s.Scale}), 0o600); err != nil {
-		return fmt.Errorf("remember what is there: %w", err)
+		return fmt.Errorf("record what is there: %w", err)
 	}
 	return nil
 }

@@ -226,7 +226,7 @@ func (l *fleetObservation) findRowFault(app int32, c hubCluster, r rowcodec.Slic
 	case status.UID != "" && status.UID != spec.UID:
 		return fmt.Sprintf("the report is of cluster %s", status.UID)
 	case status.Generation != spec.Generation, !status.Applied:
-		return fmt.Sprintf("generation %d is wanted, %d is reported, applied: %t", spec.Generation, status.Generation, status.Applied)
+		return fmt.Sprintf("generation %d is ordered, %d is reported, applied: %t", spec.Generation, status.Generation, status.Applied)
 	case !l.Unhealthy && (status.State != atoll.RowReady || int(status.Ready) != l.Apps[app].Items):
 		return fmt.Sprintf("it is %s with %d items ready: %s", status.State, status.Ready, status.Reason)
 	}

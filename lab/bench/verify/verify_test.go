@@ -146,7 +146,7 @@ func TestErrorsAreFound(t *testing.T) {
 		"another cluster's row":  {rowIs(func(s *atoll.RowSpec, _ *atoll.RowStatus) { s.UID = "uid-3" }), Verdict.DescribeRows, "the row is of cluster"},
 		"a row that leaves":      {rowIs(func(s *atoll.RowSpec, _ *atoll.RowStatus) { s.Phase = atoll.RowRemoving }), Verdict.DescribeRows, "the row is Removing"},
 		"nothing reported":       {func(w *testFleet) { delete(w.statuses, "c1") }, Verdict.DescribeRows, "nothing was reported"},
-		"an old report":          {rowIs(func(_ *atoll.RowSpec, s *atoll.RowStatus) { s.Generation = 2 }), Verdict.DescribeRows, "generation 3 is wanted, 2 is reported"},
+		"an old report":          {rowIs(func(_ *atoll.RowSpec, s *atoll.RowStatus) { s.Generation = 2 }), Verdict.DescribeRows, "generation 3 is ordered, 2 is reported"},
 		"not healthy":            {rowIs(func(_ *atoll.RowSpec, s *atoll.RowStatus) { s.State = atoll.RowDegraded }), Verdict.DescribeRows, "Degraded"},
 		"a status without row":   {func(w *testFleet) { w.statuses["c0"] = w.statuses["c1"] }, Verdict.DescribeRows, "and no row"},
 		"an agent holds nothing": {func(w *testFleet) { delete(w.holdings[1].Bundles, "bundle-uid") }, Verdict.DescribeHoldings, "agents hold 1"},

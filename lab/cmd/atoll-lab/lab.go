@@ -150,7 +150,7 @@ func newComponentCommand(use, short string, do func(*cobra.Command, *lab.Lab, st
 func faultCommands() []*cobra.Command {
 	kill := newComponentCommand("kill hub|hubN|etcd|memberN|agent/memberN --dir DIR", "End a process with SIGKILL",
 		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.KillComponent(cmd.Context(), name) })
-	stop := newComponentCommand("stop hub|hubN|etcd|memberN|agent/memberN --dir DIR", "Ask a process to end: a hub that leads hands over first",
+	stop := newComponentCommand("stop hub|hubN|etcd|memberN|agent/memberN --dir DIR", "Signal a process to end: a hub that leads hands over first",
 		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.StopComponent(cmd.Context(), name) })
 	start := newComponentCommand("start hub|hubN|etcd|memberN|agent/memberN --dir DIR", "Bring a killed process back, same ports and data, and wait until it works",
 		func(cmd *cobra.Command, l *lab.Lab, name string) error { return l.StartComponent(cmd.Context(), name) })

@@ -161,7 +161,7 @@ func TestAnInterpreterTeachesAKind(t *testing.T) {
 	testwait.UntilNil(t, "health and one status of both", allChecks(
 		fieldShows([]string{"hub"}, cats, "status.ready", "6"), fieldShows([]string{"hub"}, cats, "status.at", "member1=Running member2=Running "),
 		explanationMatches("trainer/cats -n "+ns, "ready in all of them"),
-		explanationMatches("trainer/cats -n "+ns, "ResourceInterpreter "+ns+" tells its replicas, .*judges its health, .* and joins its status"),
+		explanationMatches("trainer/cats -n "+ns, "ResourceInterpreter "+ns+" returns its replicas, .*judges its health, .* and joins its status"),
 	))
 
 	// Fields that a member's operator sets stay, as the script defines.
@@ -186,7 +186,7 @@ func TestAnInterpreterTeachesAKind(t *testing.T) {
 	// Without the interpreter its last results stay, until a user edits the template.
 	mustKubectl(t, "", "delete resourceinterpreter "+ns)
 	testwait.UntilNil(t, "nothing is scaled or taken away", allChecks(
-		explanationMatches("trainer/cats -n "+ns, "A ResourceInterpreter that is gone tells its replicas"),
+		explanationMatches("trainer/cats -n "+ns, "A ResourceInterpreter that is gone returns its replicas"),
 		fieldShows([]string{"member1"}, cats, "spec.workers", "6"), existsIn("v1", "ConfigMap", ns, "pictures", "member1", "member2"),
 	))
 }

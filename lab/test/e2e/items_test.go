@@ -119,7 +119,7 @@ func TestClustersTreatObjectsAsStated(t *testing.T) {
 }
 
 var badItemRules = []refusedObject{
-	{"a rule that says nothing", withItemRule("{}"), "spec.itemRules[0]", "a rule says something"},
+	{"a rule without a field", withItemRule("{}"), "spec.itemRules[0]", "a rule sets at least one"},
 	{"an unknown update", withItemRule("{update: Replace}"), "spec.itemRules[0].update", "Unsupported value"},
 	{"an unknown drift", withItemRule("{drift: Ignore}"), "spec.itemRules[0].drift", "Unsupported value"},
 	{"an unknown removal", withItemRule("{removal: Keep}"), "spec.itemRules[0].removal", "Unsupported value"},
@@ -202,7 +202,7 @@ spec:
 `
 
 // Single objects that exist in a cluster are left alone, adopted or overwritten as their rule or annotation says.
-// An override of a field that cannot change creates an object again whose rule says so.
+// An override of a field that cannot change creates an object again whose rule states it.
 func TestObjectsThatExistAreTreatedAsStated(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "existing")

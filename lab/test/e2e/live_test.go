@@ -59,7 +59,7 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 	expectOutput(t, "rollout history", mustKubectl(t, "", "rollout history deploy/web -n "+ns), "REVISION", "1")
 	expectOutput(t, "describe deploy", mustKubectl(t, "", "describe deploy web -n "+ns), "NewReplicaSet:", "ScalingReplicaSet")
 	expectOutput(t, "a complete list of what is stored", mustKubectl(t, "", "get deploy -o name -l atoll.dev/complete=true -n "+ns), "deployment.apps/web")
-	kubectlFails(t, "", "get deploy -l atoll.dev/complete=no -n "+ns, "asks for lists in which nothing is missing")
+	kubectlFails(t, "", "get deploy -l atoll.dev/complete=no -n "+ns, "requests lists in which nothing is missing")
 	pod := strings.TrimPrefix(strings.Fields(mustKubectl(t, "", "get pods -n "+ns+" -o name -l atoll.dev/cluster=member1"))[0], "pod/")
 	expectOutput(t, "describe pod", mustKubectl(t, "", "describe pod -n "+ns+" "+pod), "Controlled By:", "Scheduled", pod)
 	expectOutput(t, "wait", mustKubectl(t, "", "wait --for=condition=Ready pod -l app=web -n "+ns+" --timeout 60s"), pod+" condition met")
@@ -77,7 +77,7 @@ func TestTheFleetIsSeenAsOneCluster(t *testing.T) {
 	})
 	expectOutput(t, "delete", kubectlAt(t, hub, "", "delete pod"+as+pod), `User "lila" cannot delete resource "pods"`)
 	expectOutput(t, "a collection", kubectlAt(t, hub, "", "delete --raw /api/v1/namespaces/"+ns+"/pods"), "not deleted as a collection")
-	expectOutput(t, "scale of what its controller scales", kubectlAt(t, hub, "", "scale rs -n "+ns+" "+strings.TrimPrefix(strings.Fields(mustKubectl(t, "", "get rs -n "+ns+" -o name"))[0], "replicaset.apps/")+" --replicas 3"), "its controller says how many")
+	expectOutput(t, "scale of what its controller scales", kubectlAt(t, hub, "", "scale rs -n "+ns+" "+strings.TrimPrefix(strings.Fields(mustKubectl(t, "", "get rs -n "+ns+" -o name"))[0], "replicaset.apps/")+" --replicas 3"), "its controller sets how many")
 
 	grantRole(t, "member1", "live-lila", "--clusterrole cluster-admin --user lila")
 	testwait.UntilNil(t, "what the member grants is done there", func(context.Context) error {
@@ -171,7 +171,7 @@ func TestJobsOfTheFleet(t *testing.T) {
 	})
 	mustKubectl(t, "", "wait job/now.member1 --for=condition=Complete --timeout=60s -n "+ns)
 	expectOutput(t, "whose it is", mustKubectl(t, "", "describe job now.member1 -n "+ns), "CronJob/often")
-	expectOutput(t, "whose its status is", kubectlAt(t, hub, "", "patch job now.member1 --subresource status --type merge -p {} -n "+ns), "for that cluster to say")
+	expectOutput(t, "whose its status is", kubectlAt(t, hub, "", "patch job now.member1 --subresource status --type merge -p {} -n "+ns), "that cluster reports its status")
 }
 
 // TestADisconnectedClusterIsNamedAsMissing: in lists; watches are silent, and continue with

@@ -71,9 +71,9 @@ var badSelectors = []refusedObject{
 	{"a malformed value", propagationPrefix + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchLabels: {a: 'b c'}}}]", "spec.resourceSelectors[0].labelSelector.matchLabels", "valid label must"},
 	{"an unknown operator", propagationPrefix + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchExpressions: [{key: a, operator: Within, values: [b]}]}}]", "spec.resourceSelectors[0].labelSelector.matchExpressions[0].operator", "not a valid selector operator"},
 	{"nothing to be in", propagationPrefix + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchExpressions: [{key: a, operator: In}]}}]", "spec.resourceSelectors[0].labelSelector.matchExpressions[0].values", "must be specified"},
-	{"in and not in", propagationPrefix + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchExpressions: [{key: a, operator: In, values: [b]}, {key: a, operator: NotIn, values: [b]}]}}]", "spec.resourceSelectors[0].labelSelector", "contradicts itself"},
-	{"there and not there", propagationPrefix + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}}]", "spec.resourceSelectors[0].labelSelector", "contradicts itself"},
-	{"two values of one label", propagationPrefix + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [c]}]}}]", "spec.resourceSelectors[0].labelSelector", "contradicts itself"},
+	{"in and not in", propagationPrefix + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchExpressions: [{key: a, operator: In, values: [b]}, {key: a, operator: NotIn, values: [b]}]}}]", "spec.resourceSelectors[0].labelSelector", "contradict each other"},
+	{"there and not there", propagationPrefix + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}}]", "spec.resourceSelectors[0].labelSelector", "contradict each other"},
+	{"two values of one label", propagationPrefix + "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, labelSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [c]}]}}]", "spec.resourceSelectors[0].labelSelector", "contradict each other"},
 	{"a group without its label", propagationPrefix + deploymentSelector + "groupBy: {type: Label}", "spec.groupBy", "labelKey is for type Label"},
 	{"a label without its group", propagationPrefix + deploymentSelector + "groupBy: {type: Object, labelKey: a}", "spec.groupBy", "labelKey is for type Label"},
 	{"a malformed label to group by", propagationPrefix + deploymentSelector + "groupBy: {type: Label, labelKey: 'a b'}", "spec.groupBy.labelKey", "name part must consist"},
@@ -81,7 +81,7 @@ var badSelectors = []refusedObject{
 
 var badPlacements = []refusedObject{
 	{"empty labels", withPlacement("{clusterAffinity: {labelSelector: {}}}"), "spec.placement.clusterAffinity.labelSelector", "empty selector"},
-	{"contradictory labels", withPlacement("{clusterAffinity: {labelSelector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}}}"), "spec.placement.clusterAffinity.labelSelector", "contradicts itself"},
+	{"contradictory labels", withPlacement("{clusterAffinity: {labelSelector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}}}"), "spec.placement.clusterAffinity.labelSelector", "contradict each other"},
 	{"a malformed expression", withPlacement("{clusterAffinity: {labelSelector: {matchExpressions: [{key: a, operator: Exists, values: [b]}]}}}"), "spec.placement.clusterAffinity.labelSelector.matchExpressions[0].values", "may not be specified"},
 	{"an unknown field of a cluster", withPlacement("{clusterAffinity: {fieldSelector: {matchExpressions: [{key: country, operator: In, values: [eu]}]}}}"), "spec.placement.clusterAffinity.fieldSelector.matchExpressions[0].key", "the hub's admin"},
 	{"an unknown operator on a field", withPlacement("{clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: Near, values: [eu]}]}}}"), "spec.placement.clusterAffinity.fieldSelector.matchExpressions[0].operator", "Unsupported value"},
@@ -101,7 +101,7 @@ var badPlacements = []refusedObject{
 	{"a shortage of what is duplicated", withPlacement("{replicaScheduling: {replicaSchedulingType: Duplicated, onShortage: PlaceNothing}}"), "spec.placement.replicaScheduling", "need replicaSchedulingType Divided"},
 	{"a field in nothing", withPlacement("{clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: []}]}}}"), "spec.placement.clusterAffinity.fieldSelector.matchExpressions[0].values", "needs at least one"},
 	{"no expressions on fields", withPlacement("{clusterAffinity: {fieldSelector: {matchExpressions: []}}}"), "spec.placement.clusterAffinity.fieldSelector.matchExpressions", "at least 1"},
-	{"contradictory fields", withPlacement("{clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu]}, {key: region, operator: NotIn, values: [eu]}]}}}"), "spec.placement.clusterAffinity.fieldSelector", "contradicts itself"},
+	{"contradictory fields", withPlacement("{clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu]}, {key: region, operator: NotIn, values: [eu]}]}}}"), "spec.placement.clusterAffinity.fieldSelector", "contradict each other"},
 	{"a name that is excluded", withPlacement("{clusterAffinity: {clusterNames: [a, b], exclude: [b]}}"), "spec.placement.clusterAffinity.clusterNames[1]", "exclude"},
 	{"a name twice", withPlacement("{clusterAffinity: {clusterNames: [a, a]}}"), "spec.placement.clusterAffinity.clusterNames[1]", "Duplicate"},
 	{"no name of a cluster", withPlacement("{clusterAffinity: {clusterNames: [A_b]}}"), "spec.placement.clusterAffinity.clusterNames[0]", "not the name of a cluster"},
@@ -141,7 +141,7 @@ var badPlacements = []refusedObject{
 	{"an annotation with a hole", withAnnotation("tokyo,,oslo"), "metadata.annotations[atoll.dev/clusters]", "not the name of a cluster"},
 	{"an annotation of an empty selector", withAnnotation("selector:"), "metadata.annotations[atoll.dev/clusters]", "selects nothing"},
 	{"an annotation of a malformed selector", withAnnotation("selector: env in (a"), "metadata.annotations[atoll.dev/clusters]", "not a label selector"},
-	{"an annotation of a contradiction", withAnnotation("selector: env=a,env=b"), "metadata.annotations[atoll.dev/clusters]", "contradicts itself"},
+	{"an annotation of a contradiction", withAnnotation("selector: env=a,env=b"), "metadata.annotations[atoll.dev/clusters]", "contradict each other"},
 	{"an annotation on Atoll's own", strings.Replace(withAnnotation("*"), "apiVersion: v1\nkind: ConfigMap", "apiVersion: atoll.dev/v1alpha1\nkind: PropagationPolicy\nspec: {resourceSelectors: [{apiVersion: v1, kind: ConfigMap}]}", 1), "metadata.annotations[atoll.dev/clusters]", "cannot be placed"},
 }
 

@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/http/cgi"
@@ -11,6 +14,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"atoll.dev/atoll/internal/testwait"
 )
@@ -50,8 +56,17 @@ func (g *gitServer) runGit(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// commit writes and removes files, and pushes the commit. A file without text is removed.
+// commit writes and removes files, and pushes the commit.
 func (g *gitServer) commit(t *testing.T, message string, files map[string]string) {
+	t.Helper()
+	g.editFiles(t, files)
+	g.runGit(t, g.work, "add", "-A")
+	g.runGit(t, g.work, "commit", "--quiet", "-m", message)
+	g.runGit(t, g.work, "push", "--quiet", "origin", "HEAD:main")
+}
+
+// editFiles writes and removes files of the working directory. A file without text is removed.
+func (g *gitServer) editFiles(t *testing.T, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		at := filepath.Join(g.work, name)
@@ -68,9 +83,6 @@ func (g *gitServer) commit(t *testing.T, message string, files map[string]string
 			t.Fatal(err)
 		}
 	}
-	g.runGit(t, g.work, "add", "-A")
-	g.runGit(t, g.work, "commit", "--quiet", "-m", message)
-	g.runGit(t, g.work, "push", "--quiet", "origin", "HEAD:main")
 }
 
 func webText(image string) string {
@@ -94,6 +106,33 @@ data: {colour: blue}
 
 // A directory of a repository runs in members. A commit changes, adds and removes. Nothing is removed
 // when the server is gone, or when the Source is deleted.
+// postWebhook reports a push as GitHub does, without credentials of the hub. It returns the status of the answer.
+func postWebhook(t *testing.T, namespace, repository, token, body string) int {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", sharedWorld.lab.KubeconfigPath("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := rest.HTTPClientFor(rest.AnonymousClientConfig(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, config.Host+"/webhooks/"+namespace+"/"+repository, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte(body))
+	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	answer, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	return answer.StatusCode
+}
+
 func TestSourceBringsCommitsToMembers(t *testing.T) {
 	ns := createNamespace(t, "sources")
 	g := newGitServer(t)
@@ -102,7 +141,9 @@ func TestSourceBringsCommitsToMembers(t *testing.T) {
 	url := g.URL + "/shop.git"
 	shown := runCLI(t, "source", "create", "git", url, "--name", "shop", "-n", ns, "--path", "deploy", "--clusters", "region in (eu,us)", "--interval", "30s", "--dry-run")
 	expectOutput(t, "the preview", shown, "+ source/shop: deploy of branch main, to the clusters with region in (eu,us)", "+ repository/shop: "+url, "+ rolebinding/atoll-sources")
-	expectOutput(t, "the Source", runCLI(t, "source", "create", "git", url, "--name", "shop", "-n", ns, "--path", "deploy", "--clusters", "region in (eu,us)", "--interval", "30s", "--yes"), "made; follow it with")
+	const token = "a token of the git server"
+	mustKubectl(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: hook, namespace: "+ns+"}\nstringData: {token: "+token+"}\n", "create -f -")
+	expectOutput(t, "the Source", runCLI(t, "source", "create", "git", url, "--name", "shop", "-n", ns, "--path", "deploy", "--clusters", "region in (eu,us)", "--webhook-secret", "hook", "--yes"), "made; follow it with")
 	testwait.UntilNil(t, "the commit runs in the chosen members", allChecks(
 		existsIn("apps/v1", "Deployment", ns, "web", "member1", "member2"), existsIn("v1", "ConfigMap", ns, "old", "member1", "member2")))
 	sourceIs := func(what string, want ...string) {
@@ -117,14 +158,24 @@ func TestSourceBringsCommitsToMembers(t *testing.T) {
 			return nil
 		})
 	}
-	sourceIs("the Source is ready", "the shop opens", "author    Aiko", "clusters  2/2", "Ready: True")
+	sourceIs("the Source is ready", "the shop opens", "author    Aiko", "clusters  2/2", "Ready: True", "webhook /webhooks/"+ns+"/shop: True")
 
-	g.commit(t, "nginx 2", map[string]string{"deploy/web.yaml": webText("nginx:2"), "deploy/new.yaml": strings.ReplaceAll(oldSettings, "old", "new"), "deploy/old.yaml": ""})
-	expectOutput(t, "the sync", runCLI(t, "source", "sync", "shop", "-n", ns), "checks the Repository")
+	g.editFiles(t, map[string]string{"deploy/web.yaml": webText("nginx:2"), "deploy/new.yaml": strings.ReplaceAll(oldSettings, "old", "new"), "deploy/old.yaml": ""})
+	compare := []string{"source", "diff", "shop", "-n", ns, "--local", g.work}
+	expectOutput(t, "the next commit before its push", runCLI(t, compare...),
+		"~ Deployment "+ns+"/web (deploy/web.yaml:", `"nginx:1" -> "nginx:2"`, "+ ConfigMap "+ns+"/new", "- ConfigMap "+ns+"/old", "member1", "exit status 2")
+	g.commit(t, "nginx 2", nil)
+	if forged, code := postWebhook(t, ns, "shop", "forged by a stranger", "{}"), postWebhook(t, ns, "shop", token, "{}"); forged != http.StatusForbidden || code != http.StatusAccepted {
+		t.Fatalf("the hub answers %d to a webhook, and %d to a forged one", code, forged)
+	}
 	testwait.UntilNil(t, "the next commit runs, and what it dropped is gone", allChecks(
 		existsIn("v1", "ConfigMap", ns, "new", "member1", "member2"), existsIn("v1", "ConfigMap", ns, "old"), imageIn("member1", ns, "nginx:2"), imageIn("member2", ns, "nginx:2")))
-	sourceIs("the Source tells the commit", "nginx 2", "2 applied", "Ready: True")
+	sourceIs("the Source reports the commit", "nginx 2", "2 applied", "Ready: True")
+	if out := runCLI(t, compare...); !strings.Contains(out, "3 objects as the commit applied them") || strings.Contains(out, "exit status") {
+		t.Errorf("the applied commit differs from the hub:\n%s", out)
+	}
 
+	expectOutput(t, "the sync", runCLI(t, "source", "sync", "shop", "-n", ns), "checks the Repository")
 	g.commit(t, "a mistake", map[string]string{"deploy/web.yaml": "", "deploy/new.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: new\n"})
 	runCLI(t, "source", "sync", "shop", "-n", ns)
 	sourceIs("content that cannot be read is reported", "ContentInvalid", "deploy/new.yaml:", "nginx 2")

@@ -169,7 +169,7 @@ func TestARefusedAgentLogsTheRemedy(t *testing.T) {
 	forget()
 	refused("second", one, "uses are spent", "token is refused", "atoll token create")
 	refused2, stop2 := run("guest", createToken(t))
-	testwait.UntilNil(t, "another agent of that name logs it", logSays(refused2, "another agent has asked for the name guest"))
+	testwait.UntilNil(t, "another agent of that name logs it", logSays(refused2, "another agent has requested the name guest"))
 	stop2()
 }
 

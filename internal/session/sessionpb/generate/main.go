@@ -78,7 +78,7 @@ func runPlugin(ctx context.Context, plugin, file string, files []*descriptorpb.F
 	}
 	for _, f := range response.File {
 		if strings.Contains(f.GetName(), "/") {
-			return fmt.Errorf("it wants to write %s, outside of the directory", f.GetName())
+			return fmt.Errorf("it would write %s, outside of the directory", f.GetName())
 		}
 		if err := os.WriteFile(f.GetName(), []byte(f.GetContent()), 0o644); err != nil {
 			return err
