@@ -71,13 +71,19 @@ func TestFieldsOfADecodedObject(t *testing.T) {
 	}
 }
 
-// A member that is hostile or broken sends what is no entry: it has no fields, and ends nothing.
+// Entries of a hostile or broken member that are malformed leave no fields and no managers, whatever precedes them.
 func TestMalformedManagedFieldsAreNone(t *testing.T) {
-	for _, list := range []any{"text", []any{"text"}, []any{map[string]any{"manager": 7, "operation": []any{}}}, []any{nil}} {
+	for _, list := range []any{
+		"text", []any{"text"}, []any{nil}, []any{map[string]any{"manager": 7, "operation": []any{}}}, []any{map[string]any{"subresource": true}},
+	} {
 		o := parse(t, managedDeployment)
-		o.Object["metadata"].(map[string]any)["managedFields"] = list
-		if v := ViewOf(o, Judges{}); v.Fields != nil || v.Owned != "" {
-			t.Errorf("%v: %s", list, v.Fields)
+		meta := o.Object["metadata"].(map[string]any)
+		if entries, ok := list.([]any); ok {
+			list = append(meta["managedFields"].([]any), entries...)
+		}
+		meta["managedFields"] = list
+		if v := ViewOf(o, Judges{}); v.Fields != nil || v.Owned != "" || v.Others != nil {
+			t.Errorf("%v: %s %q %q", list, v.Fields, v.Owned, v.Others)
 		}
 	}
 }

@@ -171,14 +171,22 @@ func (v *View) addManager(f *metav1.ManagedFieldsEntry, fields func() json.RawMe
 }
 
 // addManagersOf adds the entries of an object that is decoded already. GetManagedFields would encode and decode the
-// fields of each entry, which is most of the cost of a view.
+// fields of each entry, which is most of the cost of a view. A malformed entry leaves none, as in GetManagedFields.
 func (v *View) addManagersOf(u *unstructured.Unstructured) {
 	list, _, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "managedFields")
 	entries, _ := list.([]any)
 	for _, entry := range entries {
-		e, _ := entry.(map[string]any)
-		text := func(field string) string { s, _ := e[field].(string); return s }
+		e, wellFormed := entry.(map[string]any)
+		text := func(field string) string {
+			s, isText := e[field].(string)
+			wellFormed = wellFormed && (isText || e[field] == nil)
+			return s
+		}
 		f := metav1.ManagedFieldsEntry{Manager: text("manager"), Operation: metav1.ManagedFieldsOperationType(text("operation")), Subresource: text("subresource")}
+		if !wellFormed {
+			v.Fields, v.Owned, v.Others = nil, "", nil
+			return
+		}
 		v.addManager(&f, func() json.RawMessage { return encodeFields(e["fieldsV1"]) })
 	}
 }
