@@ -129,6 +129,17 @@ func (b *OwnershipRecords) RecordedKeys() []atoll.ItemKey {
 	return slices.Collect(maps.Keys(b.records))
 }
 
+// HasKind reports whether anything of the kind is recorded. It lists no keys, since it is asked for each object that
+// is deleted.
+func (b *OwnershipRecords) HasKind(group, kind string) bool {
+	for key := range b.records {
+		if key.Group == group && key.Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
 // KeysInNamespace lists the keys of the records of a namespace, in no order.
 func (b *OwnershipRecords) KeysInNamespace(namespace string) []atoll.ItemKey {
 	return slices.Collect(maps.Keys(b.inside[namespace]))
