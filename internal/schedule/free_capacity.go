@@ -15,7 +15,7 @@ import (
 func CountFittingReplicas(free freecapacity.NodeClasses, r freecapacity.ReplicaRequests) (n int64) {
 	for i := range free {
 		c := &free[i]
-		if per := podsPerNode(c, &r); per > 0 && isTolerated(c, &r) {
+		if per := podsPerNode(c, r); per > 0 && isTolerated(c, r) {
 			n = quantity.AddCapped(n, quantity.MultiplyCapped(per, c.Nodes))
 		}
 	}
@@ -40,7 +40,7 @@ func CountFittingWorkloads(free freecapacity.NodeClasses, workloads []Workload, 
 }
 
 // podsPerNode returns how many of the pods each node of the class takes.
-func podsPerNode(c *freecapacity.NodeClass, r *freecapacity.ReplicaRequests) int64 {
+func podsPerNode(c *freecapacity.NodeClass, r freecapacity.ReplicaRequests) int64 {
 	n := c.Pods
 	if r.CPU > 0 {
 		n = min(n, c.CPU/r.CPU)
@@ -59,7 +59,7 @@ func podsPerNode(c *freecapacity.NodeClass, r *freecapacity.ReplicaRequests) int
 	return n
 }
 
-func isTolerated(c *freecapacity.NodeClass, r *freecapacity.ReplicaRequests) bool {
+func isTolerated(c *freecapacity.NodeClass, r freecapacity.ReplicaRequests) bool {
 	for i := range c.Taints {
 		if !slices.ContainsFunc(r.Tolerations, func(tol corev1.Toleration) bool { return coversTaint(&tol, &c.Taints[i]) }) {
 			return false
@@ -75,8 +75,8 @@ func TakeCapacity(free freecapacity.NodeClasses, r freecapacity.ReplicaRequests,
 	n = quantity.MultiplyCapped(n, max(r.Pods, 1))
 	for i := range free {
 		c := free[i]
-		per := podsPerNode(&c, &r)
-		if n <= 0 || per <= 0 || !isTolerated(&c, &r) {
+		per := podsPerNode(&c, r)
+		if n <= 0 || per <= 0 || !isTolerated(&c, r) {
 			out = append(out, c)
 			continue
 		}
