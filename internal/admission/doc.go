@@ -6,6 +6,7 @@
 // other parts exist. It takes the other parts from Options.Hub. As long as that is empty,
 // templates pass without the finalizer (the binder adds it before their first Revision), and
 // checks that read other objects are left out. The hub's own identities may write anything. It
-// makes no network calls: the API server's own authorizer answers about rights. The exception is
-// the confirmation of a clean removal, for which Revisions outside of the tables are read.
+// makes no network calls: the API server's own authorizer answers about rights. There are two
+// exceptions. Revisions outside of the tables are read for the confirmation of a clean removal.
+// Members are asked for at most a second before a user deletes a namespace, and no answer refuses it.
 package admission

@@ -33,6 +33,8 @@ type Options struct {
 	Hub func() (Hub, bool)
 	// Foretell plans the dry run of a policy; nil: there is no plan.
 	Foretell Foretell
+	// Foreign finds what keeps a namespace in members; nil: nothing is found.
+	Foreign FindForeign
 	// Clock for the times that taints were added and removals requested; default: the real one.
 	Clock clock.PassiveClock
 }
@@ -110,6 +112,8 @@ func (p *AdmissionPlugin) Validate(ctx context.Context, a admission.Attributes, 
 	p.warnOfUnplaced(ctx, a)
 	p.warnOfTwoControllers(ctx, a)
 	p.warnOfReferrers(ctx, a)
+	p.warnOfForeign(ctx, a)
+	p.warnOfUnreadWave(ctx, a)
 	return nil
 }
 

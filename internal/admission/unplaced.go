@@ -104,6 +104,23 @@ func (p *AdmissionPlugin) warnOfTwoControllers(ctx context.Context, a admission.
 	}
 }
 
+// warnOfUnreadWave warns the writer of a malformed wave of Argo CD that it counts as 0. A former value is no new statement.
+func (p *AdmissionPlugin) warnOfUnreadWave(ctx context.Context, a admission.Attributes) {
+	if a.GetOperation() == admission.Delete || a.GetSubresource() != "" ||
+		p.Own(a.GetUserInfo()) || isPlanDryRun(a) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
+		return
+	}
+	now, before, err := objectMetas(a)
+	if err != nil {
+		return // not an object that is stored
+	}
+	unread := policymatch.CheckArgoCDWave(now.GetAnnotations())
+	if unread == nil || before != nil && now.GetAnnotations()[atoll.AnnotationArgoCDWave] == before.GetAnnotations()[atoll.AnnotationArgoCDWave] && policymatch.CheckArgoCDWave(before.GetAnnotations()) != nil {
+		return
+	}
+	warning.AddWarning(ctx, "", unread.Error())
+}
+
 // warnOfSystemNamespace warns that the annotation of a system namespace places nothing in it.
 func warnOfSystemNamespace(ctx context.Context, a admission.Attributes, value string) {
 	if kind := a.GetKind(); kind.Group == "" && kind.Kind == "Namespace" && value != "" && policymatch.IsSystemNamespace(a.GetName()) {

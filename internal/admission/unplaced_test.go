@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -196,6 +197,37 @@ func TestOtherValuesOfHubOnlyAreRefused(t *testing.T) {
 	} {
 		if err := validateAtollKeys(thingAttributes("ann", c.now, c.before)); (err != nil) != c.refused {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A malformed wave of Argo CD is accepted with a warning. Atoll's own wave is refused. A former value is no new statement.
+func TestAMalformedWaveOfArgoCDIsAnsweredWithAWarning(t *testing.T) {
+	waved := func(annotation, value string) *unstructured.Unstructured {
+		o := newThing("", nil)
+		o.SetAnnotations(map[string]string{annotation: value})
+		return o
+	}
+	const argo, text = "argocd.argoproj.io/sync-wave", `annotation argocd.argoproj.io/sync-wave: a wave is a whole number from -1000000 to 1000000, and not "late": the object is of wave 0`
+	p := newDefaultPlugin()
+	p.Own = func(u user.Info) bool { return u.GetName() == "hub" }
+	for name, c := range map[string]struct {
+		a       admission.Attributes
+		want    []string
+		refused bool
+	}{
+		"new":              {a: thingAttributes("ann", waved(argo, "late"), nil), want: []string{text}},
+		"an edit":          {a: thingAttributes("ann", waved(argo, "late"), waved(argo, "1")), want: []string{text}},
+		"it was there":     {a: thingAttributes("ann", waved(argo, "late"), waved(argo, "late"))},
+		"well-formed":      {a: thingAttributes("ann", waved(argo, "1"), nil)},
+		"by the hub":       {a: thingAttributes("hub", waved(argo, "late"), nil)},
+		"on a subresource": {a: onSubresource(thingAttributes("ann", waved(argo, "late"), nil), "scale")},
+		"Atoll's own":      {a: thingAttributes("ann", waved("atoll.dev/wave", "late"), nil), refused: true},
+	} {
+		var h heard
+		err := p.Validate(warning.WithWarningRecorder(t.Context(), &h), c.a, nil)
+		if (err != nil) != c.refused || !slices.Equal(h, c.want) {
+			t.Errorf("%s: warnings %q, %v, want %q", name, h, err, c.want)
 		}
 	}
 }

@@ -295,7 +295,7 @@ func (p *agentComponents) newTunnelServer(o Options, client *member.Client) (*pr
 	}
 	// The engine is made after the sources of its events, and serves when all run.
 	shown, err := live.New(live.Options{
-		Config: o.MemberConfig, Transport: transport, Client: client, Records: ownershipRecords{p}, Log: o.Log,
+		Config: o.MemberConfig, Transport: transport, Client: client, Records: ownershipRecords{p}, Foreign: ownershipRecords{p}, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -310,6 +310,12 @@ func (r ownershipRecords) AppliedUID(key atoll.ItemKey) (string, bool) {
 	return r.engine.AppliedUID(key)
 }
 func (r ownershipRecords) NamespacesWithRecords() []string { return r.engine.NamespacesWithRecords() }
+func (r ownershipRecords) ClaimTemplateNames(key atoll.ItemKey) []string {
+	return r.engine.ClaimTemplateNames(key)
+}
+func (r ownershipRecords) ForeignObjects(ctx context.Context, namespace string) atoll.ForeignObjects {
+	return r.engine.ForeignObjects(ctx, namespace)
+}
 
 // runComponents runs all parts until one fails or ctx ends. The lease is given back last.
 func (p *agentComponents) runComponents(ctx context.Context) error {

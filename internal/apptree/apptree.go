@@ -49,6 +49,8 @@ type Tree struct {
 	Clusters []Cluster `json:"clusters"`
 	// MoreClusters counts those that are left out.
 	MoreClusters int `json:"moreClusters,omitempty"`
+	// Plans of removals that wait for a confirmation, sorted by hash.
+	Plans []Plan `json:"plans,omitempty"`
 }
 
 // Template is an object that a user wrote.
@@ -110,9 +112,13 @@ type Input struct {
 	Revision        int64
 	// Items of the newest Revision.
 	Items []atoll.ItemKey
+	// Removed are the items that it takes out.
+	Removed []atoll.ItemKey
 	// IsVisible reports whether the user may read a template.
 	IsVisible func(atoll.ItemKey) bool
 	Rows      []Row
+	// Answered are hashes of plans that a person has confirmed or withdrawn.
+	Answered []string
 	// Limit is the greatest number of clusters, and Cluster names the only one to return; empty: all.
 	Limit   int
 	Cluster string
@@ -130,7 +136,8 @@ func BuildTree(in Input) Tree {
 		b.indexes[key] = len(out.Templates)
 		out.Templates = append(out.Templates, Template{Group: key.Group, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name})
 	}
-	b.seesAll = out.HiddenTemplates == 0
+	b.seesAll = out.HiddenTemplates == 0 && !slices.ContainsFunc(in.Removed, func(key atoll.ItemKey) bool { return !in.IsVisible(key) })
+	out.Plans = b.listPlans(in.Rows, in.Answered)
 	var wanted []stateOfRow
 	for i := range in.Rows {
 		r := &in.Rows[i]

@@ -299,6 +299,8 @@ type RenderedItem struct {
 	// ServiceAccount of the member, as NAMESPACE/NAME, that must have the right to each write of the object;
 	// empty: the agent's own rights suffice.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// Wave of the item, as its treatment states it. It is no part of Hash: another wave applies nothing again.
+	Wave int32 `json:"wave,omitempty"`
 	// Assessment of the object in the member; nil: by its kind alone. It is no part of Hash: other rules apply
 	// nothing again.
 	Assessment *Assessment `json:"assessment,omitempty"`

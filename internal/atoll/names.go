@@ -64,6 +64,11 @@ const (
 	AnnotationConflict     = "atoll.dev/conflict-resolution"
 	AnnotationRemoval      = "atoll.dev/removal"
 
+	// AnnotationWave, on a template, is the wave of the object: members apply it once all objects of earlier waves
+	// are healthy. Without it, the annotation of Argo CD with the same meaning counts.
+	AnnotationWave       = "atoll.dev/wave"
+	AnnotationArgoCDWave = "argocd.argoproj.io/sync-wave"
+
 	// AnnotationServiceAccount, on a Namespace, is the ServiceAccount of members that must have the right to
 	// each write of the namespace's objects: NAME, in the namespace, or NAMESPACE/NAME. Policies do not replace it.
 	AnnotationServiceAccount = "atoll.dev/service-account"

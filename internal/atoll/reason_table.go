@@ -184,6 +184,7 @@ var Reasons = []ReasonInfo{
 	{ReasonTerminating, "item", ActorMember, "The object is being deleted in the member; a finalizer holds it."},
 	{ReasonForeignObjects, "item", ActorMember, "The namespace holds objects that Atoll did not apply; it is not deleted."},
 	{ReasonWaitsForObjects, "item", ActorAtoll, "The object waits for objects that it needs."},
+	{ReasonWaitsForWave, "item", ActorAtoll, "The object is of a later wave, and waits until all objects of the wave before are applied and healthy."},
 	{ReasonDriftFight, "item", ActorMember, "Another client in the member changes the same fields again and again."},
 	{ReasonDrifted, "item", ActorUser, "The object is only observed, and differs from what Atoll would apply."},
 	{ReasonMissing, "item", ActorUser, "The object is only observed, and the member does not have it."},

@@ -188,6 +188,7 @@ const (
 	ReasonTerminating          Reason = "Terminating"
 	ReasonForeignObjects       Reason = "ForeignObjects"
 	ReasonWaitsForObjects      Reason = "WaitsForObjects"
+	ReasonWaitsForWave         Reason = "WaitsForWave"
 	ReasonDriftFight           Reason = "DriftFight"
 	ReasonDrifted              Reason = "Drifted"
 	ReasonMissing              Reason = "Missing"

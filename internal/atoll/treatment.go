@@ -22,6 +22,8 @@ type Treatment struct {
 	// ServiceAccount of the member, as NAMESPACE/NAME, that must have the right to each write of the object;
 	// empty: the agent's own rights suffice.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
+	// Wave of the item, between MaxWave below and above zero.
+	Wave int32 `json:"wave,omitempty"`
 	// Assessment of the item's object; nil: by its kind alone.
 	Assessment *Assessment `json:"assessment,omitempty"`
 	// AssessmentParts, in an encoded content alone, are the indexes of the Assessment's parts in the list of the content.
@@ -30,7 +32,7 @@ type Treatment struct {
 
 // IsEmpty reports whether members treat the item's object as all others.
 func (t *Treatment) IsEmpty() bool {
-	return t.Update == "" && len(t.IgnoreFields) == 0 && t.Drift == "" && t.ConflictResolution == "" && t.Removal == "" && t.ServiceAccount == "" && t.Assessment == nil && len(t.AssessmentParts) == 0
+	return t.Update == "" && len(t.IgnoreFields) == 0 && t.Drift == "" && t.ConflictResolution == "" && t.Removal == "" && t.ServiceAccount == "" && t.Wave == 0 && t.Assessment == nil && len(t.AssessmentParts) == 0
 }
 
 // IsCreateOnly reports whether members own the item's object as soon as they created it.
@@ -77,6 +79,14 @@ func (t *Treatment) WritingServiceAccount() string {
 		return ""
 	}
 	return t.ServiceAccount
+}
+
+// StatedWave returns the wave of the item; 0 where none is stated.
+func (t *Treatment) StatedWave() int32 {
+	if t == nil {
+		return 0
+	}
+	return t.Wave
 }
 
 // StatedAssessment returns how members assess the item's object; nil: by its kind alone. Read-only.

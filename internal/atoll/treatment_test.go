@@ -15,6 +15,8 @@ func TestTheEmptyTreatment(t *testing.T) {
 		switch field := reflect.ValueOf(&one).Elem().Field(i); field.Kind() {
 		case reflect.String:
 			field.SetString("x")
+		case reflect.Int32:
+			field.SetInt(-1)
 		case reflect.Slice:
 			field.Set(reflect.MakeSlice(field.Type(), 1, 1))
 		case reflect.Pointer:

@@ -95,7 +95,7 @@ func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, problem)
 		return
 	}
-	s := session{token: token, until: c.now().Add(sessionTime)}
+	s := session{token: token, until: c.now().Add(sessionTime).Truncate(time.Second)}
 	p, code := c.reviewToken(r, s)
 	if code == http.StatusOK { // a refused one is the caller's alone, and in the audit log
 		c.log.Info("signed in to the console", "user", p.User, "network", network)

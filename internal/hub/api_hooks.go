@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -50,6 +51,9 @@ func newAPIHooks(log *slog.Logger, limits memberproxy.RequestLimits) *apiHooks {
 	})}
 	l.plugin = admission.New(admission.Options{
 		Own: apiserver.IsHubUser, Foretell: l.preview.PreviewWrite,
+		Foreign: func(ctx context.Context, namespace string) []atoll.MemberForeignObjects {
+			return l.fleetView.ForeignObjects(ctx, namespace)
+		},
 		Hub: selectComponents(l, func(p *components) admission.Hub {
 			return admission.Hub{Placed: p.binder, Templates: p.binder, Definitions: p.state.Templates, Sets: p.state.Sets, Properties: p.state.Views, Removals: p.decommission, Drift: p.state, References: p.state, Sources: p.state.Sources}
 		}),

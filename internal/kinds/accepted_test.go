@@ -111,6 +111,13 @@ func writeStatus(t *testing.T, tpl *unstructured.Unstructured, divided bool, row
 		return
 	}
 	kinds.FillTimePlaceholders(st, time.Unix(now, 0))
+	validateStatus(t, tpl, st)
+	tpl.Object["status"] = st
+}
+
+// validateStatus fails the test if the API server would refuse the status.
+func validateStatus(t *testing.T, tpl *unstructured.Unstructured, st map[string]any) {
+	t.Helper()
 	next := tpl.DeepCopy()
 	next.Object["status"] = st
 	strategy := updateStrategies[tpl.GetKind()]
@@ -120,7 +127,34 @@ func writeStatus(t *testing.T, tpl *unstructured.Unstructured, divided bool, row
 	if refusal := strategy.ValidateUpdate(ctx, toInternal(t, next), toInternal(t, tpl)); len(refusal) > 0 {
 		t.Errorf("refused: %v\nold %s\nnew %s", refusal, asJSON(tpl.Object["status"]), asJSON(st))
 	}
-	tpl.Object["status"] = st
+}
+
+// The status of an object that is nowhere is accepted too, also after a status of clusters, and so is theirs after it.
+func TestNowhereStatusesAreAccepted(t *testing.T) {
+	accepted := map[string]bool{}
+	for _, c := range aggregateCases {
+		tpl := parseObject(t, c.template)
+		if updateStrategies[tpl.GetKind()] == nil {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			for range 2 {
+				st, ok := kinds.NowhereStatus(tpl, "NoClusterFits", "no cluster has the label env=prod")
+				if ok {
+					kinds.FillTimePlaceholders(st, time.Unix(1_700_000_000, 0))
+					validateStatus(t, tpl, st)
+					tpl.Object["status"] = st
+					accepted[tpl.GetKind()] = true
+				}
+				writeStatus(t, tpl, c.divided, c.buildRows(t), 1_800_000_000)
+			}
+		})
+	}
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet", "Pod", "PodDisruptionBudget", "HorizontalPodAutoscaler"} {
+		if !accepted[kind] {
+			t.Errorf("%s has no case", kind)
+		}
+	}
 }
 
 func TestStatusesAreAccepted(t *testing.T) {

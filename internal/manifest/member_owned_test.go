@@ -1,6 +1,7 @@
 package manifest_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -226,5 +227,24 @@ func TestRecreatedItems(t *testing.T) {
 	got, _ := renderedItem(t, content, manifest.RenderInput{}, webKey)
 	if plain.Recreate || !got.Recreate || got.Hash != plain.Hash || len(got.MemberOwned) != 0 {
 		t.Errorf("%+v, without a statement %+v", got, plain)
+	}
+}
+
+// Members get the wave of an item, also of one that cannot be rendered. It is no part of the hash, so that another wave
+// applies nothing again.
+func TestWavesOfItems(t *testing.T) {
+	content := newContent()
+	plain, _ := renderedItem(t, content, manifest.RenderInput{}, webKey)
+	content.Items[1].Treatment = &atoll.Treatment{Wave: -3}
+	got, _ := renderedItem(t, content, manifest.RenderInput{}, webKey)
+	if plain.Wave != 0 || got.Wave != -3 || got.Hash != plain.Hash || !bytes.Equal(got.Object, plain.Object) || got.Failed() {
+		t.Errorf("%+v, without a wave %+v", got, plain)
+	}
+	if text, err := json.Marshal(plain); err != nil || strings.Contains(string(text), "wave") {
+		t.Errorf("an item without a wave is %s (%v)", text, err)
+	}
+	content.Items[1].Object = []byte("no object")
+	if failed, _ := renderedItem(t, content, manifest.RenderInput{}, webKey); !failed.Failed() || failed.Wave != -3 {
+		t.Errorf("an item that cannot be rendered is %+v", failed)
 	}
 }

@@ -291,7 +291,7 @@ func (it *sharedItem) newRenderedItem() atoll.RenderedItem {
 	item := it.item
 	return atoll.RenderedItem{
 		Key: item.Key, APIVersion: item.APIVersion, UID: item.UID, Dependency: item.Dependency, ConflictResolution: item.Treatment.OwnResolution(),
-		Recreate: item.Treatment.IsRecreated(),
+		Recreate: item.Treatment.IsRecreated(), Wave: item.Treatment.StatedWave(),
 	}
 }
 

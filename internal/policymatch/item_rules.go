@@ -123,12 +123,44 @@ func annotatedTreatment(annotations map[string]string) (t atoll.Treatment, err e
 	if t.ConflictResolution, err = annotatedMode(annotations, atoll.AnnotationConflict, v1alpha1.ConflictAbort, v1alpha1.ConflictAdoptIfSame, v1alpha1.ConflictOverwrite); err != nil {
 		return t, err
 	}
+	if t.Wave, err = annotatedWave(annotations); err != nil {
+		return t, err
+	}
 	if value, stated := annotations[atoll.AnnotationIgnoreFields]; stated {
 		if t.IgnoreFields, err = parseIgnoredFields(value); err != nil {
 			return t, fmt.Errorf("annotation %s: %w", atoll.AnnotationIgnoreFields, err)
 		}
 	}
 	return t, nil
+}
+
+// annotatedWave returns the wave that annotations state: Atoll's own, or else that of Argo CD. 0 without either.
+// A malformed value of Argo CD's annotation is wave 0, as Argo CD itself reads it.
+func annotatedWave(annotations map[string]string) (int32, error) {
+	if value, stated := annotations[atoll.AnnotationWave]; stated {
+		wave, err := atoll.ParseWave(value)
+		if err != nil {
+			return 0, fmt.Errorf("annotation %s: %w", atoll.AnnotationWave, err)
+		}
+		return wave, nil
+	}
+	wave, err := atoll.ParseWave(annotations[atoll.AnnotationArgoCDWave])
+	if err != nil {
+		return 0, nil
+	}
+	return wave, nil
+}
+
+// CheckArgoCDWave returns why the wave that Argo CD's annotation states counts as 0. Nil: the wave is read, or another one counts.
+func CheckArgoCDWave(annotations map[string]string) error {
+	value, stated := annotations[atoll.AnnotationArgoCDWave]
+	if _, own := annotations[atoll.AnnotationWave]; own || !stated {
+		return nil
+	}
+	if _, err := atoll.ParseWave(value); err != nil {
+		return fmt.Errorf("annotation %s: %w: the object is of wave 0", atoll.AnnotationArgoCDWave, err)
+	}
+	return nil
 }
 
 // annotatedMode returns the value of an annotation that is one of the modes; empty without the annotation.
@@ -232,7 +264,7 @@ func CheckServiceAccountAnnotation(isNamespace bool, annotations map[string]stri
 // TreatmentAnnotations returns those of the annotations that state how members treat an object.
 func TreatmentAnnotations(annotations map[string]string) map[string]string {
 	var out map[string]string
-	for _, name := range []string{atoll.AnnotationUpdate, atoll.AnnotationIgnoreFields, atoll.AnnotationDrift, atoll.AnnotationConflict, atoll.AnnotationRemoval} {
+	for _, name := range []string{atoll.AnnotationUpdate, atoll.AnnotationIgnoreFields, atoll.AnnotationDrift, atoll.AnnotationConflict, atoll.AnnotationRemoval, atoll.AnnotationWave, atoll.AnnotationArgoCDWave} {
 		if value, stated := annotations[name]; stated {
 			if out == nil {
 				out = map[string]string{}

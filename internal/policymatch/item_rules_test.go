@@ -95,6 +95,11 @@ func TestTreatmentOfAnObject(t *testing.T) {
 		"nothing is written, by an annotation": {
 			annotations: map[string]string{"atoll.dev/update": "ReadOnly", "atoll.dev/drift": "Report"}, want: &atoll.Treatment{Update: "ReadOnly", Drift: "Report"},
 		},
+		"a wave":                               {annotations: map[string]string{"atoll.dev/wave": "-5"}, want: &atoll.Treatment{Wave: -5}},
+		"a wave of Argo CD":                    {annotations: map[string]string{"argocd.argoproj.io/sync-wave": "1000000"}, want: &atoll.Treatment{Wave: atoll.MaxWave}},
+		"Atoll's wave comes first":             {annotations: map[string]string{"atoll.dev/wave": "0", "argocd.argoproj.io/sync-wave": "3"}},
+		"a malformed wave of Argo CD is 0":     {annotations: map[string]string{"argocd.argoproj.io/sync-wave": "1.5"}},
+		"a malformed wave that does not count": {annotations: map[string]string{"atoll.dev/wave": "4", "argocd.argoproj.io/sync-wave": "late"}, want: &atoll.Treatment{Wave: 4}},
 		"an annotation without fields": {
 			rules:       []v1alpha1.ItemRule{{IgnoreFields: []string{"/data/a"}}},
 			annotations: map[string]string{"atoll.dev/ignore-fields": ""},
@@ -114,6 +119,7 @@ func TestTreatmentOfAnObject(t *testing.T) {
 func TestTreatmentAnnotations(t *testing.T) {
 	treatment := map[string]string{
 		"atoll.dev/update": "CreateOnly", "atoll.dev/ignore-fields": "/data/a", "atoll.dev/drift": "Report", "atoll.dev/conflict-resolution": "Overwrite", "atoll.dev/removal": "",
+		"atoll.dev/wave": "1", "argocd.argoproj.io/sync-wave": "2",
 	}
 	all := maps.Clone(treatment)
 	all["atoll.dev/clusters"], all["team"] = "*", "red"
@@ -125,9 +131,30 @@ func TestTreatmentAnnotations(t *testing.T) {
 	}
 }
 
+// A malformed wave of Argo CD is accepted, because Argo CD and a plain cluster accept it. Atoll's own wave hides it.
+func TestAMalformedWaveOfArgoCDIsAccepted(t *testing.T) {
+	for value, unread := range map[string]bool{"": true, "1.5": true, "first": true, "1000001": true, "0": false, "-3": false} {
+		annotations := map[string]string{"argocd.argoproj.io/sync-wave": value}
+		if err := CheckAtollKeys(nil, annotations); err != nil {
+			t.Errorf("%q is refused: %v", value, err)
+		}
+		if err := CheckArgoCDWave(annotations); (err != nil) != unread {
+			t.Errorf("%q: %v", value, err)
+		}
+		annotations["atoll.dev/wave"] = "1"
+		if err := CheckArgoCDWave(annotations); err != nil {
+			t.Errorf("%q hidden by Atoll's own: %v", value, err)
+		}
+	}
+	if err := CheckArgoCDWave(nil); err != nil {
+		t.Errorf("without the annotation: %v", err)
+	}
+}
+
 func TestTreatmentAnnotationsWithoutAMeaning(t *testing.T) {
 	for annotation, value := range map[string]string{
 		"atoll.dev/update": "Replace", "atoll.dev/removal": "", "atoll.dev/drift": "Ignore", "atoll.dev/conflict-resolution": "overwrite", "atoll.dev/ignore-fields": "spec.replicas",
+		"atoll.dev/wave": "first",
 	} {
 		annotations := map[string]string{annotation: value}
 		if err := CheckAtollKeys(nil, annotations); err == nil || !strings.Contains(err.Error(), annotation) {

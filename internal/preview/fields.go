@@ -55,11 +55,17 @@ func missingFrom(paths, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return slices.Contains(others, path) })
 }
 
+// isHandledOtherwise reports whether a member handles an item of the same hash in another way.
+func isHandledOtherwise(was, now *atoll.RenderedItem) bool {
+	return was.ConflictResolution != now.ConflictResolution || was.Wave != now.Wave || was.Assessment.ID() != now.Assessment.ID()
+}
+
 // changeOfItem returns the change of an item that is new, with nil for was, or of another hash.
 func changeOfItem(was, now *atoll.RenderedItem) ItemChange {
 	out := ItemChange{Key: now.Key, Change: ChangeChanged, Observe: now.Observe}
 	if was == nil {
 		out.Change, out.ServiceAccountAfter = ChangeAdded, now.ServiceAccount
+		out.WaveAfter = now.Wave
 	}
 	switch {
 	case now.Failed():
@@ -70,6 +76,9 @@ func changeOfItem(was, now *atoll.RenderedItem) ItemChange {
 		}
 		if was.ServiceAccount != now.ServiceAccount {
 			out.ServiceAccountBefore, out.ServiceAccountAfter = was.ServiceAccount, now.ServiceAccount
+		}
+		if was.Wave != now.Wave {
+			out.WaveBefore, out.WaveAfter = was.Wave, now.Wave
 		}
 		out.Reassessed = was.Assessment.ID() != now.Assessment.ID()
 		out.Recreate = now.Recreate && was.Hash != now.Hash

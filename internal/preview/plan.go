@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -252,6 +253,9 @@ type ItemChange struct {
 	Reassessed bool `json:"reassessed,omitempty"`
 	// Recreate: a cluster that refuses the edit deletes the object and creates it again.
 	Recreate bool `json:"recreate,omitempty"`
+	// WaveBefore and WaveAfter are the waves of the object, where they differ, and After also for a new object.
+	WaveBefore int32 `json:"waveBefore,omitempty"`
+	WaveAfter  int32 `json:"waveAfter,omitempty"`
 	// Error is why it could not be rendered: the cluster would keep what it has.
 	Error       string       `json:"error,omitempty"`
 	ErrorReason atoll.Reason `json:"errorReason,omitempty"`
@@ -562,7 +566,7 @@ func (c *bundleComparison) renderRow(row *atoll.RowSpec, view atoll.ClusterView)
 	items, _ := renderer.RenderItems(manifest.RenderInputOf(*row, rules, &view))
 	hashes := make([]string, 0, 4*len(items))
 	for i := range items {
-		hashes = append(hashes, items[i].Key.String(), items[i].Hash, items[i].Error, string(items[i].ConflictResolution), items[i].Assessment.ID())
+		hashes = append(hashes, items[i].Key.String(), items[i].Hash, items[i].Error, string(items[i].ConflictResolution), items[i].Assessment.ID(), strconv.Itoa(int(items[i].Wave)))
 	}
 	out := renderedRow{items, atoll.HashJSON(hashes)}
 	c.rendered[key] = out
@@ -578,7 +582,7 @@ func (c *bundleComparison) compareItems(before, after []atoll.RenderedItem) (out
 		now := &after[i]
 		was := old[now.Key]
 		delete(old, now.Key)
-		if c.in.mayReadItem(now.Key) && (was == nil || was.Hash != now.Hash || was.ConflictResolution != now.ConflictResolution || was.Assessment.ID() != now.Assessment.ID()) {
+		if c.in.mayReadItem(now.Key) && (was == nil || was.Hash != now.Hash || isHandledOtherwise(was, now)) {
 			out = append(out, changeOfItem(was, now))
 		}
 	}

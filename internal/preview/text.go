@@ -288,6 +288,7 @@ func (i ItemChange) writeText(b *strings.Builder, all bool) {
 		fmt.Fprintf(b, "          objects that are not Atoll's: %s -> %s\n", cmp.Or(string(i.ConflictBefore), "as the policy states"), cmp.Or(string(i.ConflictAfter), "as the policy states"))
 	}
 	i.writeServiceAccount(b)
+	i.writeWave(b)
 	if i.Reassessed {
 		b.WriteString("          assessed by other rules of feedback, health or completion\n")
 	}
@@ -315,6 +316,17 @@ func (i ItemChange) writeServiceAccount(b *strings.Builder) {
 		fmt.Fprintf(b, "          needs rights of ServiceAccount: %s\n", after)
 	default:
 		fmt.Fprintf(b, "          needs rights of ServiceAccount: %s -> %s\n", before, after)
+	}
+}
+
+// writeWave writes the wave of the object, where it would change.
+func (i ItemChange) writeWave(b *strings.Builder) {
+	switch {
+	case i.WaveBefore == i.WaveAfter:
+	case i.Change == ChangeAdded:
+		fmt.Fprintf(b, "          wave: %d\n", i.WaveAfter)
+	default:
+		fmt.Fprintf(b, "          wave: %d -> %d\n", i.WaveBefore, i.WaveAfter)
 	}
 }
 

@@ -97,6 +97,9 @@ func checkItemForm(it *atoll.RenderedItem) error {
 	if it.ServiceAccount != "" && !atoll.IsQualifiedServiceAccount(it.ServiceAccount) {
 		return errors.New("it names no ServiceAccount")
 	}
+	if !atoll.IsWave(it.Wave) {
+		return errors.New("its wave has a number that no wave has")
+	}
 	if it.Approval != "" && !atoll.IsDriftID(it.Approval) {
 		return errors.New("its approval has a form that no approval has")
 	}

@@ -52,6 +52,8 @@ func TestMalformedManifestsAreRefused(t *testing.T) {
 		"a user that is no ServiceAccount":      {uid, `{"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"serviceAccount":"shop/a:b"}]}`, false},
 		"the ServiceAccount of a namespace":     {uid, `{"namespaces":{"shop":{"serviceAccount":"shop/deployer"}}}`, true},
 		"no ServiceAccount of a namespace":      {uid, `{"namespaces":{"shop":{"serviceAccount":"a/b/c"}}}`, false},
+		"the lowest wave":                       {uid, `{"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"wave":-1000000}]}`, true},
+		"a wave over all bounds":                {uid, `{"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"wave":1000001}]}`, false},
 		"no items":                              {uid, `{"content":"c","remove":true}`, true},
 		"a group of another kind's":             {uid, item("x/Secret/shop/a", "v1"), false},
 		"a core key of a kind of a group":       {uid, item("/ClusterRole//a", "rbac.authorization.k8s.io/v1"), false},

@@ -82,6 +82,8 @@ const (
 	maxFetches = 4
 	// firstRetry is the wait after a check that failed; it doubles up to the interval.
 	firstRetry = 30 * time.Second
+	// recentRequest is how long before the start a request of a git server is checked at once. It is longer than a takeover.
+	recentRequest = 5 * time.Minute
 	// changeDebounce joins the changes of many Sources to one check.
 	changeDebounce, maxChangeDebounce = 300 * time.Millisecond, 2 * time.Second
 	// statusDebounce joins changes of Bundles to one status.
@@ -169,6 +171,12 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	return nil
 }
 
+// isRequestRecent reports whether the hub that led before may have ended between a request of a git server and its check.
+func isRequestRecent(repo *v1alpha1.Repository) bool {
+	at := repo.Status.WebhookTime
+	return at != nil && time.Since(at.Time) < recentRequest
+}
+
 // enqueueAll enqueues each Repository, and the Repositories that Sources name in vain. A Repository that nothing
 // waits for is checked within a part of its interval.
 func (r *Reconciler) enqueueAll() {
@@ -179,7 +187,7 @@ func (r *Reconciler) enqueueAll() {
 	}
 	for _, repo := range r.Repositories.InNamespace("") {
 		key := client.ObjectKeyFromObject(repo)
-		if waits[key] || repo.Status.ObservedGeneration != repo.Generation {
+		if waits[key] || repo.Status.ObservedGeneration != repo.Generation || isRequestRecent(repo) {
 			r.healthy.EnqueueNow(key)
 		} else {
 			r.healthy.EnqueueRecheck(key, rand.N(intervalOf(repo)/2))

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -55,6 +56,40 @@ func TestRunChecksInTime(t *testing.T) {
 		stop()
 		done.Wait()
 	})
+}
+
+// A hub that takes over checks at once what a git server requested of the one before. An old request waits for the interval.
+func TestAStartChecksRecentRequests(t *testing.T) {
+	for age, want := range map[time.Duration]int{recentRequest / 2: 1, 2 * recentRequest: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHub(t, branch)
+			h.setCommit("c1", "a=1")
+			h.runCheck()
+			h.refreshTables()
+			var repo v1alpha1.Repository
+			if err := h.r.Client.Get(t.Context(), repoKey, &repo); err != nil {
+				t.Fatal(err)
+			}
+			at := metav1.NewMicroTime(time.Now().Add(-age))
+			repo.Status.WebhookTime = &at
+			if err := h.r.Client.Status().Update(t.Context(), &repo); err != nil {
+				t.Fatal(err)
+			}
+			h.refreshTables()
+			before := h.countRequests()
+			h.r.healthy.AcceptKeys()
+			h.r.enqueueAll()
+			ctx, stop := context.WithCancel(t.Context())
+			var done sync.WaitGroup
+			done.Go(func() { h.r.healthy.Run(ctx, nil) })
+			synctest.Wait()
+			if got := h.countRequests() - before; got != want {
+				t.Errorf("a request %s before the start: %d checks at once, want %d", age, got, want)
+			}
+			stop()
+			done.Wait()
+		})
+	}
 }
 
 // Content that is not applied is tried again after waits that double up to the interval.

@@ -6,6 +6,7 @@ import { safeText } from "./text/safe";
 import { type Person, RequestError, getPerson, setSignedOutHandler, signOut } from "./api/client";
 import { forgetCollections } from "./api/collection";
 import { connection } from "./api/connection";
+import { rights } from "./api/rights";
 import { type Language, currentLanguage, setLanguage, t } from "./text/text";
 import { linkTo, navigate, useRoute } from "./ui/hooks";
 import { Icon, Logo } from "./ui/icons";
@@ -36,13 +37,19 @@ function chosenLanguage(): Language {
   return language.startsWith("zh") ? "zh" : "en";
 }
 
+/** Forgets what was read for one person, as another one signs in. */
+function forgetPerson(): void {
+  forgetCollections();
+  rights.forget();
+}
+
 function App() {
   const [person, setPerson] = useState<Person | undefined>();
   const [phase, setPhase] = useState<"starting" | "out" | "over" | "in" | "unreachable">("starting");
   const [, redraw] = useReducer((n: number) => n + 1, 0);
   useEffect(() => {
     setSignedOutHandler(() => {
-      forgetCollections();
+      forgetPerson();
       setPhase("over");
     });
     void loadReasons().catch(() => undefined);
@@ -64,7 +71,7 @@ function App() {
   if (phase === "unreachable") return <Empty title={t("live.off")} />;
   if (phase !== "in" || !person) {
     const signedIn = (p: Person) => {
-      forgetCollections();
+      forgetPerson();
       setPerson(p);
       setPhase("in");
     };
@@ -73,7 +80,7 @@ function App() {
   const leave = () => {
     void signOut().finally(() => {
       sessionStorage.clear();
-      forgetCollections();
+      forgetPerson();
       setPerson(undefined);
       setPhase("out");
     });
@@ -150,8 +157,8 @@ function Shell({ person, onLeave, onLanguage }: { person: Person; onLeave: () =>
 
 function View({ path, person }: { path: string[]; person: Person }) {
   const [view = "fleet", a, b] = path;
-  if (view === "clusters" && a) return <ClusterPage key={a} name={a} />;
-  if (view === "applications" && a && b) return <Application key={a + "/" + b} namespace={a === "-" ? "" : a} name={b} />;
+  if (view === "clusters" && a) return <ClusterPage key={a} name={a} person={person} />;
+  if (view === "applications" && a && b) return <Application key={a + "/" + b} namespace={a === "-" ? "" : a} name={b} person={person} />;
   if (view === "applications") return <ApplicationList person={person} />;
   if (view === "waiting") return <WaitingPage person={person} />;
   if (view === "fleet") return <Fleet />;
@@ -159,8 +166,7 @@ function View({ path, person }: { path: string[]; person: Person }) {
 }
 
 function WaitingPage({ person }: { person: Person }) {
-  const { waits, partial } = useWaits(person);
-  return <Waiting waits={waits} partial={partial} />;
+  return <Waiting waits={useWaits(person)} person={person} />;
 }
 
 /** Says when the page does not hear of changes. */

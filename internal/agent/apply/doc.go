@@ -20,7 +20,9 @@
 //     ServiceAccount that the policy names for it.
 //   - Deletion is by UID, only for tombstones (package ownership decides), only while
 //     the fence holds, and is reported only once the object is confirmed deleted.
-//   - A failing object delays no other object: each has its own backoff and reason.
-//     Within a pass namespaces and CRDs come first, webhooks last.
+//   - A failing object delays no other object of its wave: each has its own backoff and
+//     reason. Within a pass namespaces and CRDs come first, webhooks last.
+//   - New content of a later wave waits until the wave before is applied and healthy.
+//     Health alone decides it. Open waves are not stored, so a restart begins with the first.
 //   - The Engine may be called from any goroutine. Run is called once.
 package apply

@@ -83,6 +83,8 @@ type MemberApplier struct {
 	interpreters map[string]script.Interpreters
 	// rules judge single objects, by Bundle and key. Bundles without rules are absent.
 	rules map[string]map[atoll.ItemKey]*assess.Rules
+	// gates hold items of later waves, by Bundle. Bundles whose items are of one wave are absent.
+	gates map[string]*ownership.WaveGate
 	// observed is what was read of the objects that are observed instead of written.
 	observed        map[atoll.ItemKey]*observation
 	observeInterval time.Duration
@@ -121,7 +123,7 @@ func New(o Options, stored store.StoredContents) *MemberApplier {
 		o: o, slots: make(chan struct{}, maxParallel), wake: make(chan struct{}, 1),
 		book: ownership.NewOwnershipRecords(), views: map[atoll.ItemKey]view{}, tasks: map[atoll.ItemKey]*task{},
 		scaled: map[string]map[atoll.ItemKey]bool{}, interpreters: map[string]script.Interpreters{}, rules: map[string]map[atoll.ItemKey]*assess.Rules{},
-		observed: map[atoll.ItemKey]*observation{}, observeInterval: observeInterval,
+		gates: map[string]*ownership.WaveGate{}, observed: map[atoll.ItemKey]*observation{}, observeInterval: observeInterval,
 		foreign: map[string]bool{}, forbidden: map[atoll.ItemKey]string{}, access: newAccessCache(o.Client, o.Metrics),
 	}
 	for _, r := range stored.Records {
@@ -174,6 +176,7 @@ func (e *MemberApplier) UpsertManifest(ctx context.Context, m atoll.Manifest, at
 	e.markChangedNamespacesDue(prev, &m)
 	told, whole := e.book.TakeChangedBundles(), e.rejudgeOnInterpreterChange(prev, &holding)
 	whole = append(whole, e.rejudgeOnRuleChange(m.Bundle, rulesBefore)...)
+	e.openWaves(told...)
 	e.mu.Unlock()
 	for _, gk := range whole {
 		e.o.Watch.RelistKind(gk.Group, gk.Kind)
@@ -196,7 +199,9 @@ func (e *MemberApplier) foldHolding(h ownership.BundleHolding, rules map[atoll.I
 	e.dropObserved(before, keys)
 	e.setInterpreters(h.Manifest.Bundle, h.Manifest.Interpreters)
 	e.setRules(h.Manifest.Bundle, rules)
-	return append(keys, e.updateHPATargets(h)...)
+	keys = append(keys, e.updateHPATargets(h)...)
+	e.setGate(h.Manifest.Bundle)
+	return keys
 }
 
 // ForgetRemovedBundle drops a Bundle whose removal is done and reported.
@@ -219,7 +224,9 @@ func (e *MemberApplier) ForgetRemovedBundle(ctx context.Context, bundle string, 
 	delete(e.scaled, bundle)
 	delete(e.interpreters, bundle)
 	delete(e.rules, bundle)
+	delete(e.gates, bundle)
 	told := e.book.TakeChangedBundles()
+	e.openWaves(told...)
 	e.mu.Unlock()
 	e.reportChanged(told)
 	e.wakeRun()

@@ -32,23 +32,24 @@ func (e *MemberApplier) keepReplicasStillScaled(r *ownership.Record, left []stri
 		return left
 	}
 	for _, key := range e.book.KeysInNamespace(r.Key.Namespace) {
-		if !isHPA(key) {
-			continue
+		if isHPA(key) && e.mayStillScale(key) {
+			left = append(slices.Clone(left), replicas)
+			slices.Sort(left)
+			return left
 		}
-		switch s := e.book.Next(key); s.Verb {
-		case ownership.Delete, ownership.Release, ownership.Replace, ownership.Search:
-		case ownership.Apply:
-			if s.Record.UID == "" {
-				continue
-			}
-		default:
-			continue
-		}
-		left = append(slices.Clone(left), replicas)
-		slices.Sort(left)
-		return left
 	}
 	return left
+}
+
+// mayStillScale reports whether something is still to be done about an HPA that exists. The caller holds mu.
+func (e *MemberApplier) mayStillScale(hpa atoll.ItemKey) bool {
+	switch s := e.book.Next(hpa); s.Verb {
+	case ownership.Delete, ownership.Release, ownership.Replace, ownership.Search:
+		return true
+	case ownership.Apply:
+		return s.Record.UID != ""
+	}
+	return e.book.LeavingBefore(hpa).Objects > 0
 }
 
 // markDueAfterHPAChange lets the fields be looked at that were left in the HPA's namespace,

@@ -215,6 +215,7 @@ func (e *MemberApplier) finishWork(ctx context.Context, key atoll.ItemKey, failu
 		e.markDueAfterHPAChange(key)
 	}
 	e.dropTaskIfIdle(key, t)
+	e.openWaves(told...)
 	e.mu.Unlock()
 	e.logFailureChange(ctx, key, old, failure)
 	e.reportChanged(told)

@@ -280,7 +280,7 @@ func (e *MemberApplier) guardAgainstObjectsOfKind(ctx context.Context, res membe
 		return &Failure{
 			Reason: atoll.ReasonForeignObjects, Waits: true, First: 2 * time.Second, Most: 2 * time.Minute,
 			Message: truncateText(fmt.Sprintf("%s %s is kept: deleting it would take along %d objects that Atoll did not apply (%s): delete those in the member first",
-				guarded.Kind, guarded.Name, n, strings.Join(foreign[:min(3, n)], ", "))),
+				guarded.Kind, guarded.Name, n, joinDisplayNames(foreign[:min(3, n)]))),
 		}
 	}
 	if ours > 0 {
@@ -292,9 +292,18 @@ func (e *MemberApplier) guardAgainstObjectsOfKind(ctx context.Context, res membe
 	return nil
 }
 
-// classifyFoundObjects names the objects that are not ours to delete, and counts those that go first. An object that came with the
+// joinDisplayNames names objects with their kinds.
+func joinDisplayNames(keys []atoll.ItemKey) string {
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = key.Kind + " " + displayName(key)
+	}
+	return strings.Join(names, ", ")
+}
+
+// classifyFoundObjects returns the objects that are not ours to delete, and counts those that go first. An object that came with the
 // namespace is neither.
-func (e *MemberApplier) classifyFoundObjects(found []metav1.PartialObjectMetadata, res member.Resource, namespace string) (foreign []string, ours int) {
+func (e *MemberApplier) classifyFoundObjects(found []metav1.PartialObjectMetadata, res member.Resource, namespace string) (foreign []atoll.ItemKey, ours int) {
 	for i := range found {
 		m := &found[i]
 		key := atoll.ItemKey{Group: res.Group, Kind: res.Kind, Namespace: m.Namespace, Name: m.Name}
@@ -305,7 +314,7 @@ func (e *MemberApplier) classifyFoundObjects(found []metav1.PartialObjectMetadat
 		case m.DeletionTimestamp != nil:
 			ours++
 		default:
-			foreign = append(foreign, res.Kind+" "+displayName(key))
+			foreign = append(foreign, key)
 		}
 	}
 	return foreign, ours

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -64,6 +65,33 @@ func (e *MemberApplier) findSetVolumeClaims(ctx context.Context, p pendingWork, 
 		}
 	}
 	return uids, nil
+}
+
+// ClaimTemplateNames returns the names of the volume claim templates of a StatefulSet, as its Bundle states them.
+func (e *MemberApplier) ClaimTemplateNames(key atoll.ItemKey) (names []string) {
+	e.mu.Lock()
+	r, _ := e.book.Record(key)
+	item := e.book.ItemToApplyOrObserve(r.Owner, key)
+	e.mu.Unlock()
+	if item == nil {
+		return nil
+	}
+	var set struct {
+		Spec struct {
+			VolumeClaimTemplates []struct {
+				Metadata struct {
+					Name string `json:"name"`
+				} `json:"metadata"`
+			} `json:"volumeClaimTemplates"`
+		} `json:"spec"`
+	}
+	if json.Unmarshal(item.Object, &set) != nil {
+		return nil // the member refuses such an object
+	}
+	for _, t := range set.Spec.VolumeClaimTemplates {
+		names = append(names, t.Metadata.Name)
+	}
+	return names
 }
 
 // isNamespaceDoomed reports whether the agent made the namespace, and the namespace was deleted on the hub.

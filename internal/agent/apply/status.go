@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/report"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/phrase"
 )
 
 // StatusOf returns the status of a Bundle as it is reported; false when it is not held. prev is the
@@ -58,7 +56,7 @@ func (e *MemberApplier) itemStatus(bundle string, it *atoll.RenderedItem, prev *
 	if why != "" {
 		dropRead(&out, it, r.UID == "")
 	}
-	if e.addFailure(&out) {
+	if e.addFailure(&out) || e.addWaveWait(&out, bundle, it, r) {
 		return out
 	}
 	if why != "" && isPlainlyHealthy(&out) {
@@ -206,8 +204,8 @@ func (e *MemberApplier) unlistedItemStatus(bundle string, key atoll.ItemKey) rep
 		out.Why, out.Text = atoll.ReasonMoving, "kept for the bundle that takes it over"
 	default:
 		out.Why, out.Text = atoll.ReasonRemoving, "it is being removed"
-		if n := e.book.OthersLeavingFirst(key); n > 0 {
-			out.Text = fmt.Sprintf("it is removed last, after %s of the Bundle", phrase.CountNoun(n, "other object"))
+		if text := describeLeavingWait(e.book.LeavingBefore(key)); text != "" {
+			out.Text = text
 		}
 	}
 	e.addFailure(&out)

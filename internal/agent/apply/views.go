@@ -45,8 +45,10 @@ func (e *MemberApplier) handleView(v observe.View, left bool) {
 			e.decideWork(r, e.views[v.Key])
 		}
 	}
+	bundles := slices.Collect(maps.Keys(r.Claims))
+	e.openWaves(bundles...)
 	e.mu.Unlock()
-	e.reportChanged(slices.Collect(maps.Keys(r.Claims)))
+	e.reportChanged(bundles)
 	e.wakeRun()
 }
 

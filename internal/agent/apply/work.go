@@ -34,6 +34,8 @@ type pendingWork struct {
 	begun bool
 	// wasMissing: its correction was approved while the member did not have the object.
 	wasMissing bool
+	// held: the item is of a later wave, and waits.
+	held bool
 	// approved is the write that a person approved; nil: the step needs no approval.
 	approved *approvedWrite
 }
@@ -56,6 +58,9 @@ func (e *MemberApplier) pendingWorkFor(key atoll.ItemKey) pendingWork {
 	p.view, p.hasView = e.viewOf(key)
 	r := &p.Record
 	e.addItemWork(&p)
+	if p.held = e.isHeldByWave(&p); p.held {
+		p.Verb = ownership.Nothing
+	}
 	if e.namespaceIsStale(key, r) {
 		p.Verb = keepNamespace
 	}
@@ -63,7 +68,7 @@ func (e *MemberApplier) pendingWorkFor(key atoll.ItemKey) pendingWork {
 		p.begun = t.failure != nil && t.failure.Reason == atoll.ReasonTerminating
 		if r.UID != "" {
 			p.check, p.judge, p.weigh = t.check, t.judge, t.weigh
-			p.correct = t.correct && p.Verb == ownership.Nothing && p.Observed == nil
+			p.correct = t.correct && p.Verb == ownership.Nothing && p.Observed == nil && !p.held
 		}
 	}
 	return p

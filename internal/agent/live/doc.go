@@ -2,12 +2,14 @@
 // read-only part of the member's API, on the tunnels that also carry people's requests.
 //
 // Contract: an object is visible when Atoll applied it, or when its controller, or the
-// controller's controller and so on, is one that Atoll applied. The agent's records have these by
+// controller's controller and so on, is one that Atoll applied. A volume claim has the StatefulSet that
+// uses it by its name as controller. The agent's records have these by
 // UID. A UID counts with its kind, namespace and name, because any writer can put a UID into owner
-// references and Events. Nothing else in the member is visible, not even its existence, except the
-// sum of all nodes' usage. An Event is visible when its object is. Answers are those of the
+// references and Events. Nothing else in the member is visible, not even its existence, with two
+// exceptions: the sum of all nodes' usage, and the names of the objects that would keep a namespace
+// that Atoll made and a user deletes. An Event is visible when its object is. Answers are those of the
 // member's API for get, list, watch and logs of pods, events, replicasets, controllerrevisions,
-// jobs and endpointslices, as protobuf, with the member's own objects. The measurements of
+// jobs, endpointslices and persistentvolumeclaims, as protobuf, with the member's own objects. The measurements of
 // metrics-server are included where the member has it.
 //
 // The requests use the agent's own rights, so only the hub may make them. They use a host name

@@ -41,6 +41,22 @@ func TestMain(m *testing.M) { os.Exit(agenttest.RunTestsWithMember(m)) }
 type book struct {
 	mu  sync.Mutex
 	uid map[atoll.ItemKey]string
+	// claimTemplates of StatefulSets.
+	claimTemplates map[atoll.ItemKey][]string
+	// foreign objects by namespace.
+	foreign map[string]atoll.ForeignObjects
+}
+
+func (b *book) ClaimTemplateNames(key atoll.ItemKey) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.claimTemplates[key]
+}
+
+func (b *book) ForeignObjects(_ context.Context, namespace string) atoll.ForeignObjects {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.foreign[namespace]
 }
 
 func (b *book) AppliedUID(key atoll.ItemKey) (string, bool) {
@@ -99,7 +115,7 @@ func newWorld(t *testing.T, ns string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Options{Config: config, Transport: transport, Client: client, Records: w.book, Log: slog.New(slog.DiscardHandler)})
+	s, err := New(Options{Config: config, Transport: transport, Client: client, Records: w.book, Foreign: w.book, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

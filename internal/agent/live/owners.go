@@ -20,6 +20,8 @@ type Records interface {
 	// AppliedUID gives the UID of the object that is recorded under a key, empty while it is
 	// not known; false where none is.
 	AppliedUID(key atoll.ItemKey) (uid string, ok bool)
+	// ClaimTemplateNames gives the names of the volume claim templates of a recorded StatefulSet.
+	ClaimTemplateNames(key atoll.ItemKey) []string
 	// NamespacesWithRecords in which something is recorded, in no order.
 	NamespacesWithRecords() []string
 }
@@ -88,6 +90,8 @@ type ownershipResolver struct {
 	records Records
 	// above are the controllers of objects that were read, nil where one has none.
 	above map[objectIdentity]*objectRef
+	// claimTemplates are the names of the claim templates of StatefulSets that were read.
+	claimTemplates map[atoll.ItemKey][]string
 	// whole are kinds of which all were read: what was not among them is gone.
 	whole map[namespacedKind]bool
 	// grown is called after each page of metadata that is read. Its error ends the reading; nil: it is not
@@ -96,14 +100,14 @@ type ownershipResolver struct {
 }
 
 func newOwnershipResolver(c *member.Client, r Records) *ownershipResolver {
-	return &ownershipResolver{client: c, records: r, above: map[objectIdentity]*objectRef{}, whole: map[namespacedKind]bool{}}
+	return &ownershipResolver{client: c, records: r, above: map[objectIdentity]*objectRef{}, claimTemplates: map[atoll.ItemKey][]string{}, whole: map[namespacedKind]bool{}}
 }
 
 // ownershipOf returns the ownership of an object: whose it is.
 func (o *ownershipResolver) ownershipOf(ctx context.Context, gvk schema.GroupVersionKind, m metav1.Object) (ownershipState, error) {
 	at, known := ownerChainStart(gvk, m)
 	if known {
-		o.above[at.toIdentity()] = controllerRef(m)
+		o.above[at.toIdentity()] = o.controllerOf(gvk, m)
 	}
 	return o.resolveByControllerChain(ctx, at)
 }
@@ -187,7 +191,7 @@ func (o *ownershipResolver) readController(ctx context.Context, at objectRef) (*
 	case m.UID != at.uid:
 		return nil, errGone
 	}
-	o.above[at.toIdentity()] = controllerRef(m)
+	o.above[at.toIdentity()] = o.controllerOf(at.gvk, m)
 	return o.above[at.toIdentity()], nil
 }
 
@@ -231,7 +235,7 @@ type namespacedKind struct {
 func (o *ownershipResolver) firstUnknownOwner(gvk schema.GroupVersionKind, m metav1.Object) (objectRef, bool) {
 	at, known := ownerChainStart(gvk, m)
 	if known {
-		o.above[at.toIdentity()] = controllerRef(m)
+		o.above[at.toIdentity()] = o.controllerOf(gvk, m)
 	}
 	for range deepest {
 		if at.uid == "" || o.recordedOwnership(at) != foreign {
@@ -258,7 +262,7 @@ func (o *ownershipResolver) readAllControllers(ctx context.Context, in namespace
 	}
 	before := len(o.above)
 	err := o.forEachMetadata(ctx, res, in.namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) {
-		o.above[objectRef{in.gvk, m.Namespace, m.Name, m.UID}.toIdentity()] = controllerRef(m)
+		o.above[objectRef{in.gvk, m.Namespace, m.Name, m.UID}.toIdentity()] = o.controllerOf(in.gvk, m)
 	})
 	if apierrors.IsForbidden(err) {
 		return false, nil

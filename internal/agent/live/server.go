@@ -20,6 +20,7 @@ import (
 	metricsv1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/tunnel"
 )
 
@@ -31,7 +32,15 @@ type Options struct {
 	Transport http.RoundTripper
 	Client    *member.Client
 	Records   Records
-	Log       *slog.Logger
+	// Foreign finds objects that Atoll did not apply.
+	Foreign ForeignFinder
+	Log     *slog.Logger
+}
+
+// ForeignFinder finds what keeps a namespace in the member.
+type ForeignFinder interface {
+	// ForeignObjects returns what would keep a namespace that Atoll made if the hub's namespace were deleted.
+	ForeignObjects(ctx context.Context, namespace string) atoll.ForeignObjects
 }
 
 const (
@@ -143,6 +152,10 @@ func isPlainPathSegment(name string) bool { return name != "" && name != "." && 
 
 // ServeHTTP answers the hub.
 func (s *PlacedObjectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if namespace, ok := atoll.NamespaceOfForeignObjectsPath(r.URL.Path); ok && r.Method == http.MethodGet {
+		s.serveForeignObjects(w, r, namespace)
+		return
+	}
 	a, err := s.parse(r)
 	if err == nil {
 		switch {
@@ -161,6 +174,18 @@ func (s *PlacedObjectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil && r.Context().Err() == nil {
 		writeAPIError(w, err)
 	}
+}
+
+// serveForeignObjects answers what would keep a namespace. It takes the place of a list.
+func (s *PlacedObjectServer) serveForeignObjects(w http.ResponseWriter, r *http.Request, namespace string) {
+	select {
+	case s.slots <- struct{}{}:
+	case <-r.Context().Done():
+		return
+	}
+	found := s.o.Foreign.ForeignObjects(r.Context(), namespace)
+	<-s.slots
+	_ = write(w, metav1.Unversioned, found.ToStatus()) // the only error is that the client has gone
 }
 
 // getPlaced returns an object if it is placed.

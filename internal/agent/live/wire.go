@@ -35,6 +35,9 @@ type kind struct {
 var kinds = map[[2]string]kind{
 	{"/api/v1", "pods"}:   {corev1.SchemeGroupVersion.WithKind("Pod"), "pods", func() runtime.Object { return &corev1.PodList{} }},
 	{"/api/v1", "events"}: {corev1.SchemeGroupVersion.WithKind("Event"), "events", func() runtime.Object { return &corev1.EventList{} }},
+	{"/api/v1", "persistentvolumeclaims"}: {
+		corev1.SchemeGroupVersion.WithKind(volumeClaim), "persistentvolumeclaims", func() runtime.Object { return &corev1.PersistentVolumeClaimList{} },
+	},
 	{"/apis/apps/v1", "replicasets"}: {
 		appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicasets", func() runtime.Object { return &appsv1.ReplicaSetList{} },
 	},

@@ -27,9 +27,9 @@ type OwnershipRecords struct {
 	dirty  map[string]bool
 	// stirred are the Bundles that changes of claims since Stirred concern.
 	stirred map[string]bool
-	// leavingFirst and leavingLast are the keys of each Bundle's leaving claims, without and with Claim.Last.
-	leavingFirst, leavingLast map[string]map[atoll.ItemKey]bool
-	// unblocked are keys of leavingLast for which no other claim of the Bundle leaves any more.
+	// leaving are the leaving claims of each Bundle, in their turns.
+	leaving map[string]*leavingClaims
+	// unblocked are keys of objects that waited for others to leave, and may leave now.
 	unblocked map[atoll.ItemKey]bool
 }
 
@@ -38,6 +38,7 @@ type indexedHolding struct {
 	content    map[atoll.ItemKey]*atoll.RenderedItem // last good, by key
 	listed     map[atoll.ItemKey]*atoll.RenderedItem // the manifest's items
 	tombstones map[atoll.ItemKey][]atoll.Tombstone
+	firstWave  int32
 }
 
 // NewOwnershipRecords returns an empty Book.
@@ -54,8 +55,8 @@ func NewOwnershipRecords() *OwnershipRecords {
 		dirty:   map[string]bool{},
 		stirred: map[string]bool{},
 
-		tombstoned:   map[atoll.ItemKey]map[string]bool{},
-		leavingFirst: map[string]map[atoll.ItemKey]bool{}, leavingLast: map[string]map[atoll.ItemKey]bool{}, unblocked: map[atoll.ItemKey]bool{},
+		tombstoned: map[atoll.ItemKey]map[string]bool{},
+		leaving:    map[string]*leavingClaims{}, unblocked: map[atoll.ItemKey]bool{},
 	}
 }
 

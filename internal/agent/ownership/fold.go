@@ -131,6 +131,7 @@ func indexHolding(h BundleHolding) *indexedHolding {
 	if m.Remove {
 		m.Items, nb.holding.Kept = nil, nil
 	}
+	nb.firstWave = firstWaveOf(m.Items)
 	for i := range m.Items {
 		it := &m.Items[i]
 		nb.listed[it.Key] = it
@@ -156,7 +157,7 @@ func (b *OwnershipRecords) addClaim(nb *indexedHolding, key atoll.ItemKey, state
 	r, uid := b.ensureRecord(key), nb.holding.Manifest.Bundle
 	b.endUnknownOtherTemplateClaims(r, it.UID)
 	old, had := r.Claims[uid]
-	now := Claim{State: state, Template: it.UID, Dependency: it.Dependency, Account: it.ServiceAccount, Observed: it.Observe != ""}
+	now := Claim{State: state, Template: it.UID, Dependency: it.Dependency, Account: it.ServiceAccount, Wave: waveOf(it, nb.firstWave), Observed: it.Observe != ""}
 	if it.Failed() {
 		now.Account, now.Observed = treatmentOfFailedItem(nb.content[key], old)
 	}
@@ -251,5 +252,5 @@ func (nb *indexedHolding) tombstoneFor(key atoll.ItemKey, template string) (atol
 
 func sameClaim(x, y Claim) bool {
 	return x.State == y.State && x.Template == y.Template && x.Dependency == y.Dependency && x.Account == y.Account && x.Observed == y.Observed &&
-		x.Orphan == y.Orphan && x.Last == y.Last && x.Noted == y.Noted && slices.Equal(x.MovedTo, y.MovedTo)
+		x.Orphan == y.Orphan && x.Last == y.Last && x.Wave == y.Wave && x.Noted == y.Noted && slices.Equal(x.MovedTo, y.MovedTo)
 }

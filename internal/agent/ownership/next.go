@@ -64,7 +64,7 @@ func (b *OwnershipRecords) Next(key atoll.ItemKey) Step {
 		return s
 	}
 	switch s.Verb = removalVerb(r, leaving, parked); {
-	case s.Verb == Delete && b.OthersLeavingFirst(key) > 0:
+	case s.Verb == Delete && b.LeavingBefore(key).Objects > 0:
 		s.Verb = Nothing
 	case s.Verb == Delete:
 		s.ReleasedFinalizers = b.releasedFinalizers(r)

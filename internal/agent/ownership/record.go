@@ -39,6 +39,8 @@ type Claim struct {
 	Orphan bool `json:"o,omitempty"`
 	// Last, when Leaving: the object is deleted after all others of the Bundle that leave.
 	Last bool `json:"l,omitempty"`
+	// Wave in which the object is applied, and before whose predecessors it is deleted.
+	Wave int32 `json:"wv,omitempty"`
 	// Noted, with Orphan: the object is to be known when it comes back.
 	Noted bool `json:"b,omitempty"`
 	// Account is the ServiceAccount, as NAMESPACE/NAME, that the Bundle's last item names for writes and removals of

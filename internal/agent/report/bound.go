@@ -98,7 +98,7 @@ func itemReportRank(st atoll.ItemStatus, applied bool) int {
 	switch {
 	case st.Error:
 		return rankError
-	case !ready && st.Reason == atoll.ReasonPending && !applied:
+	case !ready && (st.Reason == atoll.ReasonPending || st.Reason == atoll.ReasonWaitsForWave) && !applied:
 		return rankPending
 	case st.Health == atoll.Degraded:
 		return rankDegraded

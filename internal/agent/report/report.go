@@ -62,6 +62,9 @@ func isReady(st atoll.ItemStatus) bool {
 	return !st.Error && (st.Health == atoll.Healthy || st.Health == atoll.Suspended)
 }
 
+// IsReady reports whether the object has the content and its entry in a report has no problem.
+func (i Item) IsReady() bool { return i.Applied && isReady(toItemStatus(i)) }
+
 // needsReportEntry reports whether an item has something that the counts of a report do not show.
 func needsReportEntry(st atoll.ItemStatus) bool {
 	return !isReady(st) || st.Reason != "" || len(st.ReflectedStatus) > 0 || st.Drift != nil || len(st.Feedback) > 0 || st.Completed

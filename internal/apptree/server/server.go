@@ -181,6 +181,7 @@ func (s *Server) buildTree(ctx context.Context, q question, uid string) (apptree
 		return apptree.Tree{}, apierrors.NewResourceExpired("the Bundle was deleted and created again")
 	}
 	in := apptree.Input{Namespace: q.namespace, Name: q.name, Limit: q.limit, Cluster: q.cluster, IsVisible: s.cacheRights(ctx, q.user)}
+	in.Answered = []string{b.Meta.Annotations[atoll.AnnotationConfirm], b.Meta.Annotations[atoll.AnnotationKeep]}
 	if latest, ok := q.tables.Revisions.LatestOfBundle(b.Ref.UID); ok {
 		in.Revision = latest.Spec.Number
 		content, err := q.tables.Revisions.GetContent(ctx, latest.Name)
@@ -189,6 +190,9 @@ func (s *Server) buildTree(ctx context.Context, q question, uid string) (apptree
 		}
 		for i := range content.Items {
 			in.Items = append(in.Items, content.Items[i].Key)
+		}
+		for i := range content.Tombstones {
+			in.Removed = append(in.Removed, content.Tombstones[i].Key)
 		}
 	}
 	for _, row := range q.tables.Rows.ListOfBundle(b.Ref.UID) {

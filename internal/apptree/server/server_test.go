@@ -266,3 +266,43 @@ func TestStreamsOfAUserAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// A plan that a row waits for is in the tree until the Bundle answers it.
+func TestPlansAreInTheTree(t *testing.T) {
+	s := newTestServer(t)
+	row := s.tables.Rows.ListOfBundle(webRef.UID)[0]
+	spec := row.Spec
+	spec.Generation, spec.Reason = 2, atoll.RowReason{Reason: atoll.ReasonRemovalHeld, Plan: "a1", Text: "PlacementEdited"}.String()
+	s.putRow("oslo", &spec)
+	for i, annotation := range []string{"other", atoll.AnnotationConfirm, "other", atoll.AnnotationKeep} {
+		version, want := fmt.Sprint(100+i), (i+1)%2
+		s.tables.Bundles.Put(&v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web", ResourceVersion: version, Annotations: map[string]string{annotation: "a1"}}})
+		w := httptest.NewRecorder()
+		s.ServeTree(w, treeRequest(t.Context(), "aiko", "namespace=shop&name=web&limit=1"))
+		var tree apptree.Tree
+		if err := json.Unmarshal(w.Body.Bytes(), &tree); err != nil || len(tree.Plans) != want {
+			t.Errorf("%q: %d plans in %s", annotation, len(tree.Plans), w.Body)
+		}
+	}
+}
+
+// The name of a Secret that a plan removes is not shown to a user that may not get it.
+func TestPlansDoNotNameHiddenTemplates(t *testing.T) {
+	s := newTestServer(t)
+	gone := atoll.ItemKey{Kind: "Secret", Namespace: "shop", Name: "keys"}
+	content := &atoll.Content{
+		Items:      []atoll.Item{{Key: atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}}},
+		Tombstones: []atoll.Tombstone{{Key: gone, UID: "uid-keys"}},
+	}
+	if _, err := s.tables.Revisions.CreateRevision(t.Context(), webRef, content); err != nil {
+		t.Fatal(err)
+	}
+	spec := s.tables.Rows.ListOfBundle(webRef.UID)[0].Spec
+	spec.Generation, spec.Reason = 2, atoll.RowReason{Reason: atoll.ReasonRemovalHeld, Plan: "a1", Text: gone.String()}.String()
+	s.putRow("oslo", &spec)
+	w := httptest.NewRecorder()
+	s.ServeTree(w, treeRequest(t.Context(), "aiko", "namespace=shop&name=web&limit=1"))
+	if body := w.Body.String(); !strings.Contains(body, `"hash":"a1"`) || strings.Contains(body, "keys") || strings.Contains(body, `"hiddenTemplates"`) {
+		t.Error(body)
+	}
+}

@@ -117,6 +117,8 @@ type contentDiff struct {
 	Source    string `json:"source"`
 	// Commit that is applied; empty when none is.
 	Commit string `json:"commit,omitempty"`
+	// Suspended is true while the Source or its Repository is suspended, so that the hub takes no commit.
+	Suspended bool `json:"suspended,omitempty"`
 	// Objects that differ, in the order of the content, and then those that the content lacks.
 	Objects []objectChange `json:"objects,omitempty"`
 	// Unchanged is the number of objects that the commit applied already.
@@ -186,21 +188,21 @@ func compareContent(ctx context.Context, c *client.Connection, s *v1alpha1.Sourc
 	if err != nil {
 		return nil, err
 	}
-	url := ""
-	if repo, err := client.Get[v1alpha1.Repository](ctx, c, repositories, s.Namespace, s.Spec.Repository); err == nil {
-		url = repo.Spec.Git.URL
-	} else if !apierrors.IsForbidden(err) && !client.IsGone(err) {
-		return nil, err
+	// Without its URL, every object that the content lacks would look as if it stayed.
+	repo, err := client.Get[v1alpha1.Repository](ctx, c, repositories, s.Namespace, s.Spec.Repository)
+	if err != nil {
+		return nil, fmt.Errorf("read the Repository of the Source, which decides what a commit removes: %w", err)
 	}
 	decided := changes.Decide(changes.Input{
 		Wanted: x.wanted.Keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
-		SameSettings: s.Status.Settings == changes.DigestSettings(s, url, content.Builds, content.Program),
+		SameSettings: s.Status.Settings == changes.DigestSettings(s, repo.Spec.Git.URL, content.Builds, content.Program),
+		ApplyAll:     !s.Status.SyncRequest.Equal(s.Spec.SyncRequest),
 	})
 	if tooLarge := changes.CheckSize(slices.Concat(x.wanted.Keys, decided.Keep, decided.Remove)); tooLarge != nil {
 		return nil, tooLarge
 	}
 	changes.SortForApply(x.wanted.Keys, decided.Apply)
-	out := &contentDiff{Namespace: s.Namespace, Source: s.Name, Commit: s.Status.Commit, Unchanged: len(decided.Unchanged)}
+	out := &contentDiff{Namespace: s.Namespace, Source: s.Name, Commit: s.Status.Commit, Suspended: s.Spec.Suspend || repo.Spec.Suspend, Unchanged: len(decided.Unchanged)}
 	if out.Objects, err = x.compareObjects(ctx, decided); err != nil {
 		return nil, c.ExplainError(err)
 	}
@@ -313,7 +315,7 @@ func (x *comparison) compareObject(ctx context.Context, i int) (objectChange, er
 	api := x.objectsOf(x.wanted.Resources[i], u.GetNamespace())
 	before, err := api.Get(ctx, u.GetName(), metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return refuseObject(out, err)
+		return refuseObject(out, x.wanted.Keys[i], err)
 	}
 	exists := err == nil
 	out.stored, err = api.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{
@@ -324,7 +326,7 @@ func (x *comparison) compareObject(ctx context.Context, i int) (objectChange, er
 		out.Change, out.Why, out.stored = changeUnchecked, "its namespace comes with the same content", u
 		return out, nil
 	case err != nil:
-		return refuseObject(out, err)
+		return refuseObject(out, x.wanted.Keys[i], err)
 	case exists:
 		out.Change = changeChanged
 		out.Fields = listFieldChanges(before, out.stored)
@@ -333,19 +335,18 @@ func (x *comparison) compareObject(ctx context.Context, i int) (objectChange, er
 }
 
 // refuseObject returns an object that the hub refuses. The error is one that is not about the object.
-func refuseObject(o objectChange, err error) (objectChange, error) {
-	switch {
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		o.Change, o.Why, o.stored = changeRefused, err.Error(), nil
-		return o, nil
+func refuseObject(o objectChange, key v1alpha1.SourceObject, err error) (objectChange, error) {
+	if !changes.IsRefusal(err) {
+		return o, err
 	}
-	return o, err
+	o.Change, o.Why, o.stored = changeRefused, changes.DescribeError(key, err), nil
+	return o, nil
 }
 
 // listFieldChanges lists the fields that differ.
 func listFieldChanges(before, after *unstructured.Unstructured) (out []fieldChange) {
 	isSecret := after.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Secret"}
-	for _, d := range objectdiff.Compare(objectdiff.WithoutServerFields(before), objectdiff.WithoutServerFields(after)) {
+	for _, d := range objectdiff.Compare(templateFields(before), templateFields(after)) {
 		f := fieldChange{Path: d.Path, Before: d.Before, After: d.After}
 		if isSecret {
 			f.Before, f.After, f.Hidden = nil, nil, true
@@ -353,6 +354,13 @@ func listFieldChanges(before, after *unstructured.Unstructured) (out []fieldChan
 		out = append(out, f)
 	}
 	return out
+}
+
+// templateFields returns a copy of the fields of a template that users state. Labels of Atoll are among them: they place it.
+func templateFields(u *unstructured.Unstructured) map[string]any {
+	c := &unstructured.Unstructured{Object: objectdiff.WithoutServerFields(u)}
+	c.SetLabels(u.GetLabels())
+	return c.Object
 }
 
 // compareDropped returns the change of an object that the content lacks; no change for one that does not exist.
@@ -391,7 +399,7 @@ func (x *comparison) objectsOf(resource schema.GroupVersionResource, namespace s
 // newPlanRequest returns the request of a plan of the changes.
 func newPlanRequest(objects []objectChange) (r plan.Request) {
 	for _, o := range objects {
-		refusal := preview.Refusal{Object: o.describeObject(), Why: o.Why}
+		refusal := preview.Refusal{Object: phrase.EscapeLine(o.describeObject()), Why: phrase.EscapeLine(o.Why)}
 		switch o.Change {
 		case changeRefused:
 			refusal.Reason = atoll.ReasonRefused

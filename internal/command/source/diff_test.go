@@ -17,6 +17,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/clienttest"
 	"atoll.dev/atoll/internal/command/plan"
+	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/sources/changes"
 	"atoll.dev/atoll/internal/sources/render"
 )
@@ -133,12 +134,19 @@ func TestDiffRemovesNothingOfRefusedContent(t *testing.T) {
 		want  string
 	}{
 		"a conflict":             {nil, "! ConfigMap shop/a (deploy/a.yaml:1): refused: a person has it\n"},
+		"a type":                 {nil, "! Secret shop/cred (deploy/s.yaml:1): refused: failed to create typed patch object: .stringData.pin: expected string (values of the Secret are left out)\n"},
+		"a hostile kind":         {map[string]string{"deploy/w.yaml": "apiVersion: example.com/v1\nkind: \"Wid\\egets\"\nmetadata: {name: w}\n"}, "! Wid\\x1bgets w (deploy/w.yaml:1): refused: the hub does not serve this kind"},
 		"a kind without its CRD": {map[string]string{"deploy/w.yaml": "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n"}, "! Widget w (deploy/w.yaml:1): refused: the hub does not serve this kind"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newDiffHub(t, "")
-			if tc.files == nil {
+			switch name {
+			case "a conflict":
 				h.Refuse = map[string]metav1.Status{"apply " + configMaps + "a": {Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "a person has it"}}
+			case "a type":
+				// A number in place of a text is an error without a reason.
+				h.Refuse = map[string]metav1.Status{"apply namespaces/shop/secrets/cred": {Code: http.StatusInternalServerError,
+					Message: "failed to create typed patch object: .stringData.pin: expected string, got &value.valueUnstructured{Value:4711}"}}
 			}
 			dir := writeFiles(t, content)
 			for file, text := range tc.files {
@@ -148,10 +156,50 @@ func TestDiffRemovesNothingOfRefusedContent(t *testing.T) {
 			if !errors.Is(err, plan.ErrChanges) || !strings.Contains(out, tc.want) || !strings.Contains(out, "= ConfigMap shop/old: stays: nothing is removed while an object of the content is refused") {
 				t.Fatalf("%v\n%s", err, out)
 			}
+			for _, r := range asked.Refused {
+				if phrase.EscapeLine(r.Object+r.Why) != r.Object+r.Why {
+					t.Errorf("the plan has text that is not escaped: %q: %q", r.Object, r.Why)
+				}
+			}
+			if raw, _ := json.Marshal(asked.Refused); strings.Contains(out+string(raw), "4711") {
+				t.Errorf("a value of a Secret is shown:\n%s\n%s", out, raw)
+			}
 			if len(asked.Refused) != 1 || len(asked.Deleted) != 0 {
 				t.Errorf("%d refused, %d deleted", len(asked.Refused), len(asked.Deleted))
 			}
 		})
+	}
+}
+
+// Without the Repository, it is unknown whether the settings are those of the applied commit.
+func TestDiffNeedsTheRepository(t *testing.T) {
+	dropped := v1alpha1.SourceObject{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "old", Hash: "h", UID: "u-old"}
+	h := clienttest.NewFakeHub(t, map[string]string{sourcePath: appliedSource(t, "", dropped), configMaps + "old": "{kind: ConfigMap, metadata: " + ownedBySource + "}"})
+	out, _, err := runDiff(t, h, "--local", writeFiles(t, content))
+	if err == nil || errors.Is(err, plan.ErrChanges) || !strings.Contains(err.Error(), "the Repository of the Source") || strings.Contains(out, "stays") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The text reports that the Source is suspended. A pending sync compares every object, because the hub applies every object.
+func TestDiffOfASuspendedSourceWithASyncRequest(t *testing.T) {
+	s := &v1alpha1.Source{}
+	s.Name, s.Namespace = "web", "shop"
+	fields := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}
+	applied, _ := changes.NewTemplates(s, []render.Object{{Fields: fields}}, func(schema.GroupVersionKind) (changes.ServedKind, bool) {
+		return changes.ServedKind{IsNamespaced: true}, true
+	})
+	text := appliedSource(t, "", applied.Keys...)
+	for _, extra := range []string{"", "\n  syncRequest: 2026-01-02T03:04:05Z\n  suspend: true"} {
+		h := clienttest.NewFakeHub(t, map[string]string{
+			sourcePath: strings.Replace(text, "\nspec:", "\nspec:"+extra, 1), repoPath: "{spec: {git: {url: '" + url + "'}}}",
+			configMaps + "a": "{kind: ConfigMap, metadata: {labels: {atoll.dev/source: other}}}",
+		})
+		out, _, err := runDiff(t, h, "--local", writeFiles(t, map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"}))
+		isChanged := strings.Contains(out, `/metadata/labels/atoll.dev~1source: "other" -> "web"`) && errors.Is(err, plan.ErrChanges)
+		if isChanged != (extra != "") || strings.Contains(out, "suspended: the hub takes no commit") != (extra != "") {
+			t.Errorf("%q: %v\n%s", extra, err, out)
+		}
 	}
 }
 
@@ -212,8 +260,10 @@ func TestMarkdownKeepsHostileTextInFences(t *testing.T) {
 	if strings.Count(text, "\n"+fence+"diff\n") != 1 || !strings.Contains(text, "0 created, 1 changed") || strings.Contains(text, "\n# out") {
 		t.Errorf("%s", text)
 	}
-	d.Objects[0].Fields[0].After = strings.Repeat("x", 1<<20)
-	if text := d.formatMarkdown(true); len(text) > 64<<10 || !strings.Contains(text, "cut") {
-		t.Errorf("a comment has %d bytes", len(text))
+	for _, long := range []string{"x", "`"} {
+		d.Objects[0].Fields[0].After = strings.Repeat(long, 1<<20)
+		if text := d.formatMarkdown(true); len(text) > 60<<10 || !strings.Contains(text, "cut") {
+			t.Errorf("a comment of many %s has %d bytes", long, len(text))
+		}
 	}
 }

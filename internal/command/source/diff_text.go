@@ -13,6 +13,8 @@ const (
 	maxFieldsShown = 20
 	// maxCommentBytes is the most of a part of a comment. GitHub accepts comments of 65,536 characters.
 	maxCommentBytes = 28 << 10
+	// maxFence is the most backticks of a fence.
+	maxFence = 256
 )
 
 // changeMarks are the signs of changes, as plans have them.
@@ -26,9 +28,14 @@ func (d *contentDiff) formatText(all bool) string {
 func (d *contentDiff) formatHeading() string {
 	text := fmt.Sprintf("source/%s in namespace %s, compared with ", d.Source, d.Namespace)
 	if d.Commit == "" {
-		return text + "nothing, because no commit is applied yet"
+		text += "nothing, because no commit is applied yet"
+	} else {
+		text += "commit " + phrase.EscapeLine(d.Commit)
 	}
-	return text + "commit " + phrase.EscapeLine(d.Commit)
+	if d.Suspended {
+		text += "\nsuspended: the hub takes no commit until the Source and its Repository are resumed"
+	}
+	return text
 }
 
 func (d *contentDiff) formatObjects(all bool) string {
@@ -89,7 +96,8 @@ func (d *contentDiff) formatMarkdown(all bool) string {
 		fenceText(d.formatHeading()+"\n"+d.formatObjects(all), "diff"), fenceText(d.Plan.FormatText(all), "text"))
 }
 
-// fenceText returns the text in a fence that is longer than any run of backticks in it, cut at maxCommentBytes.
+// fenceText returns the text in a fence that is longer than any run of backticks in it, cut at maxCommentBytes. A fence has
+// at most maxFence backticks: from a longer run on, backticks become apostrophes.
 func fenceText(text, language string) string {
 	if len(text) > maxCommentBytes {
 		text = strings.ToValidUTF8(text[:maxCommentBytes], "") + "\n… cut; run the command for the rest\n"
@@ -102,6 +110,9 @@ func fenceText(text, language string) string {
 		} else {
 			run = 0
 		}
+	}
+	if longest >= maxFence {
+		text, longest = strings.ReplaceAll(text, "`", "'"), 2
 	}
 	fence := strings.Repeat("`", longest+1)
 	return fence + language + "\n" + text + fence + "\n"

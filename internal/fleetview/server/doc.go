@@ -1,5 +1,5 @@
-// Package server is REST storage in place of upstream's for pods, replicasets,
-// controllerrevisions, jobs, endpointslices and events. It shows people the stored objects and the
+// Package server is REST storage in place of upstream's for pods, replicasets, controllerrevisions,
+// jobs, endpointslices, persistentvolumeclaims and events. It shows people the stored objects and the
 // running objects of placed workloads in members, as if all were one cluster.
 //
 // Contract: only people see members' objects. The API server itself and the hub's controllers get
@@ -9,6 +9,8 @@
 // agents answer
 // only for placed objects. Writes, and connections to pods, use the user's name, and the member
 // decides.
+//
+// Before a namespace is deleted, its members are asked for what would keep it, for a second at most.
 //
 // A cluster that does not answer is named in a warning, with the reason. A watch goes on without
 // it, and includes it when it is back; a log of it is broken off (see AbortTruncatedLogs). Its

@@ -203,6 +203,9 @@ func markIfTooManyRequests(err error) error {
 	return err
 }
 
+// unknownPath is the message of an agent of a version without the path of a request.
+var unknownPath = apierrors.NewNotFound(schema.GroupResource{}, "").ErrStatus.Message
+
 // memberError reads an error of a member.
 func (m *member) memberError(answer *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
@@ -216,6 +219,9 @@ func (m *member) memberError(answer *http.Response) error {
 	}
 	if answer.StatusCode == http.StatusForbidden && strings.HasSuffix(s.Message, person.NamesNobody) {
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent is of a version that does not show what runs; update it", m.Name))
+	}
+	if answer.StatusCode == http.StatusNotFound && s.Message == unknownPath {
+		return apierrors.NewServiceUnavailable(fmt.Sprintf("cluster %s: its agent is of a version that does not show that; update it", m.Name))
 	}
 	if memberproxy.RefusesByRBAC(s.Message) {
 		s.Message += "; this is the cluster's own RBAC, which does not let its agent show that: the ClusterRole atoll-agent of this version does, and its administrator brings it up to date by `atoll join` or the chart"

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -14,6 +15,7 @@ import (
 	statefulsetstore "k8s.io/kubernetes/pkg/registry/apps/statefulset/storage"
 	jobstore "k8s.io/kubernetes/pkg/registry/batch/job/storage"
 	eventstore "k8s.io/kubernetes/pkg/registry/core/event/storage"
+	claimstore "k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim/storage"
 	podrest "k8s.io/kubernetes/pkg/registry/core/pod/rest"
 	podstore "k8s.io/kubernetes/pkg/registry/core/pod/storage"
 	slicestore "k8s.io/kubernetes/pkg/registry/discovery/endpointslice/storage"
@@ -41,14 +43,18 @@ func (f *Fleet) InstallStorage(group, version string, resources map[string]rest.
 			o.categories = c.Categories()
 		}
 		resources[resource] = o
-		o.installSubresources(resources)
+		for path, s := range resources {
+			if strings.HasPrefix(path, resource+"/") {
+				o.installSubresource(resources, path, s)
+			}
+		}
 	}
 	return nil
 }
 
 // shown resources by group and version.
 var shown = map[string][]string{
-	"/v1":                 {"pods", "events"},
+	"/v1":                 {"pods", "events", "persistentvolumeclaims"},
 	"apps/v1":             {"replicasets", "controllerrevisions"},
 	"batch/v1":            {"jobs"},
 	"discovery.k8s.io/v1": {"endpointslices"},
@@ -64,6 +70,8 @@ var historied = map[string]map[schema.GroupKind]string{
 func storeOf(s rest.Storage) (*genericregistry.Store, error) {
 	switch s := s.(type) {
 	case *podstore.REST:
+		return s.Store, nil
+	case *claimstore.REST:
 		return s.Store, nil
 	case *eventstore.REST:
 		return s.Store, nil
@@ -90,32 +98,30 @@ const (
 	noScale  = "where its controller sets how many there are: scale what it was made of, on the hub, such as a Deployment"
 )
 
-// installSubresources puts the subresources in the place of upstream's.
-func (o *objectStorage) installSubresources(resources map[string]rest.Storage) {
-	for path, s := range resources {
-		switch s := s.(type) {
-		case *podrest.LogREST:
-			resources[path] = &podLogStorage{s, o}
-		case *podrest.ExecREST:
-			resources[path] = o.newPodConnectStorage(s, "exec", "takes no commands", s.Authorizer)
-		case *podrest.AttachREST:
-			resources[path] = o.newPodConnectStorage(s, "attach", "cannot be attached to", s.Authorizer)
-		case *podrest.PortForwardREST:
-			resources[path] = o.newPodConnectStorage(s, "portforward", "has no ports", s.Authorizer)
-		case *podrest.ProxyREST:
-			resources[path] = o.newPodConnectStorage(s, "proxy", "cannot be reached", nil)
-		case *podstore.EvictionREST:
-			// Upstream serves one storage of evictions alone.
-			resources[path] = &evictions{s, o}
-		case *podstore.EphemeralContainersREST:
-			resources[path] = &subresourceStorage{Patcher: s, objects: o, name: "ephemeralcontainers", lacks: "takes no debug containers"}
-		case *podstore.ResizeREST:
-			resources[path] = &subresourceStorage{Patcher: s, objects: o, name: "resize"}
-		case *podstore.StatusREST, *replicasetstore.StatusREST, *jobstore.StatusREST:
-			resources[path] = &subresourceStorage{Patcher: s.(rest.Patcher), objects: o, name: "status", refused: noStatus}
-		case *replicasetstore.ScaleREST:
-			resources[path] = &scaling{subresourceStorage{Patcher: s, objects: o, name: scale, refused: noScale}, s}
-		}
+// installSubresource puts a subresource in the place of upstream's.
+func (o *objectStorage) installSubresource(resources map[string]rest.Storage, path string, upstream rest.Storage) {
+	switch s := upstream.(type) {
+	case *podrest.LogREST:
+		resources[path] = &podLogStorage{s, o}
+	case *podrest.ExecREST:
+		resources[path] = o.newPodConnectStorage(s, "exec", "takes no commands", s.Authorizer)
+	case *podrest.AttachREST:
+		resources[path] = o.newPodConnectStorage(s, "attach", "cannot be attached to", s.Authorizer)
+	case *podrest.PortForwardREST:
+		resources[path] = o.newPodConnectStorage(s, "portforward", "has no ports", s.Authorizer)
+	case *podrest.ProxyREST:
+		resources[path] = o.newPodConnectStorage(s, "proxy", "cannot be reached", nil)
+	case *podstore.EvictionREST:
+		// Upstream serves one storage of evictions alone.
+		resources[path] = &evictions{s, o}
+	case *podstore.EphemeralContainersREST:
+		resources[path] = &subresourceStorage{Patcher: s, objects: o, name: "ephemeralcontainers", lacks: "takes no debug containers"}
+	case *podstore.ResizeREST:
+		resources[path] = &subresourceStorage{Patcher: s, objects: o, name: "resize"}
+	case *podstore.StatusREST, *claimstore.StatusREST, *replicasetstore.StatusREST, *jobstore.StatusREST:
+		resources[path] = &subresourceStorage{Patcher: s.(rest.Patcher), objects: o, name: "status", refused: noStatus}
+	case *replicasetstore.ScaleREST:
+		resources[path] = &scaling{subresourceStorage{Patcher: s, objects: o, name: scale, refused: noScale}, s}
 	}
 }
 

@@ -38,6 +38,10 @@ var kinds = map[string]kind{
 	"events": {
 		corev1.SchemeGroupVersion.WithKind("Event"), "events", "/api/v1", func() runtime.Object { return &corev1.EventList{} }, nil,
 	},
+	"persistentvolumeclaims": {
+		corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), "persistentvolumeclaims", "/api/v1",
+		func() runtime.Object { return &corev1.PersistentVolumeClaimList{} }, nil,
+	},
 	"replicasets": {
 		appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicasets", "/apis/apps/v1", func() runtime.Object { return &appsv1.ReplicaSetList{} },
 		[]schema.GroupKind{deployment},

@@ -83,6 +83,9 @@ func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	if t.ServiceAccount != "" {
 		fmt.Fprintf(b, "  Clusters write only what their ServiceAccount %s has the right to as well (serviceAccount).\n", t.ServiceAccount)
 	}
+	if t.Wave != 0 {
+		fmt.Fprintf(b, "  It is of wave %d: clusters apply it when the wave before is healthy, and remove it before earlier waves.\n", t.Wave)
+	}
 	writeAssessment(b, t.Assessment)
 	if t.Removal != "" {
 		fmt.Fprintf(b, "  It %s (removal: %s).\n", removalTexts[t.Removal], t.Removal)

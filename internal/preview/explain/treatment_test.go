@@ -38,6 +38,9 @@ func TestHowMembersTreatAnObject(t *testing.T) {
 		"removed last": {&atoll.Treatment{Removal: v1alpha1.RemoveLast}, []string{
 			"It is deleted in clusters that it is taken out of, after all other objects of the Bundle that go there (removal: Last).",
 		}},
+		"a wave": {&atoll.Treatment{Wave: -2}, []string{
+			"It is of wave -2: clusters apply it when the wave before is healthy, and remove it before earlier waves.",
+		}},
 		"assessed": {&atoll.Treatment{Assessment: &atoll.Assessment{
 			Feedback: []v1alpha1.FeedbackRule{{Name: "a"}, {Name: "b"}}, Health: []v1alpha1.HealthRule{{Expression: "true"}}, Completion: "has(object.done)",
 		}}, []string{

@@ -46,6 +46,8 @@ const (
 	maxRequests = 32
 	// debounce joins the requests of a moment to one write, at the latest after maxDebounce.
 	debounce, maxDebounce = 200 * time.Millisecond, time.Second
+	// writeInterval is the least time between two writes for a Repository, by all hubs.
+	writeInterval = time.Second
 )
 
 // The limits of requests that prove nothing.
@@ -98,7 +100,7 @@ func New(o Options) *Receiver {
 	r.requests = reconcile.New(reconcile.Options[types.NamespacedName]{
 		Name: "webhooks", Debounce: debounce, MaxDebounce: maxDebounce,
 		Reconcile: func(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-			return 0, r.requestCheck(ctx, key)
+			return r.requestCheck(ctx, key)
 		},
 		Failed: func(key types.NamespacedName, err error) {
 			o.Log.Warn("the request of a git server could not be recorded, trying again", "namespace", key.Namespace, "name", key.Name, "err", err)
@@ -152,26 +154,41 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.refuseForNow(w, wait)
 		return
 	}
-	// A body that arrives slowly ends for another request.
-	release := r.places.Take(network, func() { _ = control.SetReadDeadline(time.Now()) })
+	ctx, end := context.WithTimeout(req.Context(), requestTime)
+	defer end()
+	// A request that is slow, by its body or by the read of the token, ends for another one.
+	release := r.places.Take(network, func() {
+		end()
+		_ = control.SetReadDeadline(time.Now())
+	})
 	defer release()
+	req = req.WithContext(ctx)
 	req.Body = http.MaxBytesReader(w, req.Body, maxBodyBytes)
 	key, err := r.authenticateRequest(req)
-	var tooLarge *http.MaxBytesError
-	switch {
-	case err == nil:
+	if err == nil {
 		r.answers.WithLabelValues("accepted").Inc()
 		r.requests.EnqueueAtOnce(key)
 		w.WriteHeader(http.StatusAccepted)
-		_, _ = fmt.Fprintln(w, "the hub checks the Repository now") // the client has gone
-	case errors.Is(err, errNotReady):
+		_, _ = fmt.Fprintln(w, "the hub checks the Repository, unless it is suspended") // the client has gone
+		return
+	}
+	if errors.Is(err, errNotReady) {
 		r.refuseForNow(w, time.Second)
+		return
+	}
+	r.refusals.TakeTurn(network, r.now())
+	var tooLarge *http.MaxBytesError
+	switch {
 	case errors.As(err, &tooLarge):
 		r.answers.WithLabelValues("refused").Inc()
 		http.Error(w, fmt.Sprintf("a request has at most %d bytes", maxBodyBytes), http.StatusRequestEntityTooLarge)
+	case errors.Is(err, errUnread), ctx.Err() != nil:
+		if ctx.Err() == nil {
+			r.options.Log.Warn("a webhook could not be verified", "err", err)
+		}
+		r.refuseForNow(w, time.Second)
 	default:
 		r.answers.WithLabelValues("refused").Inc()
-		r.refusals.TakeTurn(network, r.now())
 		http.Error(w, "no Repository of this name accepts this request: it has no webhook, or the request does not prove its token", http.StatusForbidden)
 	}
 }
@@ -180,15 +197,23 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (r *Receiver) refuseForNow(w http.ResponseWriter, wait time.Duration) {
 	r.answers.WithLabelValues("postponed").Inc()
 	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-	http.Error(w, "too many requests, or the hub is starting; try again", http.StatusTooManyRequests)
+	http.Error(w, "too many requests, or the hub cannot read its store yet; try again", http.StatusTooManyRequests)
 }
 
 var (
 	errNotReady = errors.New("the hub reads its tables")
 	errRefused  = errors.New("the request proves no token")
+	errUnread   = errors.New("the token of a webhook cannot be read")
 )
 
-// authenticateRequest returns the Repository whose token a request proves.
+// absentRepository stands in for a name without a webhook. It accepts no request, even if its Secret exists.
+var absentRepository = &v1alpha1.Repository{
+	ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "atoll-absent"},
+	Spec:       v1alpha1.RepositorySpec{Webhook: &v1alpha1.RepositoryWebhook{SecretRef: v1alpha1.RepositorySecretRef{Name: "atoll-absent-webhook"}}},
+}
+
+// authenticateRequest returns the Repository whose token a request proves. A request for a name without a webhook reads a
+// Secret and its body, too, so that neither the answer nor its time depends on the name.
 func (r *Receiver) authenticateRequest(req *http.Request) (key types.NamespacedName, err error) {
 	namespace, name, found := strings.Cut(strings.TrimPrefix(req.URL.Path, pathPrefix), "/")
 	hub, ready := r.options.Hub()
@@ -198,14 +223,14 @@ func (r *Receiver) authenticateRequest(req *http.Request) (key types.NamespacedN
 	key = types.NamespacedName{Namespace: namespace, Name: name}
 	repo, known := hub.Repositories.Get(key)
 	if !found || !known || repo.DeletionTimestamp != nil || repo.Spec.Webhook == nil {
-		return key, errRefused
+		repo = absentRepository
 	}
 	token, err := ReadToken(req.Context(), hub.Client, repo)
-	if err != nil {
-		return key, err
+	if err != nil && !errors.Is(err, ErrNoToken) {
+		return key, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	proved, err := verifyRequest(req, token)
-	if err == nil && !proved {
+	if err == nil && (!proved || len(token) == 0 || repo == absentRepository) {
 		err = errRefused
 	}
 	return key, err
@@ -228,22 +253,28 @@ func ReadToken(ctx context.Context, c client.Reader, repo *v1alpha1.Repository) 
 	return token, nil
 }
 
-// requestCheck records the time of a request in the status of a Repository.
-func (r *Receiver) requestCheck(ctx context.Context, key types.NamespacedName) error {
+// requestCheck records the time of a request in the status of a Repository, or returns the wait until it may.
+func (r *Receiver) requestCheck(ctx context.Context, key types.NamespacedName) (wait time.Duration, err error) {
 	hub, ready := r.options.Hub()
 	if !ready {
-		return errNotReady
+		return 0, errNotReady
 	}
 	repo, known := hub.Repositories.Get(key)
 	if !known {
-		return nil // it is deleted
+		return 0, nil // it is deleted
+	}
+	at := metav1.NewMicroTime(r.now())
+	if last := repo.Status.WebhookTime; last != nil {
+		// A time ahead is of a hub with another clock.
+		if since := at.Sub(last.Time); since >= 0 && since < writeInterval {
+			return writeInterval - since, nil
+		}
 	}
 	now := repo.DeepCopy()
-	at := metav1.NewMicroTime(r.now())
 	now.Status.WebhookTime = &at
-	err := hub.Client.Status().Patch(ctx, now, client.MergeFrom(repo), client.FieldOwner(atoll.HubFieldManager))
+	err = hub.Client.Status().Patch(ctx, now, client.MergeFrom(repo), client.FieldOwner(atoll.HubFieldManager))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write the status of a Repository: %w", err)
+		return 0, fmt.Errorf("write the status of a Repository: %w", err)
 	}
-	return nil
+	return 0, nil
 }

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -26,6 +28,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/delivery/fairness"
+	"atoll.dev/atoll/internal/pace"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -43,9 +47,17 @@ type testHub struct {
 	client       client.Client
 	writes       atomic.Int32
 	starting     bool
+	// readTable is true for a table that has the writes of the status.
+	readTable bool
+	// readSecret is called before each read of a Secret; nil for nothing.
+	readSecret func(context.Context) error
 }
 
 func (h *testHub) Get(key types.NamespacedName) (*v1alpha1.Repository, bool) {
+	if h.readTable {
+		var repo v1alpha1.Repository
+		return &repo, h.client.Get(context.Background(), key, &repo) == nil
+	}
 	repo, ok := h.repositories[key]
 	return repo, ok
 }
@@ -61,6 +73,14 @@ func newTestHub(t *testing.T) *testHub {
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			h.writes.Add(1)
 			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, isSecret := obj.(*corev1.Secret); isSecret && h.readSecret != nil {
+				if err := h.readSecret(ctx); err != nil {
+					return err
+				}
+			}
+			return c.Get(ctx, key, obj, opts...)
 		},
 	}).Build()
 	h.Receiver = New(Options{Hub: func() (Hub, bool) { return Hub{h, h.client}, !h.starting }, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
@@ -151,6 +171,12 @@ func TestRefusals(t *testing.T) {
 				panic(err)
 			}
 		}},
+		"the Secret of no Repository": {"/webhooks/shop/silent", func(h *testHub) {
+			absent := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: absentRepository.Namespace, Name: absentRepository.Spec.Webhook.SecretRef.Name}, Data: map[string][]byte{"token": []byte(token)}}
+			if err := h.client.Create(context.Background(), absent); err != nil {
+				panic(err)
+			}
+		}},
 		"a Repository that is deleted": {path, func(h *testHub) { h.repositories[key].DeletionTimestamp = &metav1.Time{} }},
 	} {
 		h := newTestHub(t)
@@ -171,6 +197,97 @@ func TestRefusals(t *testing.T) {
 	if code, _ := answer(h, "POST", path, "Bearer "+token); code != http.StatusTooManyRequests {
 		t.Errorf("a hub that starts: %d", code)
 	}
+}
+
+// A signed request of any size takes the same way for every name, and counts as an attempt.
+func TestSignedRequestsReportNoNames(t *testing.T) {
+	for _, size := range []int{0, 1 << 20, maxBodyBytes + 1} {
+		want := ""
+		for _, p := range []string{path, "/webhooks/shop/silent", "/webhooks/shop/other", "/webhooks/shop"} {
+			h := newTestHub(t)
+			h.refusals = fairness.NewRequestLimiter(pace.Rate{Interval: time.Hour, Burst: 1}, allRefusals)
+			secrets := 0
+			h.readSecret = func(context.Context) error { secrets++; return nil }
+			body, w := &zeros{left: size}, httptest.NewRecorder()
+			r := httptest.NewRequest("POST", p, body)
+			r.Header.Set("X-Hub-Signature-256", "sha256="+signBody("other", ""))
+			h.ServeHTTP(w, r)
+			got := fmt.Sprintf("%d %s after %d bytes and %d Secrets", w.Code, w.Body, body.read, secrets)
+			if want = cmp.Or(want, got); got != want || w.Code == http.StatusAccepted {
+				t.Errorf("%s, %d bytes: %s, want as of a Repository: %s", p, size, got, want)
+			}
+			if code := h.send(p, "", "", r.RemoteAddr); code != http.StatusTooManyRequests {
+				t.Errorf("%s, %d bytes: the request is no attempt, the next one is answered %d", p, size, code)
+			}
+		}
+	}
+}
+
+// An error of the store is no refusal, so that a server may repeat its request.
+func TestAFailedReadIsNoRefusal(t *testing.T) {
+	h := newTestHub(t)
+	h.readSecret = func(context.Context) error { return errors.New("the store is away") }
+	for _, p := range []string{path, "/webhooks/shop/other"} {
+		if code := h.send(p, "X-Gitlab-Token: "+token, "", "192.0.2.1:5"); code != http.StatusTooManyRequests {
+			t.Errorf("%s: %d", p, code)
+		}
+	}
+}
+
+// A request that waits for its token ends for another one, and after requestTime.
+func TestRequestsThatWaitForTheStoreAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHub(t)
+		h.now = time.Now
+		h.readSecret = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		var ended atomic.Int32
+		var all sync.WaitGroup
+		for i := range maxRequests + 3 {
+			all.Go(func() {
+				h.send(path, "X-Gitlab-Token: "+token, "", fmt.Sprintf("192.0.%d.1:5", i))
+				ended.Add(1)
+			})
+		}
+		synctest.Wait()
+		if n := ended.Load(); n != 3 {
+			t.Errorf("%d requests ended for others, want 3", n)
+		}
+		time.Sleep(requestTime)
+		synctest.Wait()
+		if n := ended.Load(); n != maxRequests+3 {
+			t.Errorf("%d requests ended after %s, want all", n, requestTime)
+		}
+		all.Wait()
+	})
+}
+
+// Steady requests are one write a second, whichever hub receives them.
+func TestSteadyRequestsAreOneWriteASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHub(t)
+		h.readTable = true
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = h.Run(ctx) })
+		synctest.Wait()
+		for range 40 {
+			if code := h.send(path, "X-Gitlab-Token: "+token, "", "192.0.2.2:6"); code != http.StatusAccepted {
+				t.Fatalf("%d", code)
+			}
+			time.Sleep(250 * time.Millisecond)
+		}
+		last := time.Now().Add(-250 * time.Millisecond)
+		time.Sleep(writeInterval)
+		synctest.Wait()
+		if n := h.writes.Load(); n < 10 || n > 12 {
+			t.Errorf("40 requests in ten seconds are %d writes", n)
+		}
+		if repo, _ := h.Get(key); repo.Status.WebhookTime.Time.Before(last) {
+			t.Errorf("the last write is of %s, the last request of %s", repo.Status.WebhookTime, last)
+		}
+		stop()
+		running.Wait()
+	})
 }
 
 // zeros is a body of so many bytes, which counts those that are read.

@@ -104,7 +104,9 @@ func TestPlacementByDefault(t *testing.T) {
 		t.Errorf("explain: %v\n%s", err, out)
 	}
 	kubectlAt(t, member, "", "create configmap mine -n vacant")
-	kubectlAt(t, hub, "", "delete namespace vacant")
+	const keeps = "Warning: cluster member1 keeps the namespace vacant until objects that Atoll did not apply are deleted there: 1 object (configmaps/mine)"
+	expectOutput(t, "the dry run of the deletion", kubectlAt(t, hub, "", "delete namespace vacant --dry-run=server"), keeps)
+	expectOutput(t, "the deletion", kubectlAt(t, hub, "", "delete namespace vacant"), keeps)
 	testwait.UntilNil(t, "an Event reports what keeps the namespace", has(hub, "get events -n default --field-selector involvedObject.name=vacant,reason=ForeignObjects", "cluster member1: Namespace vacant is kept"))
 	kubectlAt(t, member, "", "delete configmap mine -n vacant")
 	testwait.UntilNil(t, "the namespace goes with the last foreign object", func(context.Context) error {

@@ -47,9 +47,9 @@ var testParts = []testPart{
 		"TestDeletingWhileAwayEndsWithTheNewObject", "TestMembersHealThemselvesWithoutTheHub", "TestADisconnectedMemberIsReported",
 		"TestAMemberIsJoinedByPush", "TestSwitchingBetweenPullAndPush", "TestAMemberThatHangsDelaysNoOther",
 		"TestADisconnectedClusterIsNamedAsMissing", "TestNewWorkAvoidsDisconnectedCluster", "TestOldCopiesEndFirst",
-		"TestALostClusterIsReplaced",
+		"TestALostClusterIsReplaced", "TestWavesInsideACluster",
 	}},
-	{name: "own", noLab: true, tests: []string{"TestAChangeIsOneTrace", "TestPlacementByDefault"}},
+	{name: "own", noLab: true, tests: []string{"TestAChangeIsOneTrace", "TestPlacementByDefault", "TestAnInstallationWorksInAnyOrder"}},
 	{name: "hubs", noLab: true, tests: []string{
 		"TestAStaleLeaderAndItsGatewayWriteNothing", "TestHubsAreLost", "TestOneKindThatCannotBeListed", "TestOperatorsFlags",
 		"TestCredentialsTakeCareOfThemselves", "TestHubsShareTheMembersThatTheyPushTo",

@@ -104,8 +104,6 @@ metadata: {name: old}
 data: {colour: blue}
 `
 
-// A directory of a repository runs in members. A commit changes, adds and removes. Nothing is removed
-// when the server is gone, or when the Source is deleted.
 // postWebhook reports a push as GitHub does, without credentials of the hub. It returns the status of the answer.
 func postWebhook(t *testing.T, namespace, repository, token, body string) int {
 	t.Helper()
@@ -133,6 +131,8 @@ func postWebhook(t *testing.T, namespace, repository, token, body string) int {
 	return answer.StatusCode
 }
 
+// A directory of a repository runs in members. A commit changes, adds and removes. Nothing is removed
+// when the server is gone, or when the Source is deleted.
 func TestSourceBringsCommitsToMembers(t *testing.T) {
 	ns := createNamespace(t, "sources")
 	g := newGitServer(t)

@@ -18,6 +18,8 @@ export interface Person {
 
 const root = "/console";
 let onSignedOut: () => void = () => {};
+/** The end of the session that the page shows. A write names it, and is refused after another sign-in in this browser. */
+let session = "";
 
 /** Sets what happens when the hub reports that the session is over. */
 export function setSignedOutHandler(handler: () => void): void {
@@ -28,6 +30,7 @@ async function send(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   headers.set("X-Atoll-Console", "1");
   headers.set("Accept", "application/json");
+  if (init.method) headers.set("X-Atoll-Session", session);
   let response: Response;
   try {
     response = await fetch(root + path, { ...init, headers, credentials: "same-origin", redirect: "error" });
@@ -57,6 +60,20 @@ export function errorOf(s: Status, code = s.code ?? 500): RequestError {
 /** Gets a path of the hub's API as JSON. */
 export async function getJSON<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await (await send("/api" + path, { signal })).json()) as T;
+}
+
+/** A request with a body, as the API takes it. */
+export interface Write {
+  method: "PATCH" | "POST" | "PUT";
+  path: string;
+  /** The body as JSON. */
+  body: string;
+}
+
+/** Sends a write to the hub's API, and returns the answer. A patch is a merge patch. */
+export async function sendWrite<T>(w: Write, signal?: AbortSignal): Promise<T> {
+  const type = w.method === "PATCH" ? "application/merge-patch+json" : "application/json";
+  return (await (await send("/api" + w.path, { method: w.method, body: w.body, signal, headers: { "Content-Type": type } })).json()) as T;
 }
 
 /** Gets the table of reasons, which is the same for everybody. */
@@ -100,13 +117,18 @@ export async function readLines(path: string, signal: AbortSignal, handler: Stre
   }
 }
 
+function keepSession(p: Person): Person {
+  session = p.until;
+  return p;
+}
+
 export async function getPerson(): Promise<Person> {
-  return (await (await send("/session")).json()) as Person;
+  return keepSession((await (await send("/session")).json()) as Person);
 }
 
 export async function signIn(token: string): Promise<Person> {
   const init = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token }) };
-  return (await (await send("/session", init)).json()) as Person;
+  return keepSession((await (await send("/session", init)).json()) as Person);
 }
 
 export async function signOut(): Promise<void> {

@@ -81,3 +81,24 @@ export interface KubeEvent extends KubeObject {
   eventTime?: string | null;
   involvedObject?: { kind?: string; name?: string; namespace?: string };
 }
+
+export interface CertificateRequest extends KubeObject {
+  spec: { signerName: string };
+  status?: { conditions?: { type: string; status?: string; reason?: string; message?: string }[] };
+}
+
+export interface APIResource {
+  name: string;
+  kind: string;
+  namespaced: boolean;
+}
+
+/** A right by the words of the API. */
+export interface Right {
+  verb: string;
+  group: string;
+  resource: string;
+  subresource?: string;
+  namespace?: string;
+  name?: string;
+}

@@ -1,6 +1,6 @@
 // The live tree of one application, by the hub's own endpoint.
 
-import { type RequestError, errorOf, readLines } from "./client";
+import { type RequestError, errorOf, getJSON, readLines } from "./client";
 import { followStream } from "./follow";
 import type { Status } from "./kubernetes";
 
@@ -11,6 +11,16 @@ export interface Template {
   kind: string;
   namespace?: string;
   name: string;
+}
+
+/** Returns the key of a template, as kept changes name it: GROUP/KIND/NAMESPACE/NAME. */
+export function keyOfTemplate(o: Template): string {
+  return `${o.group ?? ""}/${o.kind}/${o.namespace ?? ""}/${o.name}`;
+}
+
+/** Returns the template of a key, or the first. Others come and go, so the place in the list says nothing. */
+export function findTemplate(list: readonly Template[], key: string | undefined): Template | undefined {
+  return list.find((o) => keyOfTemplate(o) === key) ?? list[0];
 }
 
 export interface TreeItem {
@@ -39,6 +49,15 @@ export interface TreeCluster {
   unlisted?: number;
 }
 
+/** What waits for the confirmation of exactly its hash. */
+export interface HeldPlan {
+  hash: string;
+  recalled?: boolean;
+  clusters: number;
+  parts: { reason: string; text?: string; clusters: string[]; moreClusters?: number }[];
+  moreParts?: number;
+}
+
 export interface Tree {
   namespace?: string;
   name: string;
@@ -48,6 +67,7 @@ export interface Tree {
   counts: Partial<Record<RowState, number>>;
   clusters: TreeCluster[];
   moreClusters?: number;
+  plans?: HeldPlan[];
 }
 
 interface TreeLine {
@@ -101,4 +121,11 @@ export function followTree(namespace: string, name: string, onChange: (state: Tr
     onRefused: (refusal) => onChange({ tree, refusal }),
   });
   return () => stop.abort();
+}
+
+/** Returns the plans of a Bundle that wait for a confirmation. */
+export async function getHeldPlans(namespace: string, name: string, signal: AbortSignal): Promise<HeldPlan[]> {
+  const parameters = new URLSearchParams({ name, limit: "1" });
+  if (namespace !== "") parameters.set("namespace", namespace);
+  return (await getJSON<Tree>("/atoll/v1alpha1/tree?" + parameters.toString(), signal)).plans ?? [];
 }

@@ -1,30 +1,79 @@
 // What waits for a person: clusters and applications, by actor.
 
+import type { Condition } from "../api/kubernetes";
+import type { Bundle, Cluster } from "../api/types.gen";
 import type { AppRow } from "./application";
-import type { ClusterRow } from "./cluster";
+import { type ClusterRow, conditionOf } from "./cluster";
 import { isPerson } from "./status";
+
+/** What a person can do about a wait; "look": the console has no button for it. */
+export type WaitAction = "confirm" | "approve" | "resume" | "join" | "look";
 
 export interface Wait {
   key: string;
   actor: string;
   kind: "cluster" | "application";
+  action: WaitAction;
   namespace: string;
   name: string;
   title: string;
   reason: string;
   message: string;
   since?: string;
+  /** The stage that an approval is for, and the revision. */
+  stage?: string;
+  revision?: string;
+  bundle?: Bundle;
+  cluster?: Cluster;
 }
 
+export type ActorOf = (reason: string) => string;
+
+/** Conditions of a Cluster, other than its readiness, that can wait for a person. */
+const clusterConditions = ["Draining", "Removing"];
+
 /** Returns the waits, the oldest first. actorOf gives the actor of a reason by the hub's table. */
-export function listWaits(clusters: readonly ClusterRow[], apps: readonly AppRow[], actorOf: (reason: string) => string): Wait[] {
-  const out: Wait[] = [];
-  for (const c of clusters) {
-    const actor = actorOf(c.reason);
-    if (c.status !== "Ready" && isPerson(actor)) out.push({ key: "c/" + c.name, actor, kind: "cluster", namespace: "", name: c.name, title: c.name, reason: c.reason, message: c.message, since: c.since });
-  }
-  for (const a of apps) {
-    if (isPerson(a.actor)) out.push({ key: "a/" + a.key, actor: a.actor, kind: "application", namespace: a.namespace, name: a.name, title: a.title, reason: a.reason, message: a.message, since: a.since });
-  }
+export function listWaits(clusters: readonly ClusterRow[], apps: readonly AppRow[], actorOf: ActorOf): Wait[] {
+  const out = [...clusters.flatMap((c) => clusterWaits(c, actorOf)), ...apps.flatMap((a) => appWaits(a, actorOf))];
   return out.sort((a, b) => ((a.since ?? "") < (b.since ?? "") ? -1 : 1));
+}
+
+function clusterWaits(c: ClusterRow, actorOf: ActorOf): Wait[] {
+  const wait = (reason: string, message: string, since: string | undefined): Wait => ({
+    key: "c/" + c.name + "/" + reason, actor: actorOf(reason), kind: "cluster", action: c.status === "Joining" ? "join" : "look", namespace: "", name: c.name, title: c.name, reason, message, since, cluster: c.cluster,
+  });
+  const out = c.status === "Ready" ? [] : [wait(c.reason, c.message, c.since)];
+  for (const type of clusterConditions) {
+    const found = conditionOf(c.cluster.status?.conditions as Condition[] | undefined, type);
+    if (found && found.status === "True" && found.reason !== c.reason) out.push(wait(found.reason, found.message, found.lastTransitionTime));
+  }
+  return out.filter((w) => isPerson(w.actor));
+}
+
+/** Returns the stages whose gate waits for an approval, each with the time since when. */
+export function stagesToApprove(b: Bundle): { stage: string; since: string }[] {
+  const out: { stage: string; since: string }[] = [];
+  for (const g of b.status?.rollout?.gates ?? []) {
+    const stage = b.spec.rollout?.stages?.find((s) => s.name === g.stage);
+    const isApproval = [...(stage?.gatesBefore ?? []), ...(stage?.gatesAfter ?? [])].some((x) => x.name === g.name && x.approval);
+    if (g.state === "Waiting" && isApproval && !out.some((o) => o.stage === g.stage)) out.push({ stage: g.stage, since: g.since });
+  }
+  return out;
+}
+
+function appWaits(a: AppRow, actorOf: ActorOf): Wait[] {
+  const { bundle, rollout } = a;
+  const out: Wait[] = [];
+  const add = (action: WaitAction, reason: string, message: string, since: string | undefined, more: Partial<Wait> = {}) => {
+    out.push({ key: `a/${a.key}/${action}/${more.stage ?? reason}`, actor: actorOf(reason), kind: "application", action, namespace: a.namespace, name: a.name, title: a.title, reason, message, since, bundle, ...more });
+  };
+  const held = conditionOf(bundle.status?.conditions as Condition[] | undefined, "RemovalHeld");
+  const isWait = isPerson(a.actor);
+  if (held?.status === "True" || (isWait && a.reason === "WaitsForConfirmation")) add("confirm", "WaitsForConfirmation", held?.message || a.message, held?.lastTransitionTime ?? a.since);
+  for (const { stage, since } of stagesToApprove(bundle)) add("approve", "WaitsForApproval", "", since, { stage, revision: bundle.status?.revision });
+  if (bundle.spec.pause) add("resume", "RolloutPaused", bundle.spec.pause.message ?? "", bundle.spec.pause.since ?? rollout?.pausedSince);
+  if (rollout?.reason === "StageFailed") add("resume", "StageFailed", rollout.message ?? "", rollout.since);
+  const covered = new Set(out.map((w) => w.reason));
+  if (isWait && !covered.has(a.reason)) add("look", a.reason, a.message, a.since, { actor: a.actor });
+  return out;
 }

@@ -1,10 +1,19 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { pauseWrite } from "../api/actions";
+import { type Person, sendWrite } from "../api/client";
 import { collectionOf, fieldSelector } from "../api/collection";
 import type { Condition, KubeObject, Pod, Workload } from "../api/kubernetes";
 import type { Template } from "../api/tree";
 import type { Bundle } from "../api/types.gen";
 import { appRow } from "../model/application";
 import { type OwnedObject, ownedObjects } from "../model/owners";
+import { bundleCommand } from "../model/shell";
+import { listWaits } from "../model/waits";
+import { Act, Do } from "../ui/act";
+import { actorOf } from "../ui/reasons";
+import { ChangeSection } from "./change";
+import { History } from "./history";
+import { WaitActions, bundleRight } from "./waitactions";
 import { type Grouping, type TreeRow, countStates, treeRows } from "../model/rows";
 import { t, textOr } from "../text/text";
 import { linkTo, setQuery, useCollection, useRoute, useTree } from "../ui/hooks";
@@ -18,7 +27,14 @@ import { Placement } from "./placement";
 
 const group = "/apis/atoll.dev/v1alpha1";
 
-export function Application({ namespace, name }: { namespace: string; name: string }) {
+/** Returns the policy of a Bundle; nothing where an annotation or a setting places it. */
+function policyOf(b: Bundle): Template | undefined {
+  const { kind, name } = b.spec.source;
+  if (kind !== "PropagationPolicy" && kind !== "ClusterPropagationPolicy") return undefined;
+  return { group: "atoll.dev", kind, name, namespace: kind === "PropagationPolicy" ? b.metadata.namespace : undefined };
+}
+
+export function Application({ namespace, name, person }: { namespace: string; name: string; person: Person }) {
   const path = namespace === "" ? `${group}/clusterbundles` : `${group}/namespaces/${encodeURIComponent(namespace)}/bundles`;
   const { items, loaded, refusal } = useCollection<Bundle>(path, fieldSelector({ "metadata.name": name }));
   const [templates, setTemplates] = useState<Template[]>([]);
@@ -26,6 +42,8 @@ export function Application({ namespace, name }: { namespace: string; name: stri
   if (refusal) return <Refusal error={refusal} />;
   if (!bundle) return loaded ? <Empty title={t("error.notFound")} /> : <p class="muted pad">{t("loading")}</p>;
   const row = appRow(bundle);
+  const waits = listWaits([], [row], actorOf).filter((w) => w.action !== "look");
+  const policy = policyOf(bundle);
   return (
     <>
       <header class="page detail">
@@ -47,14 +65,34 @@ export function Application({ namespace, name }: { namespace: string; name: stri
             </span>
           </p>
         )}
+        {waits.map((w) => <WaitActions key={w.key} wait={w} person={person} />)}
       </header>
       {row.rollout && <Stages rollout={row.rollout} text={rolloutText(row.rollout)} />}
       <LiveTree namespace={namespace} name={name} onTemplates={setTemplates} />
       <Placement namespace={namespace} name={name} />
       <Manifests templates={templates} />
+      <ChangeSection policy={policy} templates={templates} />
+      <History namespace={namespace} objects={policy ? [policy, ...templates] : templates} />
+      <Pause bundle={bundle} />
       <Conditions conditions={bundle.status?.conditions as Condition[] | undefined} />
       <Command text={`atoll explain ${namespace ? "bundle" : "clusterbundle"}/${name}${namespace ? " -n " + namespace : ""}`} />
     </>
+  );
+}
+
+/** Keeps all clusters at their revision until a person resumes. */
+function Pause({ bundle }: { bundle: Bundle }) {
+  const [message, setMessage] = useState("");
+  if (bundle.spec.pause) return null;
+  return (
+    <section class="card" id="pause">
+      <h2>{t("pause.title")}</h2>
+      <Act label={t("pause.open")} needs={[bundleRight(bundle, "patch")]} command={bundleCommand(["rollout", "pause"], bundle.metadata)}>
+        <p>{t("pause.what")}</p>
+        <label class="forms">{t("pause.message")}<input type="text" maxLength={200} value={message} onInput={(e) => setMessage(e.currentTarget.value)} /></label>
+        <Do label={t("pause.do")} run={() => sendWrite(pauseWrite(bundle, message.trim()))} />
+      </Act>
+    </section>
   );
 }
 

@@ -1,20 +1,54 @@
 import { useMemo } from "preact/hooks";
+import { changeOf, clusterPath } from "../api/actions";
+import type { Person } from "../api/client";
 import { fieldSelector } from "../api/collection";
 import type { Condition, KubeEvent, Pod } from "../api/kubernetes";
 import type { Cluster } from "../api/types.gen";
 import { clusterRow } from "../model/cluster";
+import { canDrain, drainPatch, isDrained } from "../model/drain";
+import { commandOf } from "../model/shell";
+import { listWaits } from "../model/waits";
+import { Act } from "../ui/act";
+import { actorOf } from "../ui/reasons";
+import { PlannedChange } from "./planned";
+import { WaitActions, clusterRight } from "./waitactions";
 import { podState, shortNameOf } from "../model/owners";
 import { formatBytes, formatCores } from "../model/quantity";
 import { toneOf } from "../model/status";
 import { t, textOr } from "../text/text";
 import { linkTo, useCollection } from "../ui/hooks";
-import { Command, Empty, Link, Meter, Reason, Refusal, Since, StatusMark, Text } from "../ui/parts";
+import { Empty, Link, Meter, Reason, Refusal, Since, StatusMark, Text } from "../ui/parts";
 import { Conditions } from "./conditions";
 import { clustersPath } from "./fleet";
 
 const maxEvents = 30;
 
-export function ClusterPage({ name }: { name: string }) {
+/** Drains a cluster, or gives it back: the plan first. */
+function Drain({ cluster, back: drained }: { cluster: Cluster; back: boolean }) {
+  const name = cluster.metadata.name;
+  const change = useMemo(() => changeOf(clusterPath(name), cluster, drainPatch(cluster, !drained)), [cluster, drained]);
+  return (
+    <section class="card" id={drained ? "give-back" : "drain"}>
+      <h2>{t(drained ? "drain.back" : "drain.title")}</h2>
+      <p class="muted small">{t(drained ? "drain.back.what" : "drain.what")}</p>
+      <Act label={t(drained ? "drain.back.open" : "drain.open")} needs={[clusterRight(name, "patch")]} command={commandOf("atoll", drained ? "uncordon" : "drain", name)}>
+        <PlannedChange change={change} />
+      </Act>
+    </section>
+  );
+}
+
+/** A cordoned cluster can be given back, and drained. */
+function Taints({ cluster }: { cluster: Cluster }) {
+  return (
+    <>
+      {canDrain(cluster) && <Drain key="drain" cluster={cluster} back={false} />}
+      {isDrained(cluster) && <Drain key="back" cluster={cluster} back />}
+    </>
+  );
+}
+
+export function ClusterPage({ name, person }: { name: string; person: Person }) {
   const { items, loaded, refusal } = useCollection<Cluster>(clustersPath, fieldSelector({ "metadata.name": name }));
   const cluster = items[0];
   if (refusal) return <Refusal error={refusal} />;
@@ -37,7 +71,7 @@ export function ClusterPage({ name }: { name: string }) {
           <span class="muted"><Reason reason={r.reason} message={r.message} /> · <Since time={r.since} /></span>
         </div>
         {r.status !== "Ready" && r.message && <p class={"waits" + (r.status === "Joining" ? " waits-person" : "")}><Text>{r.message}</Text></p>}
-        {r.status === "Joining" && <Command text={`atoll accept ${name}`} />}
+        {listWaits([r], [], actorOf).filter((w) => w.action === "join").map((w) => <WaitActions key={w.key} wait={w} person={person} />)}
       </header>
       <div class="columns">
         <section class="card">
@@ -58,6 +92,7 @@ export function ClusterPage({ name }: { name: string }) {
         </section>
         <Conditions conditions={cluster.status?.conditions as Condition[] | undefined} />
       </div>
+      {cluster.spec.accepted && !cluster.spec.removal && <Taints cluster={cluster} />}
       <Runs cluster={name} />
       <Events name={name} />
     </>

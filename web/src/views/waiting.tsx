@@ -1,59 +1,74 @@
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import type { Person } from "../api/client";
-import type { Cluster } from "../api/types.gen";
+import type { Bundle, Cluster } from "../api/types.gen";
 import { appRow } from "../model/application";
 import { clusterRow } from "../model/cluster";
 import { type Wait, listWaits } from "../model/waits";
 import { t, textOr } from "../text/text";
 import { linkTo, useCollection, useRoute } from "../ui/hooks";
-import { Command, Empty, Link, Reason, Since, Text } from "../ui/parts";
+import { Empty, Link, Reason, Since, Text } from "../ui/parts";
 import { Icon } from "../ui/icons";
 import { actorOf } from "../ui/reasons";
-import { useApplications } from "./applications";
+import { type Applications, useApplications } from "./applications";
+import { DriftSection } from "./drift";
 import { clustersPath } from "./fleet";
+import { WaitActions } from "./waitactions";
 
-/** Returns the command that ends a wait, where one does. */
-function commandOf(w: Wait): string | undefined {
-  if (w.kind === "cluster") return w.reason === "WaitsForAdministrator" ? `atoll accept ${w.name}` : undefined;
-  const target = w.namespace ? `bundle/${w.name} -n ${w.namespace}` : `clusterbundle/${w.name}`;
-  return w.reason === "WaitsForConfirmation" ? `atoll confirm ${target}` : `atoll explain ${target}`;
+/** So many waits of one actor are drawn at first: each has buttons, and asks for their rights. */
+const shownAtFirst = 30;
+
+interface Waits {
+  waits: Wait[];
+  bundles: readonly Bundle[];
+  apps: Applications;
+  /** Clusters are not among them. */
+  partial: boolean;
+  loaded: boolean;
 }
 
-export function useWaits(person: Person): { waits: Wait[]; partial: boolean } {
+export function useWaits(person: Person): Waits {
   const { query } = useRoute();
   const clusters = useCollection<Cluster>(clustersPath);
   const apps = useApplications(person, query.get("ns") ?? "");
   const waits = useMemo(() => listWaits(clusters.items.map(clusterRow), apps.items.map(appRow), actorOf), [clusters.items, apps.items]);
-  return { waits, partial: !!clusters.refusal };
+  return { waits, bundles: apps.items, apps, partial: !!clusters.refusal, loaded: apps.loaded && clusters.loaded };
 }
 
-export function Waiting({ waits, partial }: { waits: Wait[]; partial: boolean }) {
+export function Waiting({ waits: w, person }: { waits: Waits; person: Person }) {
   const byActor = new Map<string, Wait[]>();
-  for (const w of waits) byActor.set(w.actor, [...(byActor.get(w.actor) ?? []), w]);
+  for (const one of w.waits) byActor.set(one.actor, [...(byActor.get(one.actor) ?? []), one]);
   return (
     <>
       <header class="page">
         <h1>{t("waiting.title")}</h1>
-        <p class="muted">{t("waiting.hint")} {partial && t("waiting.partial")}</p>
+        <p class="muted">{t("waiting.hint")} {w.partial && t("waiting.partial")}</p>
       </header>
-      {waits.length === 0 && <Empty title={t("waiting.empty")} />}
-      {[...byActor].map(([actor, list]) => (
-        <section class="card" key={actor}>
-          <h2><span class="tone-wait"><Icon name="wait" /></span> <span class="initial">{textOr("actor." + actor, actor)}</span> <span class="muted small">{list.length}</span></h2>
-          <ul class="lines waits-list">
-            {list.map((w) => (
-              <li key={w.key}>
-                <Link to={w.kind === "cluster" ? linkTo("clusters", w.name) : linkTo("applications", w.namespace || "-", w.name)}>
-                  <span class="muted">{t(w.kind === "cluster" ? "waiting.cluster" : "waiting.application")}</span> <strong><Text>{w.title}</Text></strong>
-                </Link>
-                <span class="grow"><Reason reason={w.reason} /> {w.message && <span class="muted"> — <Text>{w.message}</Text></span>}</span>
-                <span class="muted small"><Since time={w.since} /></span>
-                {commandOf(w) && <Command text={commandOf(w)!} />}
-              </li>
-            ))}
-          </ul>
-        </section>
-      ))}
+      {w.waits.length === 0 && <Empty title={t(w.loaded ? "waiting.empty" : "loading")} />}
+      {[...byActor].map(([actor, list]) => <Actor key={actor} actor={actor} list={list} person={person} />)}
+      <DriftSection person={person} bundles={w.bundles} confined={w.apps.namespace !== undefined} />
     </>
+  );
+}
+
+function Actor({ actor, list, person }: { actor: string; list: Wait[]; person: Person }) {
+  const [all, showAll] = useState(false);
+  const shown = all ? list : list.slice(0, shownAtFirst);
+  return (
+    <section class="card">
+      <h2><span class="tone-wait"><Icon name="wait" /></span> <span class="initial">{textOr("actor." + actor, actor)}</span> <span class="muted small">{list.length}</span></h2>
+      <ul class="lines waits-list">
+        {shown.map((w) => (
+          <li key={w.key}>
+            <Link to={w.kind === "cluster" ? linkTo("clusters", w.name) : linkTo("applications", w.namespace || "-", w.name)}>
+              <span class="muted">{t(w.kind === "cluster" ? "waiting.cluster" : "waiting.application")}</span> <strong><Text>{w.title}</Text></strong>
+            </Link>
+            <span class="grow"><Reason reason={w.reason} /> {w.message && <span class="muted"> — <Text>{w.message}</Text></span>}</span>
+            <span class="muted small"><Since time={w.since} /></span>
+            <WaitActions wait={w} person={person} />
+          </li>
+        ))}
+      </ul>
+      {list.length > shown.length && <button type="button" class="ghost small" onClick={() => showAll(true)}>{t("more", { n: list.length - shown.length })}</button>}
+    </section>
   );
 }

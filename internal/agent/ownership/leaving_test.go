@@ -30,7 +30,7 @@ func TestTheLastObjectWaitsForAllOthers(t *testing.T) {
 				t.Errorf("%s: %s of %s, want %s", when, got, key, verbs[i])
 			}
 		}
-		if got := b.OthersLeavingFirst(keys[2]); got != n {
+		if got := b.LeavingBefore(keys[2]).Objects; got != n {
 			t.Errorf("%s: it waits for %d", when, got)
 		}
 	}
@@ -67,7 +67,7 @@ func TestTheLastObjectWaitsForNothingElse(t *testing.T) {
 	b, keys = takeOut(atoll.Tombstone{Key: keys[2], UID: "t-last", Last: true})
 	r := b.records[keys[2]]
 	b.setClaim(r, "b2", &Claim{State: Leaving, Template: "t-last"})
-	if got := b.OthersLeavingFirst(keys[2]); got != 0 {
+	if got := b.LeavingBefore(keys[2]).Objects; got != 0 {
 		t.Errorf("it waits for %d", got)
 	}
 }
@@ -101,7 +101,7 @@ func TestTheLastObjectWaitsAfterARestart(t *testing.T) {
 		again.RestoreRecord(r)
 	}
 	again.FoldHolding(*b.HoldingOf("b1"))
-	if got := again.OthersLeavingFirst(keys[2]); got != 2 || again.Next(keys[2]).Verb != Nothing {
+	if got := again.LeavingBefore(keys[2]).Objects; got != 2 || again.Next(keys[2]).Verb != Nothing {
 		t.Errorf("it waits for %d", got)
 	}
 }

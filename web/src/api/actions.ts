@@ -1,0 +1,103 @@
+// The requests by which a person acts: the same that kubectl and the atoll command make.
+
+import { type Write, getJSON, sendWrite } from "./client";
+import type { CertificateRequest, KubeObject, List, ObjectMeta } from "./kubernetes";
+import type { Bundle, Cluster } from "./types.gen";
+
+const group = "/apis/atoll.dev/v1alpha1";
+const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+/** The field manager of what people change in the console, and that of dry runs, to which the hub adds no preview of its own. */
+const manager = "atoll-console";
+const planManager = "atoll-plan";
+
+export function bundlePath(o: ObjectMeta): string {
+  const name = encodeURIComponent(o.name);
+  return o.namespace ? `${group}/namespaces/${encodeURIComponent(o.namespace)}/bundles/${name}` : `${group}/clusterbundles/${name}`;
+}
+
+export function clusterPath(name: string): string {
+  return `${group}/clusters/${encodeURIComponent(name)}`;
+}
+
+function patchOf(path: string, patch: unknown): Write {
+  return { method: "PATCH", path: `${path}?fieldManager=${manager}&fieldValidation=Strict`, body: JSON.stringify(patch) };
+}
+
+/** Returns the write that confirms exactly the plan of this hash. */
+export function confirmWrite(b: Bundle, hash: string): Write {
+  return patchOf(bundlePath(b.metadata), { metadata: { uid: b.metadata.uid, annotations: { "atoll.dev/confirm": hash } } });
+}
+
+/** Returns the write that approves a revision for a stage. Another approval at the same time is not lost. */
+export function approveWrite(b: Bundle, stage: string, revision: string): Write {
+  const approvals = [...(b.spec.approvals ?? []), { stage, revision }];
+  return patchOf(bundlePath(b.metadata), { metadata: { uid: b.metadata.uid, resourceVersion: b.metadata.resourceVersion }, spec: { approvals } });
+}
+
+/** Returns the write that resumes a rollout. The hub writes its own time and the person. */
+export function resumeWrite(b: Bundle, now: Date): Write {
+  const at = now.toISOString().replace(/\.\d+Z$/, "Z");
+  return patchOf(bundlePath(b.metadata), { metadata: { uid: b.metadata.uid }, spec: { pause: null, resume: { at } } });
+}
+
+/** Returns the write that keeps all clusters at their revision. */
+export function pauseWrite(b: Bundle, message: string): Write {
+  return patchOf(bundlePath(b.metadata), { metadata: { uid: b.metadata.uid }, spec: { pause: { reason: null, message: message === "" ? null : message } } });
+}
+
+/** Returns the write that approves the correction of drift, by its IDs. */
+export function correctDriftWrite(b: Bundle, ids: readonly string[]): Write {
+  return patchOf(bundlePath(b.metadata), { metadata: { uid: b.metadata.uid, annotations: { "atoll.dev/correct-drift": ids.join(",") } } });
+}
+
+/** Returns the requests of the cluster's agent that wait for a decision. */
+async function listUndecided(c: Cluster): Promise<CertificateRequest[]> {
+  const list = await getJSON<List<CertificateRequest>>(`${requests}?labelSelector=${encodeURIComponent("atoll.dev/cluster=" + c.metadata.name)}`);
+  const isUndecided = (r: CertificateRequest) => !(r.status?.conditions ?? []).some((x) => x.type === "Approved" || x.type === "Denied");
+  return (list.items ?? []).filter((r) => r.spec.signerName === "atoll.dev/agent" && r.metadata.annotations?.["atoll.dev/cluster-uid"] === c.metadata.uid && isUndecided(r));
+}
+
+/** Returns the write that decides on a request of an agent. */
+export function decisionWrite(r: CertificateRequest, type: "Approved" | "Denied"): Write {
+  const message = type === "Approved" ? "accepted with its cluster" : "denied with its cluster";
+  const conditions = [...(r.status?.conditions ?? []), { type, status: "True", reason: "Atoll" + type, message }];
+  const body = { ...r, apiVersion: "certificates.k8s.io/v1", kind: "CertificateSigningRequest", status: { ...r.status, conditions } };
+  return { method: "PUT", path: `${requests}/${encodeURIComponent(r.metadata.name)}/approval`, body: JSON.stringify(body) };
+}
+
+/** Returns the write that sets whether a cluster belongs to the fleet; of exactly the Cluster that was read. */
+export function acceptedWrite(c: Cluster, accepted: boolean): Write {
+  return patchOf(clusterPath(c.metadata.name), { metadata: { uid: c.metadata.uid, resourceVersion: c.metadata.resourceVersion }, spec: { accepted } });
+}
+
+/** Accepts a cluster that waits to join, or denies it, with the requests of its agent. */
+export async function decideJoin(c: Cluster, accepted: boolean): Promise<void> {
+  const waiting = await listUndecided(c);
+  if (!!c.spec.accepted !== accepted) await sendWrite(acceptedWrite(c, accepted));
+  for (const r of waiting) await sendWrite(decisionWrite(r, accepted ? "Approved" : "Denied"));
+}
+
+/** A change of one object that is planned first: what is applied has the same body. */
+export interface Change {
+  path: string;
+  body: string;
+  /** What the person wants, whatever version of the object it is planned over. */
+  intent: string;
+}
+
+/** Returns a change of exactly the version that was read. */
+export function changeOf(path: string, o: KubeObject, patch: Record<string, unknown>): Change {
+  const metadata = { ...(patch["metadata"] as object | undefined), uid: o.metadata.uid, resourceVersion: o.metadata.resourceVersion };
+  return { path, body: JSON.stringify({ ...patch, metadata }), intent: path + " " + o.metadata.uid + " " + JSON.stringify(patch) };
+}
+
+/** Returns what the API server would store; it validates, and nothing is written. */
+export function dryRunChange(c: Change, signal?: AbortSignal): Promise<KubeObject> {
+  return sendWrite<KubeObject>({ method: "PATCH", path: `${c.path}?dryRun=All&fieldManager=${planManager}&fieldValidation=Strict`, body: c.body }, signal);
+}
+
+/** Applies a change. A version that is not the planned one is refused with 409. */
+export async function applyChange(c: Change): Promise<void> {
+  await sendWrite({ method: "PATCH", path: `${c.path}?fieldManager=${manager}&fieldValidation=Strict`, body: c.body });
+}

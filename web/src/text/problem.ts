@@ -1,0 +1,12 @@
+// The sentences of failed requests.
+
+import { RequestError } from "../api/client";
+import { safeText } from "./safe";
+import { t } from "./text";
+
+/** Returns the sentence of a failed request. */
+export function describeError(e: unknown): string {
+  if (!(e instanceof RequestError)) return safeText(String(e));
+  if (e.code === 409) return t("act.conflict");
+  return e.message ? safeText(e.message) : t("act.unreachable");
+}
