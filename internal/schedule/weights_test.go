@@ -8,7 +8,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// weightByEntries asks each entry of a list about the cluster: the plain form of weightOf.
+// weightByEntries is the plain form of weightOf: it matches each entry of a list with the cluster.
 func weightByEntries(list []v1alpha1.StaticClusterWeight, c *Cluster, summed bool) (w clusterWeight) {
 	for i := range list {
 		e := &list[i]
