@@ -423,15 +423,16 @@ func (c *bundleComparison) addRows(b *BundlePlan) {
 // addShortages lists what has no place.
 func (c *bundleComparison) addShortages(b *BundlePlan) {
 	for _, v := range c.Decision.Verdicts {
+		n := v.Notes()
 		switch {
-		case v.CapacityReason != "":
-			b.Full = append(b.Full, FullCluster{v.Cluster, true, atoll.ReasonNoCapacity, v.CapacityReason})
+		case n.CapacityReason != "":
+			b.Full = append(b.Full, FullCluster{v.Cluster, true, atoll.ReasonNoCapacity, n.CapacityReason})
 		case v.Outcome == schedule.OutcomeOut && v.Filter == schedule.FilterCapacity:
 			b.Full = append(b.Full, FullCluster{v.Cluster, false, v.ReasonCode(), v.Reason})
 		}
 		c.addUnfitCluster(b, &v)
-		if v.DrainReason != "" && atoll.ParseRowReason(c.Before[v.Cluster].Reason).Reason != v.DrainReason {
-			b.Stays = append(b.Stays, StayingRow{v.Cluster, v.DrainReason, v.DrainText})
+		if n.DrainReason != "" && atoll.ParseRowReason(c.Before[v.Cluster].Reason).Reason != n.DrainReason {
+			b.Stays = append(b.Stays, StayingRow{v.Cluster, n.DrainReason, n.DrainText})
 		}
 	}
 	for _, s := range c.Short {

@@ -163,7 +163,8 @@ func TestSharesAreCompared(t *testing.T) {
 // A cluster without capacity for the Bundle is listed: one that is left out, and one whose row stays as it is.
 func TestFullClustersAreListed(t *testing.T) {
 	out := schedule.Verdict{Cluster: "a", Outcome: schedule.OutcomeOut, Filter: schedule.FilterCapacity, Reason: "9 of 9"}
-	stays := schedule.Verdict{Cluster: "b", Outcome: schedule.OutcomePlaced, CapacityReason: "8 of 8"}
+	stays := schedule.Verdict{Cluster: "b", Outcome: schedule.OutcomePlaced}
+	stays.SetNotes(schedule.RowNotes{CapacityReason: "8 of 8"})
 	other := schedule.Verdict{Cluster: "c", Outcome: schedule.OutcomeOut, Filter: "exclude", Reason: "x"}
 	kept := schedule.Verdict{Cluster: "d", Outcome: schedule.OutcomeKept, Filter: schedule.FilterCapacity, Reason: "7 of 7"}
 	b := compareShopRows(nil, &atoll.RowSpec{UID: "u", Revision: "r1", Phase: atoll.RowActive}, func(c *BundleChange, _ *Input) {

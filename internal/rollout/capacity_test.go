@@ -75,7 +75,9 @@ func TestRowWithoutCapacityLosesNothing(t *testing.T) {
 	}
 	for i := range in.Decision.Verdicts { // as in a drained cluster
 		v := &in.Decision.Verdicts[i]
-		v.DrainReason, v.DrainText = atoll.ReasonNoReplacement, "no other"
+		n := v.Notes()
+		n.DrainReason, n.DrainText = atoll.ReasonNoReplacement, "no other"
+		v.SetNotes(n)
 	}
 	if is, want := AdvanceRows(in).Changes["a"], "NoCapacity: NoReplacement: no other; capacity.replicas is 3"; is == nil || is.Reason != want {
 		t.Errorf("a drained a is %+v, want the reason %q", is, want)

@@ -472,7 +472,7 @@ func (s *rolloutStep) staysAtRevision(c string, spec *atoll.RowSpec) bool {
 // stated capacity has no place for the newer one.
 func (s *rolloutStep) isBlockedByCapacity(c string, v schedule.Verdict) bool {
 	row, has := s.Rows[c]
-	return v.CapacityReason != "" && has && row.Spec.UID == v.UID && row.Spec.Phase != atoll.RowRemoving && row.Spec.Phase != atoll.RowPending && row.Spec.Revision != s.Revision
+	return v.Notes().CapacityReason != "" && has && row.Spec.UID == v.UID && row.Spec.Phase != atoll.RowRemoving && row.Spec.Phase != atoll.RowPending && row.Spec.Revision != s.Revision
 }
 
 // setLeavingSpec sets the spec of a row that is to go. The row keeps its share until then,

@@ -7,9 +7,9 @@ import (
 
 // stayReason returns why a row stays in a cluster that does not fit or is drained; empty for others.
 func stayReason(v *schedule.Verdict) string {
-	switch {
-	case v.DrainReason != "":
-		return atoll.RowReason{Reason: v.DrainReason, Text: v.DrainText}.String()
+	switch n := v.Notes(); {
+	case n.DrainReason != "":
+		return atoll.RowReason{Reason: n.DrainReason, Text: n.DrainText}.String()
 	case v.Outcome == schedule.OutcomeKept:
 		return atoll.RowReason{Reason: v.RowReason, Text: v.Reason}.String()
 	}
@@ -19,8 +19,8 @@ func stayReason(v *schedule.Verdict) string {
 // capacityReason returns why a row stays at its revision. In a drained cluster, the text begins with the reason by which
 // the drain counts the row.
 func capacityReason(v *schedule.Verdict) string {
-	text := v.CapacityReason
-	if v.DrainReason != "" {
+	text := v.Notes().CapacityReason
+	if v.Notes().DrainReason != "" {
 		text = stayReason(v) + "; " + text
 	}
 	return atoll.RowReason{Reason: atoll.ReasonNoCapacity, Text: text}.String()

@@ -360,7 +360,8 @@ func (f *CompiledPlacement) judgeByUsedGroup(c *Cluster, row *atoll.RowSpec, ter
 	if v = home.judgeInGroup(c, row, terms); v.Outcome == OutcomePlaced {
 		v.Outcome, v.RowReason, v.Filter = OutcomeLeaves, atoll.ReasonGroupLeft, FilterGroups
 		v.Reason = fmt.Sprintf("group %s is used again, which comes before %s", f.groupName, home.groupName)
-		v.EvictAt, v.PlacementFingerprint, v.DrainReason, v.DrainText = time.Time{}, "", "", ""
+		v.PlacementFingerprint = ""
+		v.SetNotes(RowNotes{KeptLost: v.Notes().KeptLost})
 		if !row.Phase.IsChosen() && namesTaint(row.Reason, v1alpha1.LossTaints...) {
 			v.keepLeaving(FilterGroups, row)
 		}

@@ -4,83 +4,11 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/freecapacity"
 )
-
-// ClusterShare is the replicas of one cluster.
-type ClusterShare struct {
-	Cluster string
-	// Items are the keys of the workloads, the same for all clusters. Replicas is the
-	// cluster's number for each.
-	Items    []string
-	Replicas []int64
-	// Home lists undivided items whose only place is this cluster, also at 0 replicas.
-	// Sorted.
-	Home []string
-	// FromScratch: the share was divided from scratch. The next division starts from its
-	// target, not from what the row has so far.
-	FromScratch bool
-	// rangeStarts of the ordinals of each item, noRangeStart where it has none; nil: no item
-	// has.
-	rangeStarts []int64
-}
-
-const noRangeStart = -1
-
-// AssignedReplicas returns replicas by item key; nil without workloads.
-func (s ClusterShare) AssignedReplicas() map[string]int64 {
-	if len(s.Items) == 0 {
-		return nil
-	}
-	out := make(map[string]int64, len(s.Items))
-	for i, item := range s.Items {
-		out[item] = s.Replicas[i]
-	}
-	return out
-}
-
-// OrdinalStarts returns, by item key, where the ordinal ranges of StatefulSets begin; nil:
-// no range begins here.
-func (s ClusterShare) OrdinalStarts() (out map[string]int64) {
-	for i, start := range s.rangeStarts {
-		if start != noRangeStart {
-			if out == nil {
-				out = map[string]int64{}
-			}
-			out[s.Items[i]] = start
-		}
-	}
-	return out
-}
-
-// ReplicaAssignment is the shares of all workloads.
-type ReplicaAssignment struct {
-	// Shares by cluster name, sorted; nil without workloads. Every placed, kept and held
-	// cluster of the decision has one, with 0 where it gets nothing.
-	Shares []ClusterShare
-	// Shortages lists workloads of which not all replicas have a place, by key.
-	Shortages []Shortage
-	// CapacityBlocked names clusters whose stated capacity kept them from a larger share. Sorted.
-	CapacityBlocked []string
-}
-
-// ShareOf returns the share of a cluster; an empty one for a cluster that has none.
-func (a *ReplicaAssignment) ShareOf(cluster string) ClusterShare {
-	at, ok := a.findShare(cluster)
-	if !ok {
-		return ClusterShare{Cluster: cluster}
-	}
-	return a.Shares[at]
-}
-
-// findShare returns the index of a cluster's share; not ok: it has none.
-func (a *ReplicaAssignment) findShare(cluster string) (findShare int, ok bool) {
-	return slices.BinarySearchFunc(a.Shares, cluster, func(s ClusterShare, name string) int { return strings.Compare(s.Cluster, name) })
-}
 
 // Shortage is a workload that lacks places.
 type Shortage struct {
@@ -165,20 +93,16 @@ type shareAssigner struct {
 	pinned     []int32
 	// idle clusters are placed, and take no part in divisions.
 	idle []int32
-	// rows that clusters hold, empty ones where they hold none, and the indexes of their
-	// verdicts, by cluster.
-	rows     []*atoll.RowSpec
+	// verdicts are the indexes of the clusters' verdicts.
 	verdicts []int32
 	// remainingCapacity is the free capacity of each cluster, less what this assignment gave
-	// away; nil where it is not known. The slice is nil where no capacity is known or
-	// needed.
+	// away; nil where it is not known. The slice is nil while nothing was given away.
 	remainingCapacity []freecapacity.NodeClasses
 	// rangeLimits bound the workload in work by its ordinal ranges, by cluster; nil: it has
 	// none.
 	rangeLimits []int64
-	// hasFromScratch: some shares are divided from scratch. holdsDisconnected: some candidates get
-	// nothing new.
-	hasFromScratch, holdsDisconnected bool
+	// holdsDisconnected: some candidates get nothing new.
+	holdsDisconnected bool
 	// statedMax is the maximum that the placement states for each candidate; nil where the maximum is
 	// the same for all workloads. capacityLimits is the maximum of the workload in work that
 	// each cluster's stated capacity admits, Unbounded where it sets none; nil: no capacity
@@ -192,35 +116,35 @@ type shareAssigner struct {
 
 func (d Decision) newShareAssigner(held map[string]bool) *shareAssigner {
 	s := &shareAssigner{Decision: d, method: methodOf(d.scheduling)}
-	n, items := d.countHoldersOrHeld(held), make([]string, len(d.workloads))
+	n := d.countHoldersOrHeld(held)
+	a := &s.assignment
+	a.items, a.clusters, s.verdicts = make([]string, len(d.workloads)), make([]string, 0, n), make([]int32, 0, n)
 	for i := range d.workloads {
-		items[i] = d.workloads[i].Key.String()
+		a.items[i] = d.workloads[i].Key.String()
 	}
-	s.assignment.Shares, s.rows, s.verdicts = make([]ClusterShare, 0, n), make([]*atoll.RowSpec, 0, n), make([]int32, 0, n)
-	if d.freeCapacity != nil {
-		s.remainingCapacity = make([]freecapacity.NodeClasses, 0, n)
-	}
-	replicas := make([]int64, n*len(items))
+	a.replicas = make([]int64, n*len(a.items))
 	placed, kept := make([]ShareCandidate, 0, n), []ShareCandidate(nil)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		at := len(s.assignment.Shares)
-		c := ShareCandidate{Cluster: v.Cluster, Weight: v.Weight, Min: v.Bounds.Min, Max: v.Bounds.maxReplicas(), FreeCapacity: -1, shareIndex: int32(at), overflowStep: v.OverflowStep}
+		at := int32(len(a.clusters))
 		switch {
 		case v.Outcome == OutcomePlaced:
-			placed = append(placed, c)
+			placed = append(placed, newShareCandidate(v, at))
 		case held[v.Cluster]:
-			s.pinned = append(s.pinned, c.shareIndex)
+			s.pinned = append(s.pinned, at)
 		case v.Outcome == OutcomeKept:
+			c := newShareCandidate(v, at)
 			c.Weight = max(c.Weight, 1)
 			kept = append(kept, c)
 		default:
 			continue
 		}
-		s.addShare(i, items, replicas[at*len(items):(at+1)*len(items):(at+1)*len(items)])
+		s.addShare(i)
 	}
 	s.splitCandidates(placed, kept)
-	s.holdsDisconnected = slices.ContainsFunc(s.candidates, s.getsNothingNew)
+	for i := 0; i < len(s.candidates) && !s.holdsDisconnected; i++ {
+		s.holdsDisconnected = s.getsNothingNew(&s.candidates[i])
+	}
 	if len(d.statedCapacity) > 0 || s.holdsDisconnected {
 		s.statedMax = make([]int64, len(s.candidates))
 		for i := range s.candidates {
@@ -228,6 +152,13 @@ func (d Decision) newShareAssigner(held map[string]bool) *shareAssigner {
 		}
 	}
 	return s
+}
+
+func newShareCandidate(v *Verdict, at int32) ShareCandidate {
+	return ShareCandidate{
+		Cluster: v.Cluster, Weight: v.Weight, Min: v.Bounds.Min, Max: v.Bounds.maxReplicas(),
+		FreeCapacity: -1, shareIndex: at, overflowStep: v.OverflowStep,
+	}
 }
 
 // countHoldersOrHeld counts the clusters that have a share.
@@ -240,42 +171,44 @@ func (d *Decision) countHoldersOrHeld(held map[string]bool) (n int) {
 	return n
 }
 
-// addShare adds an empty share for the cluster of a verdict, with its row and free capacity.
-func (s *shareAssigner) addShare(verdict int, items []string, replicas []int64) {
-	v := &s.Verdicts[verdict]
-	fromScratch := v.FromScratch && v.Outcome == OutcomePlaced && s.method != ByWeight
-	s.hasFromScratch = s.hasFromScratch || fromScratch
-	s.assignment.Shares = append(s.assignment.Shares, ClusterShare{Cluster: v.Cluster, Items: items, Replicas: replicas, FromScratch: fromScratch})
-	row := &emptyRow
-	if v.holdsRow {
-		row = v.storedRow
-	}
-	s.rows, s.verdicts = append(s.rows, row), append(s.verdicts, int32(verdict))
-	if s.remainingCapacity != nil {
-		s.remainingCapacity = append(s.remainingCapacity, s.freeCapacity[v.capacityIndex])
-	}
-}
-
 // currentShare returns how many replicas of the workload a cluster runs, or is to come to.
 func (s *shareAssigner) currentShare(at int32, item string) int64 {
-	return max(s.rows[at].TargetReplicas(item), 0)
+	return max(s.rowAt(at).TargetReplicas(item), 0)
 }
 
 // replicasAssignedByRow returns how many replicas of the workload a cluster runs.
 func (s *shareAssigner) replicasAssignedByRow(at int32, item string) int64 {
-	return max(s.rows[at].Assigned[item], 0)
+	return max(s.rowAt(at).Assigned[item], 0)
+}
+
+// freeCapacityAt returns the free capacity of a cluster less what was given away; nil where it is not known.
+func (s *shareAssigner) freeCapacityAt(at int32) freecapacity.NodeClasses {
+	switch {
+	case s.remainingCapacity != nil:
+		return s.remainingCapacity[at]
+	case s.freeCapacity != nil:
+		return s.freeCapacity[s.Verdicts[s.verdicts[at]].capacityIndex]
+	}
+	return nil
 }
 
 // consumeFreeCapacity subtracts what clusters are given of the workload on top of what they
 // have.
 func (s *shareAssigner) consumeFreeCapacity(item int) {
-	if s.remainingCapacity == nil {
+	if s.freeCapacity == nil {
 		return
+	}
+	if s.remainingCapacity == nil {
+		left := make([]freecapacity.NodeClasses, len(s.verdicts))
+		for at := range left {
+			left[at] = s.freeCapacityAt(int32(at))
+		}
+		s.remainingCapacity = left
 	}
 	for i := range s.candidates {
 		c := &s.candidates[i]
 		free := s.remainingCapacity[c.shareIndex]
-		if grown := s.assignment.Shares[c.shareIndex].Replicas[item] - c.Current; free != nil && grown > 0 {
+		if grown := s.assignment.replicasOf(c.shareIndex, item) - c.Current; free != nil && grown > 0 {
 			s.remainingCapacity[c.shareIndex] = TakeCapacity(free, s.workloads[item].Requests, grown)
 		}
 	}
@@ -316,9 +249,9 @@ func (s *shareAssigner) sortByRank(clusters []int32) {
 	if len(clusters) < 2 {
 		return
 	}
-	r, ranks := newClusterRanking(s.tieSeed), make([]uint64, len(s.assignment.Shares))
+	r, ranks := newClusterRanking(s.tieSeed), make([]uint64, len(s.assignment.clusters))
 	for _, at := range clusters {
-		ranks[at] = r.rankOf(s.assignment.Shares[at].Cluster)
+		ranks[at] = r.rankOf(s.assignment.clusters[at])
 	}
 	slices.SortFunc(clusters, func(a, b int32) int { return cmp.Or(cmp.Compare(ranks[a], ranks[b]), cmp.Compare(a, b)) })
 }
@@ -347,8 +280,8 @@ func (s *shareAssigner) assignWorkload(item int) {
 		if s.statedMax != nil {
 			c.Max = s.maxShare(c, s.statedMax[i], whole)
 		}
-		if s.remainingCapacity != nil && s.remainingCapacity[c.shareIndex] != nil {
-			c.FreeCapacity = CountFittingReplicas(s.remainingCapacity[c.shareIndex], w.Requests)
+		if free := s.freeCapacityAt(c.shareIndex); free != nil {
+			c.FreeCapacity = CountFittingReplicas(free, w.Requests)
 		}
 	}
 	var left int64
@@ -374,11 +307,11 @@ func (s *shareAssigner) judgeShortage(item int) string {
 	return JudgeShortage(w, func(yield func(string, freecapacity.NodeClasses) bool) {
 		for i := range s.candidates {
 			c := &s.candidates[i]
-			share, left := &s.assignment.Shares[c.shareIndex], s.remainingCapacity[c.shareIndex]
-			if grown := share.Replicas[item] - c.Current; left != nil && grown > 0 {
+			left := s.remainingCapacity[c.shareIndex]
+			if grown := s.assignment.replicasOf(c.shareIndex, item) - c.Current; left != nil && grown > 0 {
 				left = TakeCapacity(left, w.Requests, grown)
 			}
-			if !yield(share.Cluster, left) {
+			if !yield(s.assignment.clusters[c.shareIndex], left) {
 				return
 			}
 		}
@@ -406,26 +339,14 @@ func (s *shareAssigner) needsCurrentShares(w *Workload) bool {
 // it is.
 func (s *shareAssigner) maxShare(c *ShareCandidate, stated int64, whole bool) int64 {
 	most := s.limitByCapacity(c.shareIndex, stated)
-	if !whole && s.getsNothingNew(*c) {
+	if !whole && s.getsNothingNew(c) {
 		return min(most, c.Current)
 	}
 	return most
 }
 
-func (s *shareAssigner) getsNothingNew(c ShareCandidate) bool {
+func (s *shareAssigner) getsNothingNew(c *ShareCandidate) bool {
 	return s.Verdicts[s.verdicts[c.shareIndex]].GetsNothingNew
-}
-
-// itemKey returns the key of a workload; empty where no cluster has a share.
-func (a *ReplicaAssignment) itemKey(item int) string {
-	if len(a.Shares) == 0 {
-		return ""
-	}
-	return a.Shares[0].Items[item]
-}
-
-func (s *shareAssigner) setReplicas(at int32, item int, n int64) {
-	s.assignment.Shares[at].Replicas[item] = n
 }
 
 func (s *shareAssigner) assignDivided(item int) (left int64) {
@@ -443,7 +364,7 @@ func (s *shareAssigner) assignDivided(item int) (left int64) {
 		shares, left = s.divideAsBefore(free, rest)
 	}
 	for i, n := range shares {
-		s.setReplicas(free[i].shareIndex, item, n)
+		s.assignment.setReplicas(free[i].shareIndex, item, n)
 	}
 	return left
 }
@@ -456,11 +377,11 @@ func (s *shareAssigner) isSplitDespiteVolumes(item int) bool {
 		return false
 	}
 	key, parts := s.assignment.itemKey(item), 0
-	for at := range s.rows {
-		if slices.Contains(s.rows[at].HomeItems, key) {
+	for at := range int32(len(s.verdicts)) {
+		if slices.Contains(s.rowAt(at).HomeItems, key) {
 			return false
 		}
-		if s.replicasAssignedByRow(int32(at), key) > 0 {
+		if s.replicasAssignedByRow(at, key) > 0 {
 			parts++
 		}
 	}
@@ -475,7 +396,7 @@ func (s *shareAssigner) applyOverriddenShares(item int, total int64) (free []Sha
 	}
 	key := s.assignment.itemKey(item)
 	hands := func(at int32) bool {
-		n, ok := s.overriddenShares[s.assignment.Shares[at].Cluster][key]
+		n, ok := s.overriddenShares[s.assignment.clusters[at]][key]
 		if !ok {
 			return false
 		}
@@ -483,7 +404,7 @@ func (s *shareAssigner) applyOverriddenShares(item int, total int64) (free []Sha
 			n = min(n, s.rangeLimits[at])
 		}
 		n = s.limitByCapacity(at, n)
-		s.setReplicas(at, item, n)
+		s.assignment.setReplicas(at, item, n)
 		total -= min(n, total)
 		return true
 	}
@@ -503,7 +424,7 @@ func (s *shareAssigner) pinCurrentShares(item int, total int64) (rest int64) {
 	key := s.assignment.itemKey(item)
 	for _, at := range s.pinned {
 		n := min(s.currentShare(at, key), total)
-		s.setReplicas(at, item, n)
+		s.assignment.setReplicas(at, item, n)
 		total -= n
 	}
 	return total
@@ -525,32 +446,21 @@ func (s *shareAssigner) assignWhole(item int, total int64) (left int64) {
 	if home < 0 {
 		return total
 	}
-	share := &s.assignment.Shares[home]
-	row := s.rows[home]
-	if n, ok := s.overriddenShares[share.Cluster][key]; ok {
+	row := s.rowAt(home)
+	if n, ok := s.overriddenShares[s.assignment.clusters[home]][key]; ok {
 		total, most = n, n
 	}
 	n := min(total, s.limitByCapacity(home, most))
 	if n < total && s.scheduling.OnShortage == v1alpha1.PlaceNothing {
 		n = min(n, max(row.Assigned[key], 0))
 	}
-	s.setReplicas(home, item, n)
-	share.Home = append(share.Home, key)
-	slices.Sort(share.Home)
+	s.assignment.setReplicas(home, item, n)
+	s.assignment.addHome(home, key)
 	if start, ranged := row.OrdinalStarts[key]; ranged {
 		// It was ranged before: its pods keep their names.
-		s.setOrdinalRangeStart(home, item, start)
+		s.assignment.setOrdinalRangeStart(home, item, start)
 	}
 	return total - n
-}
-
-// setOrdinalRangeStart sets where the ordinals of a workload begin in a cluster.
-func (s *shareAssigner) setOrdinalRangeStart(at int32, item int, start int64) {
-	share := &s.assignment.Shares[at]
-	if share.rangeStarts == nil {
-		share.rangeStarts = slices.Repeat([]int64{noRangeStart}, len(share.Items))
-	}
-	share.rangeStarts[item] = start
 }
 
 // findHomeCluster returns the cluster of an undivided workload, and the most that it may have
@@ -558,12 +468,12 @@ func (s *shareAssigner) setOrdinalRangeStart(at int32, item int, start int64) {
 // it; negative: there is none. A cluster whose override sets 0 is no new home.
 func (s *shareAssigner) findHomeCluster(key string, total int64) (at int32, most int64) {
 	for _, c := range s.candidates {
-		if slices.Contains(s.rows[c.shareIndex].HomeItems, key) {
+		if slices.Contains(s.rowAt(c.shareIndex).HomeItems, key) {
 			return c.shareIndex, s.maxReplicasOf(c)
 		}
 	}
 	for _, at := range s.pinned {
-		if slices.Contains(s.rows[at].HomeItems, key) {
+		if slices.Contains(s.rowAt(at).HomeItems, key) {
 			return at, Unbounded
 		}
 	}
@@ -571,8 +481,8 @@ func (s *shareAssigner) findHomeCluster(key string, total int64) (at int32, most
 		n, handed := s.overriddenShares[c.Cluster][key]
 		return handed && n == 0
 	})
-	if slices.ContainsFunc(able, func(c ShareCandidate) bool { return !s.getsNothingNew(c) }) {
-		able = slices.DeleteFunc(able, s.getsNothingNew)
+	if slices.ContainsFunc(able, func(c ShareCandidate) bool { return !s.getsNothingNew(&c) }) {
+		able = slices.DeleteFunc(able, func(c ShareCandidate) bool { return s.getsNothingNew(&c) })
 	}
 	for _, c := range able {
 		most = max(most, min(total, s.maxReplicasOf(c)))

@@ -10,9 +10,7 @@ import (
 func TestEqualClustersAreOrderedByRank(t *testing.T) {
 	orderFor := func(seed string, clusters ...int32) []int32 {
 		s := &shareAssigner{Decision: Decision{tieSeed: seed}}
-		for _, name := range []string{"lima", "oslo", "tokyo", "paris"} {
-			s.assignment.Shares = append(s.assignment.Shares, ClusterShare{Cluster: name})
-		}
+		s.assignment.clusters = []string{"lima", "oslo", "tokyo", "paris"}
 		s.sortByRank(clusters)
 		return clusters
 	}

@@ -34,8 +34,8 @@ func TestKeepRowsAtRevision(t *testing.T) {
 	before := DecidePlacement(in)
 	d := before.KeepRowsAtRevision(map[string]string{"a": "it waits for b", "c": "it states no bounds"})
 	for cluster, want := range map[string]string{"a": "it waits for b", "b": "", "c": "it states no bounds"} {
-		if v, _ := d.FindVerdict(cluster); v.CapacityReason != want {
-			t.Errorf("%s: %q, want %q", cluster, v.CapacityReason, want)
+		if v, _ := d.FindVerdict(cluster); v.Notes().CapacityReason != want {
+			t.Errorf("%s: %q, want %q", cluster, v.Notes().CapacityReason, want)
 		}
 	}
 	if slices.Sort(d.CapacityBlocked); !slices.Equal(d.CapacityBlocked, []string{"a", "c"}) {

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -479,8 +478,8 @@ func (v *Verdict) keepLeaving(filter string, row *atoll.RowSpec) {
 
 func (v *Verdict) setLeaving(filter string, rowReason atoll.Reason, reason string) {
 	v.Outcome, v.Filter, v.RowReason, v.Reason = OutcomeLeaves, filter, rowReason, reason
-	v.Weight, v.EvictAt, v.PlacementFingerprint, v.Group, v.FromScratch, v.KeptLost = 0, time.Time{}, "", "", false, ""
-	v.DrainReason, v.DrainText = "", ""
+	v.Weight, v.PlacementFingerprint, v.Group, v.FromScratch = 0, "", "", false
+	v.SetNotes(RowNotes{CapacityReason: v.Notes().CapacityReason})
 }
 
 func toThousand(score int64) int64 { return int64(math.Round(float64(score) * 1000 / fullScore)) }

@@ -34,7 +34,7 @@ func TestCustomKindsAreDivided(t *testing.T) {
 		p.ReplicaScheduling.Ordinals = &v1alpha1.OrdinalRanges{Size: 10}
 		d := DecidePlacement(Input{BundleUID: "b", Placement: p, Clusters: []Cluster{newCluster("a"), newCluster("b")}, Workloads: workloads, Now: now})
 		got := map[string]int64{}
-		for _, s := range d.AssignReplicas(nil).Shares {
+		for s := range d.AssignReplicas(nil).Shares() {
 			got[s.Cluster] = s.Replicas[0]
 		}
 		if fmt.Sprint(got) != tc.want {
@@ -74,7 +74,7 @@ func TestPartsWithVolumesStay(t *testing.T) {
 		p.ReplicaScheduling.ReplicaSchedulingType = v1alpha1.Divided
 		d := DecidePlacement(Input{BundleUID: "b", Placement: p, Clusters: []Cluster{newCluster("a"), newCluster("b")}, Workloads: workloads, Rows: tc.rows, Now: now})
 		got := map[string]int64{}
-		for _, s := range d.AssignReplicas(nil).Shares {
+		for s := range d.AssignReplicas(nil).Shares() {
 			got[s.Cluster] = s.Replicas[0]
 		}
 		if fmt.Sprint(got) != tc.want {

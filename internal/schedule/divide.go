@@ -77,8 +77,10 @@ func DivideReplicas(total int64, candidates []ShareCandidate, how DivisionMethod
 // handed out.
 type replicaDivision struct {
 	candidates []ShareCandidate
-	rank       []uint64
-	share      []uint64
+	ranking    clusterRanking
+	// rank of each candidate; 0: not computed yet, since most divisions compare few.
+	rank  []uint64
+	share []uint64
 	// weight, least and most of the present round; roundShare is what it hands out.
 	weight, least, most, roundShare []uint64
 	// fixedRound: the part is fixed in the present round.
@@ -88,16 +90,19 @@ type replicaDivision struct {
 func newDivision(candidates []ShareCandidate, seed string) *replicaDivision {
 	n := len(candidates)
 	words := make([]uint64, 6*n)
-	d := &replicaDivision{
-		candidates: candidates, rank: words[:n:n], share: words[n : 2*n : 2*n],
-		weight: words[2*n : 3*n : 3*n], least: words[3*n : 4*n : 4*n], most: words[4*n : 5*n : 5*n], roundShare: words[5*n:],
-		fixedRound: make([]bool, n),
+	column := func(i int) []uint64 { return words[i*n : (i+1)*n : (i+1)*n] }
+	return &replicaDivision{
+		candidates: candidates, ranking: newClusterRanking(seed), rank: column(0), share: column(1),
+		weight: column(2), least: column(3), most: column(4), roundShare: column(5), fixedRound: make([]bool, n),
 	}
-	r := newClusterRanking(seed)
-	for i := range candidates {
-		d.rank[i] = r.rankOf(candidates[i].Cluster)
+}
+
+// rankOf returns the rank of a candidate.
+func (d *replicaDivision) rankOf(i int32) uint64 {
+	if d.rank[i] == 0 {
+		d.rank[i] = d.ranking.rankOf(d.candidates[i].Cluster)
 	}
-	return d
+	return d.rank[i]
 }
 
 func (c *ShareCandidate) replicaBounds() (least, most uint64) {
@@ -140,6 +145,9 @@ func (d *replicaDivision) divideKeepingCurrent(total uint64, shrink func(uint64)
 
 // reachMinimums hands out what clusters lack of their minimums and have capacity for.
 func (d *replicaDivision) reachMinimums(rest uint64) uint64 {
+	if !d.lacksMinimum() {
+		return rest
+	}
 	lacking := false
 	for i := range d.candidates {
 		least, _ := d.candidates[i].replicaBounds()
@@ -151,6 +159,16 @@ func (d *replicaDivision) reachMinimums(rest uint64) uint64 {
 		return rest
 	}
 	return d.apportionTotal(rest)
+}
+
+// lacksMinimum reports whether a candidate has less than its minimum.
+func (d *replicaDivision) lacksMinimum() bool {
+	for i := range d.candidates {
+		if least, _ := d.candidates[i].replicaBounds(); d.share[i] < least {
+			return true
+		}
+	}
+	return false
 }
 
 // freeCapacity returns the free capacity of a candidate on top of its share; unbounded where it is not known and no
@@ -198,11 +216,11 @@ func (d *replicaDivision) growByFreeCapacity(rest uint64) uint64 {
 }
 
 // divisionTurn orders candidates: lower classes first, in each the larger measure, ties by
-// rank.
+// the rank of candidate i.
 type divisionTurn struct {
-	class         int
-	measure, rank uint64
-	i             int
+	measure uint64
+	class   int32
+	i       int32
 }
 
 // buildTurns returns the turns of the candidates, by number.
@@ -210,7 +228,7 @@ func (d *replicaDivision) buildTurns(of func(i int) divisionTurn) []divisionTurn
 	all := make([]divisionTurn, len(d.candidates))
 	for i := range all {
 		all[i] = of(i)
-		all[i].rank, all[i].i = d.rank[i], i
+		all[i].i = int32(i)
 	}
 	return all
 }
@@ -218,13 +236,11 @@ func (d *replicaDivision) buildTurns(of func(i int) divisionTurn) []divisionTurn
 func (d *replicaDivision) compareTurns(a, b *divisionTurn) int {
 	switch {
 	case a.class != b.class:
-		return a.class - b.class
+		return cmp.Compare(a.class, b.class)
 	case a.measure != b.measure:
 		return cmp.Compare(b.measure, a.measure)
-	case a.rank != b.rank:
-		return cmp.Compare(a.rank, b.rank)
 	}
-	return strings.Compare(d.candidates[a.i].Cluster, d.candidates[b.i].Cluster)
+	return d.compareRanks(a.i, b.i)
 }
 
 // shrinkSmallestFirst takes from the smallest shares first. It goes below a minimum only
@@ -464,7 +480,7 @@ func (d *replicaDivision) isUnitBefore(a int32, k uint64, b int32, l uint64) boo
 }
 
 func (d *replicaDivision) compareRanks(a, b int32) int {
-	if c := cmp.Compare(d.rank[a], d.rank[b]); c != 0 {
+	if c := cmp.Compare(d.rankOf(a), d.rankOf(b)); c != 0 {
 		return c
 	}
 	return strings.Compare(d.candidates[a].Cluster, d.candidates[b].Cluster)

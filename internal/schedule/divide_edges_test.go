@@ -75,13 +75,14 @@ func TestEqualHashesAreOrderedByName(t *testing.T) {
 // Turns go by class, then by the larger measure, then by rank.
 func TestCompareTurns(t *testing.T) {
 	d := newDivision([]ShareCandidate{{Cluster: "a"}, {Cluster: "b"}}, "s")
+	d.rank = []uint64{9, 1}
 	for _, tc := range []struct {
 		name string
 		a, b divisionTurn
 	}{
-		{"the lower class", divisionTurn{class: 0, measure: 1, rank: 9}, divisionTurn{class: 1, measure: 5, rank: 1}},
-		{"the larger measure", divisionTurn{measure: 5, rank: 9}, divisionTurn{measure: 4, rank: 1}},
-		{"the lower rank", divisionTurn{measure: 5, rank: 1}, divisionTurn{measure: 5, rank: 2}},
+		{"the lower class", divisionTurn{class: 0, measure: 1, i: 0}, divisionTurn{class: 1, measure: 5, i: 1}},
+		{"the larger measure", divisionTurn{measure: 5, i: 0}, divisionTurn{measure: 4, i: 1}},
+		{"the lower rank", divisionTurn{measure: 5, i: 1}, divisionTurn{measure: 5, i: 0}},
 	} {
 		if one, other := d.compareTurns(&tc.a, &tc.b), d.compareTurns(&tc.b, &tc.a); one >= 0 || other <= 0 {
 			t.Errorf("%s: %d, and the other way %d", tc.name, one, other)

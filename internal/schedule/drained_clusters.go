@@ -29,7 +29,7 @@ func IsUnschedulable(c *Cluster) bool {
 
 // explainTolerance explains a row that no taint takes out of a drained cluster yet: the placement tolerates the taint,
 // or the copy should not run twice.
-func (f *CompiledPlacement) explainTolerance(c *Cluster, now time.Time, v *Verdict) {
+func (f *CompiledPlacement) explainTolerance(c *Cluster, now time.Time, n *RowNotes) {
 	for i := range c.Taints {
 		t := &c.Taints[i]
 		if !t.IsDrain() {
@@ -37,11 +37,11 @@ func (f *CompiledPlacement) explainTolerance(c *Cluster, now time.Time, v *Verdi
 		}
 		switch e := f.evictionBy(t, now); {
 		case e.at.IsZero():
-			v.DrainReason, v.DrainText = atoll.ReasonDrainTolerated, stayTolerated
+			n.DrainReason, n.DrainText = atoll.ReasonDrainTolerated, stayTolerated
 		case !e.isDue(now):
-			v.DrainReason, v.DrainText = atoll.ReasonDrainDelayed, stayTolerated+" until "+phrase.FormatTime(e.at)
+			n.DrainReason, n.DrainText = atoll.ReasonDrainDelayed, stayTolerated+" until "+phrase.FormatTime(e.at)
 		default:
-			v.DrainReason, v.DrainText = atoll.ReasonWaitsForCluster, stayExclusive
+			n.DrainReason, n.DrainText = atoll.ReasonWaitsForCluster, stayExclusive
 		}
 	}
 }
@@ -52,7 +52,7 @@ func (d *Decision) awaitDrainedClusters(isExclusive bool) {
 		return
 	}
 	for i := range d.Verdicts {
-		if v := &d.Verdicts[i]; v.DrainReason == atoll.ReasonWaitsForCluster && !slices.Contains(d.DisconnectedHolders, v.Cluster) {
+		if v := &d.Verdicts[i]; v.Notes().DrainReason == atoll.ReasonWaitsForCluster && !slices.Contains(d.DisconnectedHolders, v.Cluster) {
 			d.DisconnectedHolders = append(d.DisconnectedHolders, v.Cluster)
 		}
 	}
@@ -60,12 +60,14 @@ func (d *Decision) awaitDrainedClusters(isExclusive bool) {
 
 // explainUnreplaced explains a row that stays because nothing replaces it.
 func (d *groupDecider) explainUnreplaced(v *Verdict, c *Cluster) {
+	n := v.Notes()
 	if v.LeavesLost {
-		v.KeptLost = keptUnreplaced
+		n.KeptLost = keptUnreplaced
 	}
 	if v.LeavesLost, v.LeavesDrained = false, false; IsDrained(c) {
-		v.DrainReason, v.DrainText = d.findStayReason(c)
+		n.DrainReason, n.DrainText = d.findStayReason(c)
 	}
+	v.SetNotes(n)
 }
 
 // findStayReason returns why nothing replaces the copy in a drained cluster.

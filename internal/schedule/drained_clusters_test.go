@@ -33,8 +33,8 @@ func (f *lostFleet) giveBack(name string) {
 func formatStays(d Decision) string {
 	var out []string
 	for _, v := range d.Verdicts {
-		if v.DrainReason != "" {
-			out = append(out, v.Cluster+"="+string(v.DrainReason))
+		if v.Notes().DrainReason != "" {
+			out = append(out, v.Cluster+"="+string(v.Notes().DrainReason))
 		}
 	}
 	return strings.Join(out, " ")
@@ -114,8 +114,8 @@ func TestDrainedClustersNameEachOther(t *testing.T) {
 		holder, other = "b", "a"
 	}
 	v, _ := d.FindVerdict(holder)
-	if want := "no other cluster can take its place; drained or cordoned: " + other; v.DrainText != want || v.DrainReason != atoll.ReasonNoReplacement || !v.IsHolder() {
-		t.Fatalf("%s: %s: %s, want %s", v, v.DrainReason, v.DrainText, want)
+	if want := "no other cluster can take its place; drained or cordoned: " + other; v.Notes().DrainText != want || v.Notes().DrainReason != atoll.ReasonNoReplacement || !v.IsHolder() {
+		t.Fatalf("%s: %s: %s, want %s", v, v.Notes().DrainReason, v.Notes().DrainText, want)
 	}
 	f.giveBack(other)
 	if d = f.decideAndApply(); formatOutcomes(d, OutcomePlaced) != other || formatOutcomes(d, OutcomeLeaves) != holder {
@@ -160,8 +160,8 @@ func TestADelayedDrainHasATime(t *testing.T) {
 	f := newLostFleet(t, "{maxClusters: 1, clusterTolerations: [{operator: Exists, effect: NoExecute, tolerationSeconds: 60}]}", 0, nil, newCluster("a"))
 	f.drainClusters("a", drained)
 	d := DecidePlacement(f.Input)
-	if v, _ := d.FindVerdict("a"); !v.EvictAt.Equal(now.Add(time.Minute)) || !strings.HasPrefix(v.DrainText, "the placement tolerates the drain until ") {
-		t.Errorf("%s until %s: %s", v, v.EvictAt, v.DrainText)
+	if v, _ := d.FindVerdict("a"); !v.Notes().EvictAt.Equal(now.Add(time.Minute)) || !strings.HasPrefix(v.Notes().DrainText, "the placement tolerates the drain until ") {
+		t.Errorf("%s until %s: %s", v, v.Notes().EvictAt, v.Notes().DrainText)
 	}
 }
 
@@ -171,8 +171,8 @@ func TestADrainOfACopyThatNoPlacementWants(t *testing.T) {
 	f.Placement = parsePlacement(t, "{clusterAffinity: {clusterNames: [z]}}")
 	f.drainClusters("a", drained)
 	d := DecidePlacement(f.Input)
-	if v, _ := d.FindVerdict("a"); v.Outcome != OutcomeKept || v.DrainReason != atoll.ReasonNoReplacement {
-		t.Errorf("%s, %q: %s", v, v.DrainReason, v.DrainText)
+	if v, _ := d.FindVerdict("a"); v.Outcome != OutcomeKept || v.Notes().DrainReason != atoll.ReasonNoReplacement {
+		t.Errorf("%s, %q: %s", v, v.Notes().DrainReason, v.Notes().DrainText)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestDrainsAreStable(t *testing.T) {
 					t.Fatalf("%s, %010b: nothing holds it", placement, bits)
 				}
 				for i, name := range names {
-					if v, _ := d.FindVerdict(name); v.IsHolder() && bits&(1<<i) != 0 && v.DrainReason == "" {
+					if v, _ := d.FindVerdict(name); v.IsHolder() && bits&(1<<i) != 0 && v.Notes().DrainReason == "" {
 						t.Fatalf("%s, %010b: %s stays for no reason: %s", placement, bits, name, v)
 					}
 				}

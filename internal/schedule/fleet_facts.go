@@ -23,7 +23,7 @@ type FleetFacts interface {
 }
 
 // Connection is what is known of the connection of a cluster.
-type Connection int
+type Connection uint8
 
 // The connections.
 const (

@@ -42,15 +42,19 @@ func CountFittingWorkloads(free freecapacity.NodeClasses, workloads []Workload, 
 // podsPerNode returns how many of the pods each node of the class takes.
 func podsPerNode(c *freecapacity.NodeClass, r freecapacity.ReplicaRequests) int64 {
 	n := c.Pods
-	bound := func(free, request int64) {
-		if request > 0 {
-			n = min(n, free/request)
-		}
+	if r.CPU > 0 {
+		n = min(n, c.CPU/r.CPU)
 	}
-	bound(c.CPU, r.CPU)
-	bound(c.Memory, r.Memory)
+	if r.Memory > 0 {
+		n = min(n, c.Memory/r.Memory)
+	}
+	if len(r.Other) == 0 { // ranging over a nil map costs as much as all of the above
+		return n
+	}
 	for name, request := range r.Other {
-		bound(c.Other[name], request)
+		if request > 0 {
+			n = min(n, c.Other[name]/request)
+		}
 	}
 	return n
 }

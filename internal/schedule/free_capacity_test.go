@@ -126,7 +126,7 @@ func TestRoomIsNotGivenTwice(t *testing.T) {
 		a := d.AssignReplicas(nil)
 		var parts []string
 		used := map[string]int64{}
-		for _, share := range a.Shares {
+		for share := range a.Shares() {
 			c := share.Cluster
 			text := c + ":"
 			for _, w := range []Workload{api, web, job} {
@@ -188,7 +188,7 @@ func TestWholeByRoom(t *testing.T) {
 	if got := formatShares(d.WithFreeCapacity(knownRoom{"a": parseRoom(t, "1 cpu=3000m pods=9"), "b": parseRoom(t, "1 cpu=6000m pods=9"), "c": parseRoom(t, "1 cpu=4000m pods=3")}.lookUp), w); got != "a=0 b=4! c=0" {
 		t.Error(got)
 	}
-	if got := d.WithFreeCapacity(knownRoom{"a": parseRoom(t, "1 cpu=3000m pods=9"), "b": {}, "c": {}}.lookUp).AssignReplicas(nil); got.Shares[0].Replicas[0] != 3 || got.Shortages[0].Unplaced != 1 {
+	if got := d.WithFreeCapacity(knownRoom{"a": parseRoom(t, "1 cpu=3000m pods=9"), "b": {}, "c": {}}.lookUp).AssignReplicas(nil); got.ShareOf("a").Replicas[0] != 3 || got.Shortages[0].Unplaced != 1 {
 		t.Errorf("%+v", got)
 	}
 }

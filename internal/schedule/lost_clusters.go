@@ -144,7 +144,10 @@ func (d *groupDecider) keepUnreplacedRows() {
 		if !kept.IsHolder() {
 			continue
 		}
-		kept.storedRow, kept.holdsRow, kept.CapacityReason = v.storedRow, v.holdsRow, v.CapacityReason
+		kept.storedRow, kept.holdsRow = v.storedRow, v.holdsRow
+		notes := kept.Notes()
+		notes.CapacityReason = v.Notes().CapacityReason
+		kept.SetNotes(notes)
 		kept.LeavesLost, kept.LeavesDrained = v.LeavesLost, v.LeavesDrained
 		d.explainUnreplaced(&kept, c)
 		*v = kept

@@ -133,18 +133,18 @@ func TestARowInALostClusterIsExplained(t *testing.T) {
 	for keeps, want := range map[bool]string{false: keptUnreplaced, true: keptExclusive} {
 		f.KeepsLost = keeps
 		d := DecidePlacement(f.Input)
-		if v, _ := d.FindVerdict("a"); v.KeptLost != want || v.Outcome != OutcomePlaced {
-			t.Errorf("keeps lost %t: %s, kept because %q", keeps, v, v.KeptLost)
+		if v, _ := d.FindVerdict("a"); v.Notes().KeptLost != want || v.Outcome != OutcomePlaced {
+			t.Errorf("keeps lost %t: %s, kept because %q", keeps, v, v.Notes().KeptLost)
 		}
-		if v, _ := d.FindVerdict("b"); v.KeptLost != "" {
-			t.Errorf("b: kept because %q", v.KeptLost)
+		if v, _ := d.FindVerdict("b"); v.Notes().KeptLost != "" {
+			t.Errorf("b: kept because %q", v.Notes().KeptLost)
 		}
 	}
 	f = newLostFleet(t, "{maxClusters: 1, clusterTolerations: [{operator: Exists, effect: NoExecute, tolerationSeconds: 60}]}", 0, nil, newCluster("a"))
 	f.loseClusters("a", unreachable)
 	d := DecidePlacement(f.Input)
-	if v, _ := d.FindVerdict("a"); !v.EvictAt.Equal(now.Add(time.Minute)) || !d.EvictAt.Equal(v.EvictAt) || v.KeptLost != "" {
-		t.Errorf("evicted at %s, kept because %q", v.EvictAt, v.KeptLost)
+	if v, _ := d.FindVerdict("a"); !v.Notes().EvictAt.Equal(now.Add(time.Minute)) || !d.EvictAt.Equal(v.Notes().EvictAt) || v.Notes().KeptLost != "" {
+		t.Errorf("evicted at %s, kept because %q", v.Notes().EvictAt, v.Notes().KeptLost)
 	}
 }
 
@@ -221,8 +221,8 @@ func TestAnUnfitLostRowKeepsNoPlace(t *testing.T) {
 	f.loseClusters("a b", unreachable)
 	f.Clusters[0].Labels = nil
 	f.expectOutcomes(t, "unfit", "b c", "a")
-	if v, _ := DecidePlacement(f.Input).FindVerdict("a"); v.KeptLost != "" || !v.LeavesLost {
-		t.Errorf("a: %s, kept because %q", v, v.KeptLost)
+	if v, _ := DecidePlacement(f.Input).FindVerdict("a"); v.Notes().KeptLost != "" || !v.LeavesLost {
+		t.Errorf("a: %s, kept because %q", v, v.Notes().KeptLost)
 	}
 }
 
@@ -231,12 +231,12 @@ func TestAKeptLostRowKeepsItsCapacityReason(t *testing.T) {
 	in := inputFor(t, v1alpha1.PlacementSpec{}, contentOf(t, deploymentJSON(3, "cpu: 1")), nil, newCluster("a", statesCapacity(t, "{replicas: 2}")), newCluster("b"))
 	in.Rows = map[string]atoll.RowSpec{"a": activeRow(in.Clusters[0], in.Placement), "b": activeRow(in.Clusters[1], in.Placement)}
 	v, _ := DecidePlacement(in).FindVerdict("a")
-	if v.CapacityReason == "" {
+	if v.Notes().CapacityReason == "" {
 		t.Fatal("the capacity keeps nothing")
 	}
 	in.Clusters[0].Taints = []v1alpha1.Taint{unreachable}
-	if is, _ := DecidePlacement(in).FindVerdict("a"); is.KeptLost != keptUnreplaced || is.CapacityReason != v.CapacityReason {
-		t.Errorf("kept because %q, capacity %q; want %q", is.KeptLost, is.CapacityReason, v.CapacityReason)
+	if is, _ := DecidePlacement(in).FindVerdict("a"); is.Notes().KeptLost != keptUnreplaced || is.Notes().CapacityReason != v.Notes().CapacityReason {
+		t.Errorf("kept because %q, capacity %q; want %q", is.Notes().KeptLost, is.Notes().CapacityReason, v.Notes().CapacityReason)
 	}
 }
 
@@ -263,11 +263,11 @@ func TestABundleWithoutAnAlternativeWaitsForItsCluster(t *testing.T) {
 	f.Clusters[1].Taints = append(f.Clusters[1].Taints, v1alpha1.Taint{Key: "mine", Effect: corev1.TaintEffectNoExecute})
 	d := DecidePlacement(f.Input)
 	for cluster, want := range map[string]Verdict{
-		"a": {Outcome: OutcomeKept, RowReason: atoll.ReasonClusterLost, KeptLost: keptUnreplaced},
+		"a": {Outcome: OutcomeKept, RowReason: atoll.ReasonClusterLost, notes: &RowNotes{KeptLost: keptUnreplaced}},
 		"b": {Outcome: OutcomeKept, RowReason: atoll.ReasonNoClusterFits},
 	} {
-		if v, _ := d.FindVerdict(cluster); v.Outcome != want.Outcome || v.RowReason != want.RowReason || v.KeptLost != want.KeptLost || v.LeavesLost {
-			t.Errorf("%s: %s, %s, kept because %q", cluster, v, v.RowReason, v.KeptLost)
+		if v, _ := d.FindVerdict(cluster); v.Outcome != want.Outcome || v.RowReason != want.RowReason || v.Notes().KeptLost != want.Notes().KeptLost || v.LeavesLost {
+			t.Errorf("%s: %s, %s, kept because %q", cluster, v, v.RowReason, v.Notes().KeptLost)
 		}
 	}
 	if atoll.ActorOf(atoll.ReasonClusterLost) != atoll.ActorMember {
@@ -295,8 +295,8 @@ func TestAnExclusiveLostCopyNeverMoves(t *testing.T) {
 		}
 		f.loseClusters("a", unreachable)
 		f.expectOutcomes(t, name, "a", "")
-		if v, _ := DecidePlacement(f.Input).FindVerdict("a"); v.KeptLost != keptExclusive {
-			t.Errorf("%s: kept because %q", name, v.KeptLost)
+		if v, _ := DecidePlacement(f.Input).FindVerdict("a"); v.Notes().KeptLost != keptExclusive {
+			t.Errorf("%s: kept because %q", name, v.Notes().KeptLost)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (s *shareAssigner) assignRanged(item int) (left int64) {
 	size := int64(max(s.scheduling.Ordinals.Size, 1))
 	starts, taken := s.currentOrdinalRanges(w, key, size)
 	free := s.candidates
-	s.candidates, s.rangeLimits = slices.Clone(free), make([]int64, len(s.assignment.Shares))
+	s.candidates, s.rangeLimits = slices.Clone(free), make([]int64, len(s.assignment.clusters))
 	reach := func(at int32, has int64) int64 {
 		most := size
 		if start := starts[at]; start != noRangeStart {
@@ -50,34 +50,24 @@ func (s *shareAssigner) assignRanged(item int) (left int64) {
 // assignOrdinalRanges gives ranges to clusters that have a share and no range, in the order of
 // their ranks. It returns how many replicas there are no ordinals for.
 func (s *shareAssigner) assignOrdinalRanges(item int, starts []int64, free ordinalGaps) (left int64) {
-	// One allocation for all items of all remaining clusters.
-	var begin []int64
+	a := &s.assignment
 	var without []int32
-	for at := range s.assignment.Shares {
-		share := &s.assignment.Shares[at]
-		n := len(share.Items)
-		if share.rangeStarts == nil && (starts[at] != noRangeStart || share.Replicas[item] > 0) {
-			if len(begin) < n {
-				begin = slices.Repeat([]int64{noRangeStart}, n*(len(s.assignment.Shares)-at))
-			}
-			share.rangeStarts, begin = begin[:n:n], begin[n:]
-		}
+	for at, start := range starts {
 		switch {
-		case starts[at] != noRangeStart:
-			share.rangeStarts[item] = starts[at]
-		case share.Replicas[item] > 0:
+		case start != noRangeStart:
+			a.setOrdinalRangeStart(int32(at), item, start)
+		case a.replicasOf(int32(at), item) > 0:
 			without = append(without, int32(at))
 		}
 	}
 	s.sortByRank(without)
 	for _, at := range without {
-		share := &s.assignment.Shares[at]
 		if start, ok := free.nextGap(); ok {
-			share.rangeStarts[item] = start
+			a.setOrdinalRangeStart(at, item, start)
 			continue
 		}
-		left += share.Replicas[item]
-		share.Replicas[item] = 0
+		left += a.replicasOf(at, item)
+		a.setReplicas(at, item, 0)
 	}
 	return left
 }
@@ -86,7 +76,7 @@ func (s *shareAssigner) assignOrdinalRanges(item int, starts []int64, free ordin
 // without one, and all taken ranges, by start. A StatefulSet that was whole begins at home
 // where its template states it.
 func (s *shareAssigner) currentOrdinalRanges(w *Workload, key string, size int64) (starts []int64, taken []ordinalSpan) {
-	starts = slices.Repeat([]int64{noRangeStart}, len(s.assignment.Shares))
+	starts = slices.Repeat([]int64{noRangeStart}, len(s.assignment.clusters))
 	if len(s.allRows) == 0 {
 		return starts, nil
 	}

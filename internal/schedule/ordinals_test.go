@@ -29,7 +29,7 @@ func rangedRow(c Cluster, n, start int64) atoll.RowSpec {
 // formatOrdinals of the StatefulSet by cluster: "a=0+3" are three from 0 on; "a=0" is none.
 func formatOrdinals(a ReplicaAssignment) string {
 	var out []string
-	for _, share := range a.Shares {
+	for share := range a.Shares() {
 		text := fmt.Sprintf("%s=%d", share.Cluster, share.AssignedReplicas()[db.Key.String()])
 		if start, has := share.OrdinalStarts()[db.Key.String()]; has {
 			text = fmt.Sprintf("%s@%d", text, start)
@@ -138,7 +138,7 @@ func TestOrdinalsNeverOverlap(t *testing.T) {
 				}
 			}
 			var sum int64
-			for _, share := range got.Shares {
+			for share := range got.Shares() {
 				name := share.Cluster
 				row := activeRow(fleet[name], p)
 				row.Assigned, row.OrdinalStarts, row.HomeItems = share.AssignedReplicas(), share.OrdinalStarts(), share.Home

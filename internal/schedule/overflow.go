@@ -182,9 +182,7 @@ func (d *Decision) copyCapacityAndEviction(other *Decision, v *Verdict) {
 		}
 		d.statedCapacity[v.Cluster] = s
 	}
-	if !v.EvictAt.IsZero() && (d.EvictAt.IsZero() || v.EvictAt.Before(d.EvictAt)) {
-		d.EvictAt = v.EvictAt
-	}
+	d.noteEviction(v)
 }
 
 // explainOverflowReturns gives the rows that leave since their step of overflow ended their reason.

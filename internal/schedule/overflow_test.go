@@ -328,7 +328,7 @@ func (w *overflowWorld) checkOverflow(t *testing.T, round int) {
 	}
 	placed := int64(0)
 	othersConnected := slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Outcome == OutcomePlaced && !w.down[v.Cluster] })
-	for _, s := range a.Shares {
+	for s := range a.Shares() {
 		placed += s.Replicas[0]
 		if was := before[s.Cluster].Assigned[web.Key.String()]; (d.Overflows || w.avoids && othersConnected) && w.down[s.Cluster] && s.Replicas[0] > was {
 			fail(s.Cluster + " is disconnected and grows")
@@ -379,7 +379,7 @@ func missingReplicas(a ReplicaAssignment) int64 {
 
 func formatAssignment(a ReplicaAssignment) string {
 	var out []string
-	for _, s := range a.Shares {
+	for s := range a.Shares() {
 		out = append(out, fmt.Sprint(s.Cluster, "=", s.Replicas))
 	}
 	return strings.Join(out, " ")

@@ -89,12 +89,12 @@ func (f *CompiledPlacement) findRebalanceGroup(in *Input, current int) (group in
 // clearSharesDividedFromScratch returns the candidates without current shares, where the workload is
 // divided from scratch. Running replicas of it count as free capacity.
 func (s *shareAssigner) clearSharesDividedFromScratch(item int, candidates []ShareCandidate) []ShareCandidate {
-	if !s.hasFromScratch || s.workloads[item].needsOneCluster() {
+	if len(s.assignment.fromScratch) == 0 || s.workloads[item].needsOneCluster() {
 		return candidates
 	}
 	out, key := make([]ShareCandidate, len(candidates)), s.assignment.itemKey(item)
 	for i, c := range candidates {
-		if s.assignment.Shares[c.shareIndex].FromScratch {
+		if s.assignment.fromScratch[c.shareIndex] {
 			if c.FreeCapacity >= 0 {
 				c.FreeCapacity += min(s.replicasAssignedByRow(c.shareIndex, key), Unbounded-c.FreeCapacity)
 			}

@@ -124,12 +124,18 @@ func (p *candidatePool) isPlacementStable(chosen []int32) bool {
 	return true
 }
 
+// mayMove reports whether the row of a cluster that fits is free to leave for a better one.
+func (v *Verdict) mayMove() bool {
+	n := v.Notes()
+	return v.Outcome == OutcomePlaced && n.KeptLost == "" && n.DrainReason == ""
+}
+
 // rankMoveOptions lists the options that the Bundle may move from, the worst first, and to,
 // the best first, and records the thresholds of the decision.
 func (p *candidatePool) rankMoveOptions(chosen []int32, d *Decision) (from, to []int32) {
 	taken := p.markOptions(chosen)
 	for _, i := range chosen {
-		if at := p.options[i].verdictIndex; at == noVerdict || d.Verdicts[at].Outcome == OutcomePlaced && d.Verdicts[at].KeptLost == "" && d.Verdicts[at].DrainReason == "" {
+		if at := p.options[i].verdictIndex; at == noVerdict || d.Verdicts[at].mayMove() {
 			from = append(from, i)
 		}
 	}

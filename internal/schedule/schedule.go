@@ -122,8 +122,6 @@ type Verdict struct {
 	RowReason atoll.Reason
 	// PlacementFingerprint that the row stores.
 	PlacementFingerprint string
-	// EvictAt is when a NoExecute taint will evict the Bundle; zero: never.
-	EvictAt time.Time
 	// Weight in divisions, and the bounds of shares, for placed and kept clusters.
 	Weight int64
 	Bounds ReplicaBounds
@@ -133,42 +131,34 @@ type Verdict struct {
 	// SkipExplanations. Both are empty where all that fit are taken.
 	Score          int64
 	ScoreBreakdown *ScoreBreakdown
+	// OverflowStep of a cluster that takes replicas which have no place in the chosen ones, from 1;
+	// 0: it is chosen.
+	OverflowStep int32
 	// Orphan: the cluster leaves the fleet, and what it has stays there.
 	Orphan bool
 	// FromScratch: this decision takes the row through a rebalance, so that its share is
 	// divided from scratch.
 	FromScratch bool
-	// OverflowStep of a cluster that takes replicas which have no place in the chosen ones, from 1;
-	// 0: it is chosen.
-	OverflowStep int32
 	// GetsNothingNew: the cluster is disconnected, and its share of replicas does not grow.
 	GetsNothingNew bool
-	// KeptLost states why the row stays although the hub tainted the cluster as lost; empty: it did not, or the
-	// placement tolerates it.
-	KeptLost string
 	// LeavesLost: the row leaves, and began to when the hub tainted the cluster as lost. LeavesDrained: a drain of the
 	// cluster takes it out.
 	LeavesLost, LeavesDrained bool
-	// DrainReason states why the row stays although the cluster is drained, and DrainText explains it; empty: it does
-	// not stay, or nothing drains the cluster.
-	DrainReason atoll.Reason
-	DrainText   string
-	// CapacityReason states the bound of the cluster's stated capacity that keeps the row at
-	// its revision and share; empty: none does.
-	CapacityReason string
 
 	// PodFit is whether the undivided pods fit in the cluster, for a placed newcomer of a choice, and with explanations
 	// for every placed newcomer.
 	PodFit PodFit
 
-	// storedRow of that name, if there is one. holdsRow: it is the cluster's, and not being
-	// removed. Both are set where workloads are divided. capacityIndex is the cluster's
-	// index in Decision.freeCapacity.
-	storedRow     *atoll.RowSpec
+	// holdsRow: storedRow is the cluster's, and not being removed. Both are set where workloads
+	// are divided. connection is read where divided replicas depend on it. capacityIndex is the
+	// cluster's index in Decision.freeCapacity.
 	holdsRow      bool
+	connection    Connection
 	capacityIndex int32
-	// connection is read where divided replicas depend on it.
-	connection Connection
+	// storedRow of that name, if there is one.
+	storedRow *atoll.RowSpec
+	// notes on the row; nil: none. They are replaced, and never changed.
+	notes *RowNotes
 }
 
 // IsHolder reports whether the cluster is to hold the Bundle.
@@ -399,9 +389,7 @@ func (d *groupDecider) addVerdict(v *Verdict, c *Cluster) {
 	if v.Outcome == OutcomePlaced && d.pool == nil {
 		d.placed++
 	}
-	if !v.EvictAt.IsZero() && (d.EvictAt.IsZero() || v.EvictAt.Before(d.EvictAt)) {
-		d.EvictAt = v.EvictAt
-	}
+	d.noteEviction(v)
 	d.Verdicts = append(d.Verdicts, *v)
 }
 
@@ -475,7 +463,7 @@ func (d *groupDecider) keepLeavingRows() {
 	for i, v := range d.Verdicts {
 		if slips(v) {
 			d.explainUnreplaced(&v, byName[v.Cluster])
-			if v.Outcome, v.RowReason = OutcomeKept, atoll.ReasonNoClusterFits; v.KeptLost != "" { // no mistake either
+			if v.Outcome, v.RowReason = OutcomeKept, atoll.ReasonNoClusterFits; v.Notes().KeptLost != "" { // no mistake either
 				v.RowReason = atoll.ReasonClusterLost
 			}
 			v.PlacementFingerprint = in.Rows[v.Cluster].PlacementFingerprint
@@ -526,11 +514,13 @@ func (f *CompiledPlacement) judgeInGroup(c *Cluster, row *atoll.RowSpec, terms r
 		v.LeavesLost, v.LeavesDrained = evict.cause == causeLoss, evict.cause.isDrain()
 		return v
 	}
-	v.EvictAt, v.PlacementFingerprint = evict.at, f.fingerprintWithLastRebalance(row)
+	v.PlacementFingerprint = f.fingerprintWithLastRebalance(row)
+	notes := RowNotes{EvictAt: evict.at}
 	if terms.keepsLost && f.findEviction(c, terms.now, keptCauses{}).cause == causeLoss {
-		v.KeptLost = keptExclusive
+		notes.KeptLost = keptExclusive
 	}
-	f.explainTolerance(c, terms.now, &v)
+	f.explainTolerance(c, terms.now, &notes)
+	v.SetNotes(notes)
 	if len(refusals) == 0 {
 		v.Outcome, v.FromScratch = OutcomePlaced, f.needsRebalance(row)
 		return v

@@ -269,8 +269,8 @@ func TestEvictionTimes(t *testing.T) {
 		if tc.in >= 0 {
 			want = now.Add(tc.in)
 		}
-		if v.Outcome != OutcomePlaced || !v.EvictAt.Equal(want) || !d.EvictAt.Equal(want) {
-			t.Errorf("%v: %s, evicted at %s, want %s", tc.tolerations, v, v.EvictAt, want)
+		if v.Outcome != OutcomePlaced || !v.Notes().EvictAt.Equal(want) || !d.EvictAt.Equal(want) {
+			t.Errorf("%v: %s, evicted at %s, want %s", tc.tolerations, v, v.Notes().EvictAt, want)
 		}
 	}
 	c.Taints[0].TimeAdded, c.Taints[1].TimeAdded = nil, nil
@@ -278,8 +278,8 @@ func TestEvictionTimes(t *testing.T) {
 		Placement: v1alpha1.PlacementSpec{ClusterTolerations: []corev1.Toleration{tol("", secondsPointer(1))}}, Now: now,
 		Clusters: []Cluster{c}, Rows: map[string]atoll.RowSpec{"a": activeRow(c, v1alpha1.PlacementSpec{})},
 	})
-	if v, _ := d.FindVerdict("a"); v.Outcome != OutcomePlaced || !v.EvictAt.IsZero() {
-		t.Errorf("a taint whose time is not known yet evicts: %s at %s", v, v.EvictAt)
+	if v, _ := d.FindVerdict("a"); v.Outcome != OutcomePlaced || !v.Notes().EvictAt.IsZero() {
+		t.Errorf("a taint whose time is not known yet evicts: %s at %s", v, v.Notes().EvictAt)
 	}
 }
 
@@ -334,7 +334,7 @@ func TestTheOrderOfClustersDoesNotMatter(t *testing.T) {
 		in.Clusters = slices.Clone(cs)
 		rand.Shuffle(len(cs), func(i, j int) { in.Clusters[i], in.Clusters[j] = in.Clusters[j], in.Clusters[i] })
 		again := DecidePlacement(in)
-		if !reflect.DeepEqual(d.Verdicts, again.Verdicts) || !reflect.DeepEqual(d.AssignReplicas(nil).Shares, again.AssignReplicas(nil).Shares) {
+		if !reflect.DeepEqual(d.Verdicts, again.Verdicts) || !reflect.DeepEqual(d.AssignReplicas(nil), again.AssignReplicas(nil)) {
 			t.Fatalf("the order matters:\n%v\n%v", d, again)
 		}
 	}
@@ -352,7 +352,7 @@ func formatShares(d Decision, w Workload, held ...string) string {
 		hold[h] = true
 	}
 	var out []string
-	for _, share := range d.AssignReplicas(hold).Shares {
+	for share := range d.AssignReplicas(hold).Shares() {
 		s := fmt.Sprintf("%s=%d", share.Cluster, share.AssignedReplicas()[w.Key.String()])
 		if slices.Contains(share.Home, w.Key.String()) {
 			s += "!"
@@ -494,8 +494,8 @@ func TestStatefulSetsOfABundleStayTogether(t *testing.T) {
 	for i := range 20 {
 		cs = append(cs, newCluster(fmt.Sprint("c", i)))
 	}
-	got := DecidePlacement(Input{BundleUID: "b", Clusters: cs, Workloads: []Workload{{Key: db.Key, Replicas: 3}, {Key: other.Key, Replicas: 2}}, Now: now}).AssignReplicas(nil).Shares
-	for _, s := range got {
+	got := DecidePlacement(Input{BundleUID: "b", Clusters: cs, Workloads: []Workload{{Key: db.Key, Replicas: 3}, {Key: other.Key, Replicas: 2}}, Now: now}).AssignReplicas(nil).Shares()
+	for s := range got {
 		if (s.AssignedReplicas()[db.Key.String()] == 3) != (s.AssignedReplicas()[other.Key.String()] == 2) {
 			t.Errorf("%+v", s)
 		}

@@ -53,7 +53,9 @@ func (d *groupDecider) applyCapacityFilter(c *Cluster, row *atoll.RowSpec, v *Ve
 	}
 	switch {
 	case row != nil && row.Phase != atoll.RowPending && v.Outcome != OutcomeGone:
-		if v.CapacityReason = in.newRevisionExceedsCapacity(c, row); v.CapacityReason != "" {
+		n := v.Notes()
+		n.CapacityReason = in.newRevisionExceedsCapacity(c, row)
+		if v.SetNotes(n); n.CapacityReason != "" {
 			d.CapacityBlocked = append(d.CapacityBlocked, c.Name)
 		}
 	case v.Outcome == OutcomePlaced, v.Outcome == OutcomeOut && v.Filter == FilterGroups && d.filter.findOtherAdmittingGroup(c) != nil:
@@ -74,7 +76,7 @@ func (d *groupDecider) recordCapacity(v *Verdict, c *Cluster) {
 	if d.statedCapacity == nil {
 		d.statedCapacity = map[string]statedCapacity{}
 	}
-	s := statedCapacity{bounds: c.Capacity, rowHeld: v.CapacityReason != ""}
+	s := statedCapacity{bounds: c.Capacity, rowHeld: v.Notes().CapacityReason != ""}
 	s.others, s.ownBefore = in.resolveFacts().UsageOf(c)
 	d.statedCapacity[c.Name] = s
 }
@@ -90,7 +92,9 @@ func (d Decision) KeepRowsAtRevision(clusters map[string]string) Decision {
 		if !holds {
 			continue
 		}
-		v.CapacityReason = reason
+		n := v.Notes()
+		n.CapacityReason = reason
+		v.SetNotes(n)
 		if s, ok := d.statedCapacity[v.Cluster]; ok {
 			s.rowHeld = true
 			d.statedCapacity[v.Cluster] = s
@@ -173,7 +177,7 @@ func (s *shareAssigner) ownUsage(at int) ResourceUsage {
 	if s.givenUsage != nil && s.givenUsage[at] != nil {
 		return s.givenUsage[at]
 	}
-	return s.demand.UsageFor(s.rows[at].Assigned)
+	return s.demand.UsageFor(s.rowAt(int32(at)).Assigned)
 }
 
 // setCapacityLimits computes the limits of a workload by stated capacity.
@@ -190,7 +194,7 @@ func (s *shareAssigner) setCapacityLimits(item int) {
 			continue
 		}
 		if s.capacityLimits == nil {
-			s.capacityLimits = slices.Repeat([]int64{Unbounded}, len(s.assignment.Shares))
+			s.capacityLimits = slices.Repeat([]int64{Unbounded}, len(s.assignment.clusters))
 		}
 		s.capacityLimits[at] = n
 	}
@@ -213,7 +217,7 @@ func (s *shareAssigner) recordStatedCapacityUse(item int) {
 		if !ok {
 			continue
 		}
-		n := s.assignment.Shares[at].Replicas[item]
+		n := s.assignment.replicasOf(int32(at), item)
 		if s.capacityLimits != nil && n >= s.capacityLimits[at] && n < s.workloads[item].Replicas {
 			s.assignment.CapacityBlocked = append(s.assignment.CapacityBlocked, cluster)
 		}
@@ -221,7 +225,7 @@ func (s *shareAssigner) recordStatedCapacityUse(item int) {
 		for i := range s.demand.divided {
 			if p := &s.demand.divided[i]; p.key == key && grown > 0 {
 				if s.givenUsage == nil {
-					s.givenUsage = make([]ResourceUsage, len(s.assignment.Shares))
+					s.givenUsage = make([]ResourceUsage, len(s.assignment.clusters))
 				}
 				s.givenUsage[at] = s.ownUsage(at).AddTimes(p.perReplica, grown)
 			}

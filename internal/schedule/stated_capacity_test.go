@@ -258,7 +258,7 @@ func TestNewerRevisionOutgrowsCapacity(t *testing.T) {
 		in.Rows = map[string]atoll.RowSpec{"a": activeRow(c, in.Placement)}
 		in.Facts = fakeFacts{usage: func(*Cluster) (others, own ResourceUsage) { return tc.others, before.UsageFor(nil) }}
 		d := DecidePlacement(in)
-		if v, _ := d.FindVerdict("a"); v.Outcome != OutcomePlaced || v.CapacityReason != tc.want || (len(d.CapacityBlocked) > 0) != (tc.want != "") {
+		if v, _ := d.FindVerdict("a"); v.Outcome != OutcomePlaced || v.Notes().CapacityReason != tc.want || (len(d.CapacityBlocked) > 0) != (tc.want != "") {
 			t.Errorf("%s: %+v, crowded %v; want %q", tc.name, v, d.CapacityBlocked, tc.want)
 		}
 	}
@@ -354,7 +354,7 @@ func (w *bundleFleet) placeBundle(id string, content *atoll.Content) {
 		if _, runs := b.rows[v.Cluster]; runs && !v.IsHolder() {
 			w.t.Fatalf("%s takes %s away", v, id)
 		}
-		if !v.IsHolder() || v.CapacityReason != "" {
+		if !v.IsHolder() || v.Notes().CapacityReason != "" {
 			continue
 		}
 		share := assignment.ShareOf(v.Cluster).AssignedReplicas()

@@ -39,3 +39,11 @@ func (t *ClusterTarget) MatchesCluster(c *atoll.ClusterView) bool {
 	}
 	return true
 }
+
+// onlyLabel returns the label that the target requires, if it requires one and nothing else.
+func (t *ClusterTarget) onlyLabel() (label labelPair, only bool) {
+	if len(t.rules) != 1 || !t.onlyEqual || len(t.equalLabels) != 1 || t.labelSelector == nil || t.labelsError != nil {
+		return labelPair{}, false
+	}
+	return t.equalLabels[0], true
+}

@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"slices"
+
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
@@ -37,6 +39,79 @@ func weightTargets(r v1alpha1.ReplicaScheduling) (out []v1alpha1.ClusterAffinity
 	return out
 }
 
+// clusterWeight is a cluster's static weight and the tightest of its bounds.
+type clusterWeight struct {
+	weight int64
+	bounds ReplicaBounds
+}
+
+// addEntry adds an entry that matches the cluster. The order of entries makes no difference.
+func (w *clusterWeight) addEntry(e clusterWeight, summed bool) {
+	if summed {
+		w.weight = min(w.weight+e.weight, MaxWeight)
+	} else {
+		w.weight = max(w.weight, e.weight)
+	}
+	w.bounds.Min = max(w.bounds.Min, e.bounds.Min)
+	if e.bounds.Max > 0 && (w.bounds.Max == 0 || e.bounds.Max < w.bounds.Max) {
+		w.bounds.Max = e.bounds.Max
+	}
+}
+
+// staticWeights is a compiled list of static weights. Entries that require one label and nothing else
+// are looked up by the label's value, so that a hundred of them cost a cluster what one costs.
+type staticWeights struct {
+	summed  bool
+	byLabel []labelWeights
+	others  []targetWeight
+}
+
+// labelWeights are the weights by the value of one label.
+type labelWeights struct {
+	label   string
+	byValue map[string]clusterWeight
+}
+
+type targetWeight struct {
+	clusterWeight
+	target *ClusterTarget
+}
+
+// addEntry adds an entry of the list.
+func (s *staticWeights) addEntry(e *v1alpha1.StaticClusterWeight) {
+	t := CompileTarget(&v1alpha1.ClusterTarget{ClusterAffinity: e.TargetCluster})
+	w := clusterWeight{min(max(e.Weight, 0), MaxWeight), ReplicaBounds{e.MinReplicas, e.MaxReplicas}}
+	label, only := t.onlyLabel()
+	if !only {
+		s.others = append(s.others, targetWeight{w, t})
+		return
+	}
+	at := slices.IndexFunc(s.byLabel, func(l labelWeights) bool { return l.label == label.key })
+	if at < 0 {
+		at, s.byLabel = len(s.byLabel), append(s.byLabel, labelWeights{label.key, map[string]clusterWeight{}})
+	}
+	known := s.byLabel[at].byValue[label.value]
+	known.addEntry(w, s.summed)
+	s.byLabel[at].byValue[label.value] = known
+}
+
+// weightOf returns the weight and the bounds of a cluster; zero where no entry matches it.
+func (s *staticWeights) weightOf(c *Cluster) (w clusterWeight) {
+	for i := range s.byLabel {
+		if value, has := c.Labels[s.byLabel[i].label]; has {
+			if e, matches := s.byLabel[i].byValue[value]; matches {
+				w.addEntry(e, s.summed)
+			}
+		}
+	}
+	for i := range s.others {
+		if s.others[i].target.MatchesCluster(&c.ClusterView) {
+			w.addEntry(s.others[i].clusterWeight, s.summed)
+		}
+	}
+	return w
+}
+
 // compileWeights returns a function that gives a cluster's static weight and the tightest of
 // its bounds. The weight is the largest of the entries that match the cluster, with summed
 // their sum. It is 1 for all clusters where weights are not stated.
@@ -45,34 +120,16 @@ func compileWeights(r v1alpha1.ReplicaScheduling, summed bool) func(*Cluster) (i
 	if p == nil {
 		return func(*Cluster) (int64, ReplicaBounds) { return 1, ReplicaBounds{} }
 	}
-	type entry struct {
-		v1alpha1.StaticClusterWeight
-		target *ClusterTarget
-	}
-	entries := make([]entry, 0, len(p.StaticWeightList))
-	for _, e := range p.StaticWeightList {
-		entries = append(entries, entry{e, CompileTarget(&v1alpha1.ClusterTarget{ClusterAffinity: e.TargetCluster})})
+	s := staticWeights{summed: summed}
+	for i := range p.StaticWeightList {
+		s.addEntry(&p.StaticWeightList[i])
 	}
 	weighted := methodOf(r) == ByWeight
-	return func(c *Cluster) (weight int64, b ReplicaBounds) {
-		for i := range entries {
-			e := &entries[i]
-			if !e.target.MatchesCluster(&c.ClusterView) {
-				continue
-			}
-			if one := min(max(e.Weight, 0), MaxWeight); summed {
-				weight = min(weight+one, MaxWeight)
-			} else {
-				weight = max(weight, one)
-			}
-			b.Min = max(b.Min, e.MinReplicas)
-			if e.MaxReplicas > 0 && (b.Max == 0 || e.MaxReplicas < b.Max) {
-				b.Max = e.MaxReplicas
-			}
-		}
+	return func(c *Cluster) (int64, ReplicaBounds) {
+		w := s.weightOf(c)
 		if !weighted {
-			weight = 1
+			w.weight = 1
 		}
-		return weight, b
+		return w.weight, w.bounds
 	}
 }

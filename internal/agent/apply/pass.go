@@ -100,12 +100,9 @@ func (e *MemberApplier) dropTaskIfIdle(key atoll.ItemKey, t *task) {
 	}
 	delete(e.views, key)
 	delete(e.forbidden, key)
-	for _, other := range e.book.RecordedKeys() {
-		if other.Group == key.Group && other.Kind == key.Kind {
-			return
-		}
+	if !e.book.HasKind(key.Group, key.Kind) {
+		e.o.Watch.Stop(key.Group, key.Kind)
 	}
-	e.o.Watch.Stop(key.Group, key.Kind)
 }
 
 // planTiers sorts the keys into the tiers of their applies and deletions. intends: an apply among

@@ -136,27 +136,71 @@ func ViewByExistence(m metav1.Object, group, kind string) View {
 }
 
 func viewFromMetadata(m metav1.Object, group, kind string) View {
+	labels := m.GetLabels()
 	v := View{
 		Key:        atoll.ItemKey{Group: group, Kind: kind, Namespace: m.GetNamespace(), Name: m.GetName()},
 		UID:        string(m.GetUID()),
 		Version:    m.GetResourceVersion(),
-		Label:      m.GetLabels()[atoll.LabelBundleUID],
-		Template:   m.GetLabels()[ownership.LabelTemplateUID],
-		Adopted:    m.GetLabels()[ownership.LabelAdopted] != "",
+		Label:      labels[atoll.LabelBundleUID],
+		Template:   labels[ownership.LabelTemplateUID],
+		Adopted:    labels[ownership.LabelAdopted] != "",
 		Deleting:   m.GetDeletionTimestamp() != nil,
 		Finalizers: m.GetFinalizers(),
 		Controlled: metav1.GetControllerOfNoCopy(m) != nil,
 	}
+	if u, ok := m.(*unstructured.Unstructured); ok {
+		v.addManagersOf(u)
+		return v
+	}
 	for _, f := range m.GetManagedFields() {
-		switch {
-		case IsAtollApplyEntry(&f):
-			v.Fields = normalizeManagedFields(f.FieldsV1)
-			v.Owned = atoll.HashParts(v.Fields)
-		case f.Subresource != "status" && f.Manager != atoll.HandoverManager:
-			v.Others = append(v.Others, f.Manager)
-		}
+		v.addManager(&f, func() json.RawMessage { return normalizeManagedFields(f.FieldsV1) })
 	}
 	return v
+}
+
+// addManager adds an entry of managedFields. fields returns the fields of the entry, in an order that does not depend on
+// how they came; it is called for Atoll's entry alone.
+func (v *View) addManager(f *metav1.ManagedFieldsEntry, fields func() json.RawMessage) {
+	switch {
+	case IsAtollApplyEntry(f):
+		v.Fields = fields()
+		v.Owned = atoll.HashParts(v.Fields)
+	case f.Subresource != "status" && f.Manager != atoll.HandoverManager:
+		v.Others = append(v.Others, f.Manager)
+	}
+}
+
+// addManagersOf adds the entries of an object that is decoded already. GetManagedFields would encode and decode the
+// fields of each entry, which is most of the cost of a view. A malformed entry leaves none, as in GetManagedFields.
+func (v *View) addManagersOf(u *unstructured.Unstructured) {
+	list, _, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "managedFields")
+	entries, _ := list.([]any)
+	for _, entry := range entries {
+		e, wellFormed := entry.(map[string]any)
+		text := func(field string) string {
+			s, isText := e[field].(string)
+			wellFormed = wellFormed && (isText || e[field] == nil)
+			return s
+		}
+		f := metav1.ManagedFieldsEntry{Manager: text("manager"), Operation: metav1.ManagedFieldsOperationType(text("operation")), Subresource: text("subresource")}
+		if !wellFormed {
+			v.Fields, v.Owned, v.Others = nil, "", nil
+			return
+		}
+		v.addManager(&f, func() json.RawMessage { return encodeFields(e["fieldsV1"]) })
+	}
+}
+
+// encodeFields returns decoded fields as JSON; nil where there are none.
+func encodeFields(fields any) json.RawMessage {
+	if fields == nil {
+		return nil
+	}
+	out, err := json.Marshal(fields)
+	if err != nil {
+		return nil
+	}
+	return out
 }
 
 // IsAtollApplyEntry reports whether an entry of managedFields has the fields that Atoll applied.

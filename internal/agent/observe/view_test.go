@@ -36,7 +36,7 @@ spec: {replicas: 1}
 status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}
 `
 
-func parse(t *testing.T, text string) *unstructured.Unstructured {
+func parse(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {

@@ -1,7 +1,6 @@
 package ownership
 
 import (
-	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -15,11 +14,14 @@ type OwnershipRecords struct {
 	bundles map[string]*indexedHolding
 	// claimed are the keys that each Bundle has claims on.
 	claimed map[string]map[atoll.ItemKey]bool
-	// inside are the keys of each namespace.
+	// inside are the keys of each namespace, shards the records of each shard.
 	inside map[string]map[atoll.ItemKey]bool
+	shards map[string]map[*Record]bool
 	parked map[atoll.ItemKey]bool
-	// sent are the Bundles whose manifests have each namespace.
-	sent map[string]map[string]bool
+	// sent are the Bundles whose manifests have each namespace, tombstoned those whose manifests have a tombstone of
+	// each key.
+	sent       map[string]map[string]bool
+	tombstoned map[atoll.ItemKey]map[string]bool
 	// buried are Bundles that were removed here, and when (Unix seconds).
 	buried map[string]int64
 	dirty  map[string]bool
@@ -46,13 +48,15 @@ func NewOwnershipRecords() *OwnershipRecords {
 		bundles: map[string]*indexedHolding{},
 		claimed: map[string]map[atoll.ItemKey]bool{},
 		inside:  map[string]map[atoll.ItemKey]bool{},
+		shards:  map[string]map[*Record]bool{},
 		parked:  map[atoll.ItemKey]bool{},
 		sent:    map[string]map[string]bool{},
 		buried:  map[string]int64{},
 		dirty:   map[string]bool{},
 		stirred: map[string]bool{},
 
-		leaving: map[string]*leavingClaims{}, unblocked: map[atoll.ItemKey]bool{},
+		tombstoned: map[atoll.ItemKey]map[string]bool{},
+		leaving:    map[string]*leavingClaims{}, unblocked: map[atoll.ItemKey]bool{},
 	}
 }
 
@@ -124,6 +128,17 @@ func (b *OwnershipRecords) WantsTemplate(key atoll.ItemKey, template string) boo
 // RecordedKeys lists the keys of all records, in no order.
 func (b *OwnershipRecords) RecordedKeys() []atoll.ItemKey {
 	return slices.Collect(maps.Keys(b.records))
+}
+
+// HasKind reports whether anything of the kind is recorded. It lists no keys, since it is asked for each object that
+// is deleted.
+func (b *OwnershipRecords) HasKind(group, kind string) bool {
+	for key := range b.records {
+		if key.Group == group && key.Kind == kind {
+			return true
+		}
+	}
+	return false
 }
 
 // KeysInNamespace lists the keys of the records of a namespace, in no order.
@@ -223,13 +238,17 @@ func (b *OwnershipRecords) TakeChangedBundles() []string {
 // BundlesWithClaimOrTombstone lists the Bundles of whose status the key's object is a part: those
 // that claim it, and those that have a tombstone of it.
 func (b *OwnershipRecords) BundlesWithClaimOrTombstone(key atoll.ItemKey) (out []string) {
-	r := b.records[key]
-	for uid, nb := range b.bundles {
-		claimed := false
-		if r != nil {
-			_, claimed = r.Claims[uid]
+	var claims map[string]Claim
+	if r := b.records[key]; r != nil {
+		claims = r.Claims
+	}
+	for uid := range claims {
+		if b.bundles[uid] != nil {
+			out = append(out, uid)
 		}
-		if claimed || len(nb.tombstones[key]) > 0 {
+	}
+	for uid := range b.tombstoned[key] {
+		if _, claimed := claims[uid]; !claimed {
 			out = append(out, uid)
 		}
 	}
@@ -246,12 +265,10 @@ func ShardOf(key atoll.ItemKey) string { return atoll.HashParts([]byte(key.Names
 // is empty.
 func (b *OwnershipRecords) RecordsInShard(shard string) []Record {
 	var out []Record
-	for key, r := range b.records {
-		if ShardOf(key) == shard {
-			out = append(out, r.clone())
-		}
+	for r := range b.shards[shard] {
+		out = append(out, r.clone())
 	}
-	slices.SortFunc(out, func(x, y Record) int { return cmp.Compare(x.Key.String(), y.Key.String()) })
+	slices.SortFunc(out, func(x, y Record) int { return CompareKeys(x.Key, y.Key) })
 	return out
 }
 
@@ -259,7 +276,12 @@ func (b *OwnershipRecords) put(r *Record) {
 	if r.Claims == nil {
 		r.Claims = map[string]Claim{}
 	}
+	shard := ShardOf(r.Key)
+	if old := b.records[r.Key]; old != nil {
+		remove(b.shards, shard, old)
+	}
 	b.records[r.Key] = r
+	add(b.shards, shard, r)
 	if r.Key.Namespace != "" {
 		add(b.inside, r.Key.Namespace, r.Key)
 	}
@@ -278,6 +300,7 @@ func (b *OwnershipRecords) ensureRecord(key atoll.ItemKey) *Record {
 
 // dropRecord drops a record that has no claims.
 func (b *OwnershipRecords) dropRecord(key atoll.ItemKey) {
+	remove(b.shards, ShardOf(key), b.records[key])
 	delete(b.records, key)
 	remove(b.inside, key.Namespace, key)
 	b.markDirty(key)
@@ -312,14 +335,14 @@ func (b *OwnershipRecords) indexClaim(key atoll.ItemKey, uid string, c *Claim) {
 	}
 }
 
-func add[K comparable](m map[string]map[K]bool, at string, key K) {
+func add[A, K comparable](m map[A]map[K]bool, at A, key K) {
 	if m[at] == nil {
 		m[at] = map[K]bool{}
 	}
 	m[at][key] = true
 }
 
-func remove[K comparable](m map[string]map[K]bool, at string, key K) {
+func remove[A, K comparable](m map[A]map[K]bool, at A, key K) {
 	delete(m[at], key)
 	if len(m[at]) == 0 {
 		delete(m, at)

@@ -41,6 +41,9 @@ func TestABookAnswersWhatItHolds(t *testing.T) {
 	if got := b.KeysInNamespace("shop"); !slices.Equal(got, []atoll.ItemKey{shopItem}) {
 		t.Errorf("in the namespace are %v", got)
 	}
+	if !b.HasKind("", "ConfigMap") || b.HasKind("apps", "ConfigMap") || b.HasKind("", "Namespace") {
+		t.Error("the recorded kinds are others")
+	}
 	if got := b.KeysClaimedByBundle("b1"); !slices.Equal(got, []atoll.ItemKey{shopItem}) {
 		t.Errorf("the Bundle claims %v", got)
 	}
@@ -53,7 +56,7 @@ func TestABookAnswersWhatItHolds(t *testing.T) {
 	b.RecordGone(shopItem, "u", nil)
 	b.FoldHolding(BundleHolding{Manifest: atoll.Manifest{Bundle: "b1", Generation: 2, Remove: true}})
 	b.RecordGone(shopItem, "", nil)
-	if len(b.NamespacesWithRecords())+len(b.KeysInNamespace("shop"))+len(b.KeysClaimedByBundle("b1"))+len(b.RecordedKeys()) > 0 {
+	if len(b.NamespacesWithRecords())+len(b.KeysInNamespace("shop"))+len(b.KeysClaimedByBundle("b1"))+len(b.RecordedKeys()) > 0 || b.HasKind("", "ConfigMap") {
 		t.Errorf("after the removal there are %v in %v", b.RecordedKeys(), b.NamespacesWithRecords())
 	}
 }

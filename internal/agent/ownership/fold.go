@@ -18,7 +18,7 @@ func (b *OwnershipRecords) FoldHolding(h BundleHolding) []atoll.ItemKey {
 	}
 	nb := indexHolding(h)
 	b.dropManifestNamespaces(m.Bundle)
-	b.bundles[m.Bundle] = nb
+	b.putHolding(nb)
 	delete(b.buried, m.Bundle)
 	touched := maps.Clone(b.parked)
 	for key := range nb.listed {
@@ -90,8 +90,35 @@ func (b *OwnershipRecords) markNamespaceDeletedOnHub(key atoll.ItemKey) bool {
 	return true
 }
 
-// CompareKeys orders keys by their string.
-func CompareKeys(x, y atoll.ItemKey) int { return cmp.Compare(x.String(), y.String()) }
+// CompareKeys orders keys by their string. It makes no string for keys that differ by their name alone.
+func CompareKeys(x, y atoll.ItemKey) int {
+	if x.Namespace == y.Namespace && x.Kind == y.Kind && x.Group == y.Group {
+		return cmp.Compare(x.Name, y.Name)
+	}
+	return cmp.Compare(x.String(), y.String())
+}
+
+// putHolding puts what is held of a Bundle in the place of what was held of it.
+func (b *OwnershipRecords) putHolding(nb *indexedHolding) {
+	uid := nb.holding.Manifest.Bundle
+	b.dropHolding(uid)
+	b.bundles[uid] = nb
+	for key := range nb.tombstones {
+		add(b.tombstoned, key, uid)
+	}
+}
+
+// dropHolding drops what is held of a Bundle, if anything is.
+func (b *OwnershipRecords) dropHolding(uid string) {
+	old := b.bundles[uid]
+	if old == nil {
+		return
+	}
+	for key := range old.tombstones {
+		remove(b.tombstoned, key, uid)
+	}
+	delete(b.bundles, uid)
+}
 
 func indexHolding(h BundleHolding) *indexedHolding {
 	nb := &indexedHolding{

@@ -3,6 +3,7 @@ package ownership
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -215,7 +216,7 @@ func TestClaimsOfUnknownBundlesOnOtherTemplatesEnd(t *testing.T) {
 			b := NewOwnershipRecords()
 			b.RestoreRecord(c.record)
 			if c.known {
-				b.bundles["b9"] = indexHolding(BundleHolding{Manifest: manifestOf("b9", 1)})
+				b.putHolding(indexHolding(BundleHolding{Manifest: manifestOf("b9", 1)}))
 			}
 			b.FoldHolding(BundleHolding{Manifest: manifestOf("b1", 1, shopItem)})
 			r, _ := b.Record(shopItem)
@@ -316,5 +317,21 @@ func TestAnIntendedNamespaceIsStored(t *testing.T) {
 	b.FoldHolding(BundleHolding{Manifest: m})
 	if b.ForgetBundle("b1", 1); len(b.BundlesWithNamespace("shop")) > 0 {
 		t.Errorf("it is of %q", b.BundlesWithNamespace("shop"))
+	}
+}
+
+// Keys are ordered by their string, whichever of their parts differ.
+func TestKeysAreOrderedByTheirString(t *testing.T) {
+	var keys []atoll.ItemKey
+	for i := range 81 {
+		part := func(n int) string { return []string{"", "a", "a-b"}[i/n%3] }
+		keys = append(keys, atoll.ItemKey{Group: part(1), Kind: part(3), Namespace: part(9), Name: part(27)})
+	}
+	for _, x := range keys {
+		for _, y := range keys {
+			if is, want := CompareKeys(x, y), strings.Compare(x.String(), y.String()); is != want {
+				t.Errorf("%s and %s: %d, want %d", x, y, is, want)
+			}
+		}
 	}
 }

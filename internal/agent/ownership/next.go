@@ -410,7 +410,7 @@ func (b *OwnershipRecords) IsBundleRemovalDone(uid string) bool {
 // keys whose Next may have changed.
 func (b *OwnershipRecords) ForgetBundle(uid string, at int64) []atoll.ItemKey {
 	b.dropManifestNamespaces(uid)
-	delete(b.bundles, uid)
+	b.dropHolding(uid)
 	delete(b.stirred, uid)
 	b.RememberRemovedBundle(uid, at)
 	keys := slices.Collect(maps.Keys(b.parked))

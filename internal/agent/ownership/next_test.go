@@ -174,7 +174,7 @@ func TestADeletionHasTheReleasedFinalizers(t *testing.T) {
 		"it does not leave":      {map[string]Claim{"b1": {State: Parked, Template: "t"}, "b9": {State: Leaving, Template: "t"}}, releases("t"), nil},
 	} {
 		b := NewOwnershipRecords()
-		b.bundles["b1"] = indexHolding(c.held)
+		b.putHolding(indexHolding(c.held))
 		if got := b.releasedFinalizers(&Record{Key: shopItem, Claims: c.claims}); !slices.Equal(got, c.want) {
 			t.Errorf("%s: they are %q, want %q", name, got, c.want)
 		}
@@ -434,7 +434,7 @@ func TestATombstoneWaitsForItsOwnClaim(t *testing.T) {
 		"another claims the template":  {func(r *Record) { r.Claims = map[string]Claim{"b2": {State: Kept, Template: "t"}} }, true},
 	} {
 		b := NewOwnershipRecords()
-		b.bundles["b1"] = indexHolding(BundleHolding{Manifest: manifestOf("b1", 1)})
+		b.putHolding(indexHolding(BundleHolding{Manifest: manifestOf("b1", 1)}))
 		b.RestoreRecord(*wantedRecord(c.edit))
 		if got := b.isTombstoneCarriedOut("b1", atoll.Tombstone{Key: shopItem, UID: "t"}); got != c.want {
 			t.Errorf("%s: it is carried out: %t", name, got)

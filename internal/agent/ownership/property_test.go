@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -389,6 +390,32 @@ func (s *sim) checkFinalState() {
 	}
 }
 
+// checkIndexes compares what the indexes list with what all records and all bundles list.
+func (s *sim) checkIndexes() {
+	shards := map[string][]Record{}
+	for _, k := range slices.SortedFunc(slices.Values(s.book.RecordedKeys()), CompareKeys) {
+		r, _ := s.book.Record(k)
+		shards[ShardOf(k)] = append(shards[ShardOf(k)], r)
+	}
+	for _, k := range simKeys {
+		if is, want := s.book.RecordsInShard(ShardOf(k)), shards[ShardOf(k)]; !reflect.DeepEqual(is, want) {
+			s.fail("the shard of %s has %+v, want %+v", k, is, want)
+		}
+		r, _ := s.book.Record(k)
+		var want []string
+		for _, b := range simBundles {
+			h := s.book.HoldingOf(b)
+			_, claims := r.Claims[b]
+			if h != nil && (claims || slices.ContainsFunc(h.Manifest.Tombstones, func(t atoll.Tombstone) bool { return t.Key == k })) {
+				want = append(want, b)
+			}
+		}
+		if is := slices.Sorted(slices.Values(s.book.BundlesWithClaimOrTombstone(k))); !slices.Equal(is, want) {
+			s.fail("%s concerns %v, want %v", k, is, want)
+		}
+	}
+}
+
 func TestAnyOrderOfMessages(t *testing.T) {
 	seeds := uint64(30_000)
 	if testing.Short() {
@@ -423,6 +450,8 @@ func TestAnyOrderOfMessages(t *testing.T) {
 				}
 			}
 		}
+		s.checkIndexes()
 		s.checkFinalState()
+		s.checkIndexes()
 	}
 }

@@ -42,12 +42,12 @@ func TestTheOwnerOfAnObject(t *testing.T) {
 	} {
 		b := NewOwnershipRecords()
 		for _, uid := range c.known {
-			b.bundles[uid] = indexHolding(BundleHolding{Manifest: manifestOf(uid, 1)})
+			b.putHolding(indexHolding(BundleHolding{Manifest: manifestOf(uid, 1)}))
 		}
 		for _, uid := range c.observe {
 			m := manifestOf(uid, 1, shopItem)
 			m.Items[0].Observe = atoll.ObserveHealth
-			b.bundles[uid] = indexHolding(BundleHolding{Manifest: m})
+			b.putHolding(indexHolding(BundleHolding{Manifest: m}))
 		}
 		if got := b.pickOwner(&Record{Key: shopItem, UID: c.uid, Template: "t", Owner: c.owner, Claims: c.claims}); got != c.want {
 			t.Errorf("%s: the owner is %q, want %q", name, got, c.want)
@@ -83,7 +83,7 @@ func TestMovesAreFollowed(t *testing.T) {
 	} {
 		b := NewOwnershipRecords()
 		for _, h := range c.holdings {
-			b.bundles[h.Manifest.Bundle] = indexHolding(h)
+			b.putHolding(indexHolding(h))
 		}
 		for _, uid := range c.buried {
 			b.buried[uid] = 1

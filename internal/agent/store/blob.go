@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -207,6 +208,9 @@ func assembleParts(secret *corev1.Secret, all map[string]*corev1.Secret) (data [
 	return data, parts, nil
 }
 
+// gzipWriters are used again: the tables of a new one take 800 KB, which is more than nearly every value.
+var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
 // encodeValue packs a value, and returns about how much memory it takes when it is decoded.
 func encodeValue(value any) (packed []byte, weight int, err error) {
 	plain, err := json.Marshal(value)
@@ -214,7 +218,9 @@ func encodeValue(value any) (packed []byte, weight int, err error) {
 		return nil, 0, err
 	}
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
+	w := gzipWriters.Get().(*gzip.Writer)
+	defer gzipWriters.Put(w)
+	w.Reset(&out)
 	if _, err := w.Write(plain); err != nil {
 		return nil, 0, err
 	}

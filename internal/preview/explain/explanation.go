@@ -484,14 +484,15 @@ func (in ExplanationInput) visibleShortages(b Bundle) (out []Shortage) {
 
 // explainCluster explains the verdict on a cluster, and its row. all: the user may read the whole Bundle.
 func (in ExplanationInput) explainCluster(b Bundle, v schedule.Verdict, w rollout.RowWait, all bool) ClusterExplanation {
+	notes := v.Notes()
 	c := ClusterExplanation{
 		Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, ReasonCode: v.ReasonCode(), Reason: v.Reason, Score: explainScore(v), Group: v.Group, OverflowStep: v.OverflowStep,
 		Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max, Capacity: b.Decision.CapacityBounds(v.Cluster),
-		GetsNothingNew: v.GetsNothingNew, KeptLost: v.KeptLost, DrainReason: v.DrainReason, DrainText: v.DrainText, Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
+		GetsNothingNew: v.GetsNothingNew, KeptLost: notes.KeptLost, DrainReason: notes.DrainReason, DrainText: notes.DrainText, Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
 	}
 	in.explainPodFit(&c, v.PodFit)
-	if !v.EvictAt.IsZero() {
-		c.EvictAt = &v.EvictAt
+	if !notes.EvictAt.IsZero() {
+		c.EvictAt = &notes.EvictAt
 	}
 	if v.Outcome == schedule.OutcomePlaced && b.Decision.UsesFreeCapacity() {
 		c.Room, c.RoomUnknown = in.freeReplicas(b, v.Cluster)

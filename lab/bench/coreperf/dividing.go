@@ -107,13 +107,13 @@ func (div assignmentCase) prepareWork() (func() error, error) {
 	return func() error {
 		a := d.AssignReplicas(nil)
 		if div.kind == "" {
-			if a.Shares != nil {
-				return fmt.Errorf("%d clusters share what is duplicated", len(a.Shares))
+			if a.CountShares() > 0 {
+				return fmt.Errorf("%d clusters share what is duplicated", a.CountShares())
 			}
 			return nil
 		}
-		if len(a.Shares) != clusterCount || len(a.Shortages) > 0 {
-			return fmt.Errorf("%d clusters have a share, and %v have no place", len(a.Shares), a.Shortages)
+		if a.CountShares() != clusterCount || len(a.Shortages) > 0 {
+			return fmt.Errorf("%d clusters have a share, and %v have no place", a.CountShares(), a.Shortages)
 		}
 		return nil
 	}, nil

@@ -93,8 +93,8 @@ func newDecisionCase(name, what, how, placement string, replicas int64, size int
 		free := freecapacity.NodeClasses{{Nodes: 3, CPU: 3500, Memory: 12 << 30, Pods: 90}}
 		return func() error {
 			d := schedule.DecidePlacement(in).WithFreeCapacity(func(string) (freecapacity.NodeClasses, bool) { return free, true })
-			if a := d.AssignReplicas(nil); d.NoFit || len(a.Shortages) > 0 || (len(a.Shares) > 0) != (replicas > 0) {
-				return fmt.Errorf("%d clusters have a share, and %v have no place", len(a.Shares), a.Shortages)
+			if a := d.AssignReplicas(nil); d.NoFit || len(a.Shortages) > 0 || (a.CountShares() > 0) != (replicas > 0) {
+				return fmt.Errorf("%d clusters have a share, and %v have no place", a.CountShares(), a.Shortages)
 			}
 			return nil
 		}, nil
