@@ -301,13 +301,13 @@ func (s *shareAssigner) assignWorkload(item int) {
 // judgeShortage returns when one more replica fits in a candidate; empty where free capacity does not count.
 func (s *shareAssigner) judgeShortage(item int) string {
 	w := &s.workloads[item]
-	if s.remainingCapacity == nil {
+	if s.freeCapacity == nil {
 		return ""
 	}
 	return JudgeShortage(w, func(yield func(string, freecapacity.NodeClasses) bool) {
 		for i := range s.candidates {
 			c := &s.candidates[i]
-			left := s.remainingCapacity[c.shareIndex]
+			left := s.freeCapacityAt(c.shareIndex)
 			if grown := s.assignment.replicasOf(c.shareIndex, item) - c.Current; left != nil && grown > 0 {
 				left = TakeCapacity(left, w.Requests, grown)
 			}
