@@ -86,8 +86,8 @@ func TestPodsChooseClustersOfTheirNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for cluster, want := range map[string]schedule.FitTime{"cpu0": schedule.FitNever, "free": schedule.FitAfterScaleUp, "full": schedule.FitAfterScaleUp, "old": ""} {
-			if v, ok := p.Decision.FindVerdict(cluster); !ok || v.Outcome != schedule.OutcomePlaced || v.PodFit.When != want {
-				t.Errorf("%s: %+v, want it placed, and %q", cluster, v.PodFit, want)
+			if v, ok := p.Decision.FindVerdict(cluster); !ok || v.Outcome != schedule.OutcomePlaced || v.PodFit().When != want {
+				t.Errorf("%s: %+v, want it placed, and %q", cluster, v.PodFit(), want)
 			}
 		}
 	})

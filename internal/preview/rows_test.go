@@ -179,7 +179,9 @@ func TestFullClustersAreListed(t *testing.T) {
 // A new cluster where undivided pods do not fit now is listed, with the item for those that may read it.
 func TestUnfitClustersAreListed(t *testing.T) {
 	fit := func(cluster string, when schedule.FitTime) schedule.Verdict {
-		return schedule.Verdict{Cluster: cluster, Outcome: schedule.OutcomePlaced, PodFit: schedule.PodFit{When: when, Reason: "as judged", Item: webKey}}
+		v := schedule.Verdict{Cluster: cluster, Outcome: schedule.OutcomePlaced}
+		v.SetPodFit(schedule.PodFit{When: when, Reason: "as judged", Item: webKey})
+		return v
 	}
 	verdicts := []schedule.Verdict{fit("a", schedule.FitNow), fit("b", schedule.FitAfterScaleUp), fit("c", schedule.FitNever), fit("d", "")}
 	for mayRead, prefix := range map[bool]string{true: "Deployment/web: ", false: ""} {

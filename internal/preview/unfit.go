@@ -12,7 +12,7 @@ type UnfitCluster struct {
 
 // addUnfitCluster lists the cluster of a verdict where undivided pods do not fit now.
 func (c *bundleComparison) addUnfitCluster(b *BundlePlan, v *schedule.Verdict) {
-	fit := v.PodFit
+	fit := v.PodFit()
 	if fit.When != schedule.FitAfterScaleUp && fit.When != schedule.FitNever {
 		return
 	}

@@ -54,8 +54,9 @@ func (d *groupDecider) recordPodFit(v *Verdict, c *Cluster) {
 	if in.PodFitOf == nil || v.Outcome != OutcomePlaced || in.heldRow(c) != nil || d.pool == nil && in.SkipExplanations {
 		return
 	}
-	v.PodFit = in.PodFitOf(c, !in.SkipExplanations)
-	d.ChoseUnfit = d.ChoseUnfit || v.PodFit.choicePenalty() > 0
+	fit := in.PodFitOf(c, !in.SkipExplanations)
+	v.SetPodFit(fit)
+	d.ChoseUnfit = d.ChoseUnfit || fit.choicePenalty() > 0
 }
 
 // leastFitPenalty returns the least penalty for unfit pods of the newcomers that were taken. No option has more where none

@@ -209,7 +209,7 @@ func TestExplanationsHaveThePodFit(t *testing.T) {
 	in := fitInput(t, "{maxClusters: 1}", map[string]FitTime{"a": FitNow, "b": FitNever})
 	in.SkipExplanations = false
 	d := DecidePlacement(in)
-	if v, _ := d.FindVerdict("a"); v.Outcome != OutcomePlaced || v.PodFit.When != FitNow {
+	if v, _ := d.FindVerdict("a"); v.Outcome != OutcomePlaced || v.PodFit().When != FitNow {
 		t.Errorf("a: %+v", v)
 	}
 	if v, _ := d.FindVerdict("b"); v.Filter != FilterPodFit || v.ReasonCode() != atoll.ReasonPodsDoNotFit || v.Reason != "clusters where the pods fit sooner come first: as given" {
@@ -218,11 +218,11 @@ func TestExplanationsHaveThePodFit(t *testing.T) {
 	in = fitInput(t, "{}", map[string]FitTime{"a": FitNever, "b": FitNow}, "b")
 	in.SkipExplanations = false
 	d = DecidePlacement(in)
-	if a, _ := d.FindVerdict("a"); a.Outcome != OutcomePlaced || a.PodFit.When != FitNever {
+	if a, _ := d.FindVerdict("a"); a.Outcome != OutcomePlaced || a.PodFit().When != FitNever {
 		t.Errorf("a of all: %+v", a)
 	}
-	if b, _ := d.FindVerdict("b"); b.PodFit.When != "" {
-		t.Errorf("a row is judged: %+v", b.PodFit)
+	if b, _ := d.FindVerdict("b"); b.PodFit().When != "" {
+		t.Errorf("a row is judged: %+v", b.PodFit())
 	}
 }
 

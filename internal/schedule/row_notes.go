@@ -38,6 +38,22 @@ func (v *Verdict) SetNotes(n RowNotes) {
 	}
 }
 
+// PodFit returns whether the undivided pods fit in the cluster: for a placed newcomer of a choice, and with explanations
+// for every placed newcomer. It is empty for others.
+func (v *Verdict) PodFit() PodFit {
+	if v.podFit == nil {
+		return PodFit{}
+	}
+	return *v.podFit
+}
+
+// SetPodFit sets whether the undivided pods fit in the cluster.
+func (v *Verdict) SetPodFit(fit PodFit) {
+	if v.podFit = nil; fit != (PodFit{}) {
+		v.podFit = &fit
+	}
+}
+
 // noteEviction moves the decision's first eviction to the verdict's, if this is earlier.
 func (d *Decision) noteEviction(v *Verdict) {
 	if at := v.Notes().EvictAt; !at.IsZero() && (d.EvictAt.IsZero() || at.Before(d.EvictAt)) {

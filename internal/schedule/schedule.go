@@ -145,10 +145,6 @@ type Verdict struct {
 	// cluster takes it out.
 	LeavesLost, LeavesDrained bool
 
-	// PodFit is whether the undivided pods fit in the cluster, for a placed newcomer of a choice, and with explanations
-	// for every placed newcomer.
-	PodFit PodFit
-
 	// holdsRow: storedRow is the cluster's, and not being removed. Both are set where workloads
 	// are divided. connection is read where divided replicas depend on it. capacityIndex is the
 	// cluster's index in Decision.freeCapacity.
@@ -157,8 +153,9 @@ type Verdict struct {
 	capacityIndex int32
 	// storedRow of that name, if there is one.
 	storedRow *atoll.RowSpec
-	// notes on the row; nil: none. They are replaced, and never changed.
-	notes *RowNotes
+	// notes on the row; nil: none. They are replaced, and never changed. podFit; nil: not judged.
+	notes  *RowNotes
+	podFit *PodFit
 }
 
 // IsHolder reports whether the cluster is to hold the Bundle.

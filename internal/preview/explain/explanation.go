@@ -490,7 +490,7 @@ func (in ExplanationInput) explainCluster(b Bundle, v schedule.Verdict, w rollou
 		Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max, Capacity: b.Decision.CapacityBounds(v.Cluster),
 		GetsNothingNew: v.GetsNothingNew, KeptLost: notes.KeptLost, DrainReason: notes.DrainReason, DrainText: notes.DrainText, Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
 	}
-	in.explainPodFit(&c, v.PodFit)
+	in.explainPodFit(&c, v.PodFit())
 	if !notes.EvictAt.IsZero() {
 		c.EvictAt = &notes.EvictAt
 	}
