@@ -38,9 +38,9 @@ type fakeHub struct {
 	mu sync.Mutex
 	// object that is there; empty: there is none. target of an undo.
 	object, target string
-	// conflict: the object has changed since it was read.
-	conflict bool
-	writes   []string
+	// changed replaces the object before the next write, which then is a conflict; empty: nothing changes it.
+	changed string
+	writes  []string
 }
 
 func (h *fakeHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +66,8 @@ func (h *fakeHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, h.object)
 	case q.Get("dryRun") != "", strings.Contains(string(body), `"dryRun"`): // deletions have it in the body
 		fmt.Fprint(w, present)
-	case h.conflict:
+	case h.changed != "":
+		h.object, h.changed = h.changed, ""
 		h.writeRefusal(w, apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "conf", errors.New("the object has been modified")))
 	default:
 		h.writes = append(h.writes, r.Method+" "+q.Get("fieldManager")+" "+string(body))
@@ -115,13 +116,23 @@ func TestAnEditIsTakenBack(t *testing.T) {
 }
 
 func TestAnObjectThatChangedSinceThePlan(t *testing.T) {
-	hub := &fakeHub{object: present, target: editTarget, conflict: true}
+	hub := &fakeHub{object: present, target: editTarget, changed: strings.Replace(present, `"later":"yes"`, `"later":"no"`, 1)}
 	if _, err := clienttest.RunForOutput(t, hub, NewCommand, "cm/conf", "--yes"); err == nil || !strings.Contains(err.Error(), "--force") || len(hub.writes) != 0 {
 		t.Errorf("%v, writes %q", err, hub.writes)
 	}
-	hub.conflict = false
 	if _, err := clienttest.RunForOutput(t, hub, NewCommand, "cm/conf", "--yes", "--force"); err != nil || !slices.Equal(hub.writes, []string{`PATCH kubectl {"data":{"a":"1","b":null}}`}) {
 		t.Errorf("with --force: %v, writes %q", err, hub.writes)
+	}
+}
+
+// The hub writes statuses at any time. They are no change that a person must look at.
+func TestAStatusWrittenSinceThePlan(t *testing.T) {
+	newer := strings.Replace(strings.Replace(present, `"resourceVersion":"30"`, `"resourceVersion":"31"`, 1), `{"apiVersion"`, `{"status":{"ready":1},"apiVersion"`, 1)
+	hub := &fakeHub{object: present, target: editTarget, changed: newer}
+	out, err := clienttest.RunForOutput(t, hub, NewCommand, "cm/conf", "--yes")
+	want := []string{`PATCH kubectl {"data":{"a":"1","b":null},"metadata":{"resourceVersion":"31"}}`}
+	if err != nil || !slices.Equal(hub.writes, want) || !strings.Contains(out, "cm/conf is as it was") {
+		t.Errorf("%v, writes %q\n%s", err, hub.writes, out)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,8 +21,8 @@ import (
 	"atoll.dev/atoll/internal/undo/history"
 )
 
-// maxOwnershipTries is how often the owners of fields are written where the hub writes at the same time.
-const maxOwnershipTries = 5
+// maxConflictTries is how often an object, and the owners of its fields, are written where the hub writes at the same time.
+const maxConflictTries = 5
 
 // usualManager returns the field manager that the object has its fields from.
 func (ch *change) usualManager() history.Manager {
@@ -85,8 +86,36 @@ func (ch *change) offerDryRun(ctx context.Context, c *client.Connection, ask *pl
 	return err
 }
 
-// write carries the change out as the user. Without force it is refused if the object changed since it was read.
+// write carries the change out as the user. Without force it is refused if the object changed since it was read, in more than
+// the status that the hub writes.
 func (ch *change) write(ctx context.Context, c *client.Connection, force bool) error {
+	for try := 1; ; try++ {
+		err := ch.writeVersion(ctx, c, force)
+		if !apierrors.IsConflict(err) || force || ch.present == nil || try == maxConflictTries {
+			return err
+		}
+		live, readErr := ch.resourceClient(c).Get(ctx, ch.object.Name, metav1.GetOptions{})
+		if readErr != nil || !isSameButStatus(ch.present, live) {
+			return err
+		}
+		ch.present.SetResourceVersion(live.GetResourceVersion())
+	}
+}
+
+// isSameButStatus reports whether two versions of an object differ in nothing but the status and its owners.
+func isSameButStatus(a, b *unstructured.Unstructured) bool {
+	withoutStatus := func(o *unstructured.Unstructured) map[string]any {
+		c := o.DeepCopy()
+		delete(c.Object, "status")
+		c.SetResourceVersion("")
+		c.SetManagedFields(nil)
+		return c.Object
+	}
+	return reflect.DeepEqual(withoutStatus(a), withoutStatus(b))
+}
+
+// writeVersion carries the change out on the version that was read, or with force on any.
+func (ch *change) writeVersion(ctx context.Context, c *client.Connection, force bool) error {
 	r, m := ch.resourceClient(c), ch.usualManager()
 	switch {
 	case ch.wanted == nil:
@@ -132,7 +161,7 @@ func writeOwners(ctx context.Context, r dynamic.ResourceInterface, live *unstruc
 			return fmt.Errorf("encode the owners of fields: %w", err)
 		}
 		_, err = r.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: atoll.CLIFieldManager})
-		if !apierrors.IsConflict(err) || try == maxOwnershipTries {
+		if !apierrors.IsConflict(err) || try == maxConflictTries {
 			return wrapOwnersError(err)
 		}
 		if live, err = r.Get(ctx, live.GetName(), metav1.GetOptions{}); err != nil {
