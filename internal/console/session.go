@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"math"
 	"mime"
 	"net"
 	"net/http"
@@ -84,7 +83,7 @@ func (c *console) reportPerson(w http.ResponseWriter, r *http.Request) {
 func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
 	network := fairness.NetworkOfRequest(r)
 	if wait, ok := c.limiter.TakeTurn(network, c.now()); !ok {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+		fairness.SetRetryAfter(w.Header(), wait)
 		writeRefusal(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many sign-ins from this network; try again in "+wait.Round(time.Second).String())
 		return
 	}

@@ -302,7 +302,7 @@ var layers = []layer{
 		why: "they decide over files alone by the cores, and word what a hub answers; nothing of the hub comes along",
 	},
 	{
-		name: "source command", packages: []string{"internal/command/source"}, below: []string{"api", "vocabulary", "contents", "plan", "client", "planning commands", "source cores", "source child"},
+		name: "source command", packages: []string{"internal/command/source"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client", "planning commands", "source cores", "source child"},
 		why: "it renders a directory as the hub does, and shows the plan of it as the command for plans does",
 	},
 	{

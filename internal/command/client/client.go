@@ -93,6 +93,18 @@ type Connection struct {
 	Namespace string
 }
 
+// NewSilentClient returns a client that prints no warnings, for dry runs of which the command shows one plan: what the hub
+// warns of one write is no part of the plan of all.
+func (c *Connection) NewSilentClient() (dynamic.Interface, error) {
+	silent := rest.CopyConfig(c.Config)
+	silent.WarningHandler = rest.NoWarnings{}
+	out, err := dynamic.NewForConfig(silent)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	return out, nil
+}
+
 // requestTimeout bounds a single request. Watches set their own.
 const requestTimeout = 30 * time.Second
 

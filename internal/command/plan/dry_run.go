@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -82,12 +81,9 @@ type mapping struct {
 }
 
 func newDryRun(cluster *client.Connection, objects []*unstructured.Unstructured) (*dryRun, error) {
-	// A plan that the hub makes for one deletion is no part of the plan of all of them.
-	silent := rest.CopyConfig(cluster.Config)
-	silent.WarningHandler = rest.NoWarnings{}
-	offers, err := dynamic.NewForConfig(silent)
+	offers, err := cluster.NewSilentClient()
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+		return nil, err
 	}
 	t := &dryRun{
 		cluster: cluster, client: offers, kindFinder: cluster.ServedKinds(), namespaces: map[string]bool{}, kinds: map[schema.GroupKind]bool{}, mappings: map[schema.GroupVersionKind]mapping{},

@@ -11,19 +11,20 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
 	"atoll.dev/atoll/internal/command/plan"
+	"atoll.dev/atoll/internal/kinds"
 	"atoll.dev/atoll/internal/objectdiff"
 	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/preview"
@@ -217,12 +218,9 @@ func compareContent(ctx context.Context, c *client.Connection, s *v1alpha1.Sourc
 }
 
 func newComparison(ctx context.Context, c *client.Connection, s *v1alpha1.Source, objects []render.Object) (*comparison, error) {
-	// The plan of one deletion or edit is no part of the plan of all.
-	silent := rest.CopyConfig(c.Config)
-	silent.WarningHandler = rest.NoWarnings{}
-	api, err := dynamic.NewForConfig(silent)
+	api, err := c.NewSilentClient()
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+		return nil, err
 	}
 	x := &comparison{source: s, client: api, kinds: c.ServedKinds(), namespaces: map[string]bool{}, definedKinds: map[schema.GroupKind]bool{}}
 	var failed error
@@ -247,10 +245,8 @@ func newComparison(ctx context.Context, c *client.Connection, s *v1alpha1.Source
 		switch u.GroupVersionKind().GroupKind() {
 		case schema.GroupKind{Kind: "Namespace"}:
 			x.namespaces[u.GetName()] = true
-		case schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
-			group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
-			kind, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
-			x.definedKinds[schema.GroupKind{Group: group, Kind: kind}] = true
+		case schema.GroupKind{Group: apiextensionsv1.GroupName, Kind: "CustomResourceDefinition"}:
+			x.definedKinds[kinds.DefinedKind(u)] = true
 		}
 	}
 	return x, nil

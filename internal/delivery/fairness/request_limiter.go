@@ -1,7 +1,9 @@
 package fairness
 
 import (
+	"math"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -72,6 +74,11 @@ func (l *RequestLimiter) dropFullBuckets(now time.Time) {
 			delete(l.byNetwork, network)
 		}
 	}
+}
+
+// SetRetryAfter sets the header of a refusal that ends after a wait, in whole seconds.
+func SetRetryAfter(h http.Header, wait time.Duration) {
+	h.Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 }
 
 // NetworkOfRequest returns the network that a request comes from.

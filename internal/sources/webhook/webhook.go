@@ -12,9 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -196,7 +194,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // refuseForNow answers that the request may be repeated.
 func (r *Receiver) refuseForNow(w http.ResponseWriter, wait time.Duration) {
 	r.answers.WithLabelValues("postponed").Inc()
-	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+	fairness.SetRetryAfter(w.Header(), wait)
 	http.Error(w, "too many requests, or the hub cannot read its store yet; try again", http.StatusTooManyRequests)
 }
 
