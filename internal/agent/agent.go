@@ -30,6 +30,7 @@ import (
 	"atoll.dev/atoll/internal/agent/link"
 	"atoll.dev/atoll/internal/agent/live"
 	"atoll.dev/atoll/internal/agent/member"
+	"atoll.dev/atoll/internal/agent/membudget"
 	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/agent/proxy"
 	"atoll.dev/atoll/internal/agent/store"
@@ -68,9 +69,8 @@ type Options struct {
 	// Runner names the program that runs the agent. The holder identity in the member's Lease
 	// begins with it. Default: the machine's name.
 	Runner string
-	// HubMemory is the most memory, in bytes, that what the agent stores of its hub may take. Default and
-	// maximum: store.DefaultMemoryBytes.
-	HubMemory int
+	// MemoryLimit of the agent, in bytes, which membudget.DivideLimit divides. Default: none.
+	MemoryLimit uint64
 	// Version of the agent; default atoll.Version.
 	Version string
 	// Registry takes the metrics; default: a new one.
@@ -215,7 +215,8 @@ func runUntilLeaseLost(ctx context.Context, o Options, metrics *metrics) error {
 	if err != nil {
 		return err
 	}
-	stored.LimitMemory(o.HubMemory)
+	budget := membudget.DivideLimit(o.MemoryLimit)
+	stored.LimitMemory(budget.Stored)
 	if err := o.retryUntilMemberAnswers(ctx, stored.EnsureNamespace); err != nil {
 		return err
 	}
@@ -233,7 +234,7 @@ func runUntilLeaseLost(ctx context.Context, o Options, metrics *metrics) error {
 		return err
 	}
 	p.watcher = observe.NewWatcher(client)
-	if p.proxy, err = p.newTunnelServer(o, client); err != nil {
+	if p.proxy, err = p.newTunnelServer(o, client, budget.Watches); err != nil {
 		return err
 	}
 	token, admitted, err := p.readJoinToken(ctx, o, client)
@@ -243,7 +244,7 @@ func runUntilLeaseLost(ctx context.Context, o Options, metrics *metrics) error {
 	p.link = link.New(link.Options{
 		Hub: o.HubAddress, CAHash: o.CAHash, FormerCAHashes: o.FormerCAHashes, BalancerCA: o.BalancerCA,
 		Token: token, Admitted: admitted, Name: o.Name, Version: o.Version,
-		Store: stored, Inventory: p.inventory.CurrentSnapshot, Tunnel: p.proxy.ServeTunnel, HubMemory: o.HubMemory, Metrics: metrics.link, Log: o.Log,
+		Store: stored, Inventory: p.inventory.CurrentSnapshot, Tunnel: p.proxy.ServeTunnel, Memory: budget, Metrics: metrics.link, Log: o.Log,
 	}, contents)
 	p.engine = apply.New(apply.Options{
 		Client: client, Store: stored, Lease: p.lease,
@@ -288,14 +289,14 @@ func (p *agentComponents) namespaceLabelsChanged(namespace string) {
 } // all parts are there before they run
 
 // newTunnelServer returns a server of tunnels, which are served for people, and for the hub.
-func (p *agentComponents) newTunnelServer(o Options, client *member.Client) (*proxy.MemberAPIProxy, error) {
+func (p *agentComponents) newTunnelServer(o Options, client *member.Client, watchMemory int) (*proxy.MemberAPIProxy, error) {
 	transport, err := proxy.NewTransport(o.carried)
 	if err != nil {
 		return nil, err
 	}
 	// The engine is made after the sources of its events, and serves when all run.
 	shown, err := live.New(live.Options{
-		Config: o.MemberConfig, Transport: transport, Client: client, Records: ownershipRecords{p}, Foreign: ownershipRecords{p}, Log: o.Log,
+		Config: o.MemberConfig, Transport: transport, Client: client, Records: ownershipRecords{p}, Foreign: ownershipRecords{p}, WatchMemory: watchMemory, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err

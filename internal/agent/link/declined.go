@@ -43,7 +43,7 @@ func (l *HubLink) declineOversized(orders []session.OversizedOrder) {
 	for _, o := range orders {
 		l.declineOrder(o.Bundle, declinedOrder{
 			generation: o.Generation,
-			why:        fmt.Sprintf("the agent takes at most %d MiB of new objects of one application at a time: divide the application, or add its objects in steps", l.transit.incomplete>>20),
+			why:        fmt.Sprintf("the agent takes at most %d MiB of new objects of one application at a time: divide the application, or add its objects in steps", l.budget.Incomplete>>20),
 		})
 	}
 }

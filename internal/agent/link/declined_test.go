@@ -64,7 +64,7 @@ func TestReceivingWaitsForTheStore(t *testing.T) {
 			l.restartFromHeldBundles,
 		} {
 			l.restartFromHeldBundles()
-			l.applyOutput(session.AgentOutput{Store: []atoll.Manifest{large}, StoreBytes: maxQueuedBytes}, nil)
+			l.applyOutput(session.AgentOutput{Store: []atoll.Manifest{large}, StoreBytes: unlimited.Queued}, nil)
 			l.waitForQueueSpace(t.Context())
 			l.applyOutput(session.AgentOutput{Store: []atoll.Manifest{{Bundle: "b", Generation: 1}}, StoreBytes: 1}, nil)
 			goesOn := make(chan struct{})
@@ -84,7 +84,7 @@ func TestReceivingWaitsForTheStore(t *testing.T) {
 // Orders that never fit are reported, a bounded number at a time, and begin no session.
 func TestDeclinedOrdersAreBounded(t *testing.T) {
 	l := newLink(t, store.Reports{})
-	l.out = newOutbox(maxUnsentBytes, func(err error) { t.Errorf("the session ends: %v", err) })
+	l.out = newOutbox(unlimited.Unsent, func(err error) { t.Errorf("the session ends: %v", err) })
 	var orders []session.OversizedOrder
 	for i := range maxDeclined + 10 {
 		orders = append(orders, session.OversizedOrder{Bundle: fmt.Sprint(i), Generation: 1})
@@ -104,7 +104,7 @@ func TestDeclinedOrdersAreBounded(t *testing.T) {
 func TestPostponedOrdersBeginASession(t *testing.T) {
 	l := newLink(t, store.Reports{})
 	var ended error
-	l.out = newOutbox(maxUnsentBytes, func(err error) { ended = err })
+	l.out = newOutbox(unlimited.Unsent, func(err error) { ended = err })
 	if l.endSessionIfOrdersFit(); ended != nil {
 		t.Errorf("the session ends by %v", ended)
 	}

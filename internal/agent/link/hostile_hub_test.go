@@ -19,11 +19,15 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 
+	"atoll.dev/atoll/internal/agent/membudget"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/session"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
+
+// unlimited is the budget of an agent without a memory limit.
+var unlimited = membudget.DivideLimit(0)
 
 // sendUntilEnded sends a frame of the hub again and again, until the agent ends the session. The hub takes
 // nothing of it, because the caller holds its lock.
@@ -78,9 +82,9 @@ func TestAMalformedFrameEndsTheSessionAndNotTheAgent(t *testing.T) {
 // An outbox takes frames up to its bound, and beside them what is sent at the first Welcome. Sent frames make
 // room.
 func TestAnOutboxIsBounded(t *testing.T) {
-	large := &pb.FromAgent{Frame: &pb.FromAgent_Report{Report: &pb.Report{Status: make([]byte, maxUnsentBytes/2)}}}
+	large := &pb.FromAgent{Frame: &pb.FromAgent_Report{Report: &pb.Report{Status: make([]byte, unlimited.Unsent/2)}}}
 	var ended error
-	o := newOutbox(maxUnsentBytes, func(err error) { ended = err })
+	o := newOutbox(unlimited.Unsent, func(err error) { ended = err })
 	o.putWelcomeFrames(large, large, large)
 	o.put(large)
 	if frames, _ := o.takeFrames(); ended != nil || len(frames) != 4 {
@@ -109,19 +113,19 @@ func TestShortFramesCountTheirMemory(t *testing.T) {
 		frame *pb.FromAgent
 		most  int // frames of the memory that a hub may make an agent hold
 	}{
-		"acknowledgements": {&pb.FromAgent{Frame: &pb.FromAgent_Stored{Stored: &pb.Stored{Bundle: "b", Generation: 1}}}, maxUnsentBytes / 256},
-		"digests":          {&pb.FromAgent{Frame: &pb.FromAgent_Digest{Digest: digest}}, maxUnsentBytes / (256 * 128)},
-		"requests":         {&pb.FromAgent{Frame: &pb.FromAgent_Need{Need: need}}, maxUnsentBytes / (10_000 * 32)},
+		"acknowledgements": {&pb.FromAgent{Frame: &pb.FromAgent_Stored{Stored: &pb.Stored{Bundle: "b", Generation: 1}}}, unlimited.Unsent / 256},
+		"digests":          {&pb.FromAgent{Frame: &pb.FromAgent_Digest{Digest: digest}}, unlimited.Unsent / (256 * 128)},
+		"requests":         {&pb.FromAgent{Frame: &pb.FromAgent_Need{Need: need}}, unlimited.Unsent / (10_000 * 32)},
 	} {
 		ended, frames := false, 0
-		o := newOutbox(maxUnsentBytes, func(error) { ended = true })
+		o := newOutbox(unlimited.Unsent, func(error) { ended = true })
 		for ; !ended && frames <= c.most; frames++ {
 			o.put(c.frame)
 		}
 		if !ended {
 			t.Errorf("%s: %d frames wait", what, frames)
 		}
-		sent := newOutbox(maxUnsentBytes, nil)
+		sent := newOutbox(unlimited.Unsent, nil)
 		sent.put(c.frame)
 		if sent.recordActivity(c.frame); sent.unsent != 0 {
 			t.Errorf("%s: a frame that was sent counts %d bytes", what, sent.unsent)

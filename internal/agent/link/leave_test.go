@@ -55,7 +55,7 @@ func TestTheHubHearsWhatLeavingWaitsFor(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := New(Options{Hub: "hub:1", Log: slog.New(slog.DiscardHandler)}, store.StoredContents{})
 				l.applier, l.holdings, l.id = &letting{tries: tc.tries}, &member{}, &identity{}
-				v := &sessionState{out: newOutbox(maxUnsentBytes, func(error) {})}
+				v := &sessionState{out: newOutbox(unlimited.Unsent, func(error) {})}
 				l.leaveFleet(t.Context(), v, true)
 				frames, _ := v.out.takeFrames()
 				var reported []string

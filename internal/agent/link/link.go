@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 	"atoll.dev/atoll/internal/agent/apply"
 	"atoll.dev/atoll/internal/agent/crash"
 	"atoll.dev/atoll/internal/agent/inventory"
+	"atoll.dev/atoll/internal/agent/membudget"
 	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/pause"
@@ -89,8 +91,8 @@ type Options struct {
 	// Tunnel takes a connection on which the hub sends requests for the member's API; it closes it.
 	// Default: people cannot reach the member through the hub.
 	Tunnel func(net.Conn)
-	// HubMemory is the most memory, in bytes, that what the Store has of the hub may take. Default: that of the Store.
-	HubMemory int
+	// Memory bounds what is on its way between the hub and the member. Default: an agent without a memory limit.
+	Memory membudget.Budget
 	// RefusedPause; default: the constant of that name.
 	RefusedPause time.Duration
 	Metrics      *Metrics
@@ -109,7 +111,7 @@ type HubLink struct {
 	// unknown is the last pause since the hub has no such cluster; 0: it has it.
 	unknown time.Duration
 	ticket  trust.Ticket
-	transit transitMemory
+	budget  membudget.Budget
 
 	manifests chan struct{} // capacity 1: there are manifests to store
 	changed   chan struct{} // capacity 1: there are statuses to report
@@ -140,7 +142,7 @@ func New(o Options, stored store.StoredContents) *HubLink {
 	l := &HubLink{
 		o: o, hubs: session.OrderHubs(o.Name, strings.Split(o.Hub, ",")), manifests: make(chan struct{}, 1), changed: make(chan struct{}, 1), saving: make(chan struct{}, 1), stored: make(chan struct{}, 1), drops: make(chan struct{}, 1),
 		dirty: map[string]time.Time{}, reportedBundles: map[string]bool{}, declined: map[string]declinedOrder{}, memory: stored.Reports, order: stored.Position.Order,
-		transit: newTransitMemory(o.HubMemory), ways: map[string]*hubRoute{}, rhythm: checkInSchedule{hasten: make(chan struct{}, 1)},
+		budget: cmp.Or(o.Memory, membudget.DivideLimit(0)), ways: map[string]*hubRoute{}, rhythm: checkInSchedule{hasten: make(chan struct{}, 1)},
 	}
 	l.memory.Position = stored.Position
 	if l.memory.Last == nil {
@@ -221,7 +223,7 @@ func (l *HubLink) newSessionCore() {
 	}
 	l.core = session.NewAgent(session.AgentOptions{
 		Version: l.o.Version, Instance: rand.Text(), Object: l.objectByHash, Tunnels: l.o.Tunnel != nil, Leaves: true,
-		IncompleteBytes: l.transit.incomplete,
+		IncompleteBytes: l.budget.Incomplete,
 	}, memory)
 	wakeup.WakeReader(l.changed)
 }

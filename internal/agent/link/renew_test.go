@@ -71,7 +71,7 @@ type renewing struct {
 
 func newRenewing(t *testing.T) *renewing {
 	t.Helper()
-	r := &renewing{store: &forgetful{}, out: newOutbox(maxUnsentBytes, func(error) {})}
+	r := &renewing{store: &forgetful{}, out: newOutbox(unlimited.Unsent, func(error) {})}
 	r.ca, r.caKey = newAuthority(t)
 	_, r.key = newAuthority(t)
 	r.HubLink = New(Options{

@@ -50,7 +50,7 @@ func linkTo(t *testing.T, generation int64) (*HubLink, *removing) {
 	}, store.StoredContents{})
 	m.changed, l.applier, l.holdings = l.BundleStatusChanged, m, m
 	l.newSessionCore()
-	l.out = newOutbox(maxUnsentBytes, func(error) {})
+	l.out = newOutbox(unlimited.Unsent, func(error) {})
 	l.applyOutput(l.core.HandleFrame(&pb.FromHub{Frame: &pb.FromHub_Welcome{Welcome: &pb.Welcome{}}}), l.out)
 	m.orderManifest(t, l, atoll.Manifest{Bundle: "web", Generation: generation, Remove: true})
 	return l, m

@@ -38,8 +38,8 @@ func (l *HubLink) runSession(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open a session with the hub at %s: %w", l.currentHub(), err)
 	}
-	out := newOutbox(l.transit.unsent, func(why error) { end(why) })
-	v := &sessionState{out: out, activity: make(chan struct{}, 1), tunnels: tunnels{client: pb.NewTunnelClient(conn), take: l.o.Tunnel, log: l.o.Log, most: l.transit.tunnels}}
+	out := newOutbox(l.budget.Unsent, func(why error) { end(why) })
+	v := &sessionState{out: out, activity: make(chan struct{}, 1), tunnels: tunnels{client: pb.NewTunnelClient(conn), take: l.o.Tunnel, log: l.o.Log, most: l.budget.Tunnels}}
 	l.mu.Lock()
 	out.put(l.core.BeginSession())
 	l.out, l.rhythm.turned, l.postponed = out, false, false
@@ -175,7 +175,7 @@ func (l *HubLink) applyOutput(result session.AgentOutput, out *outbox) {
 func (l *HubLink) waitForQueueSpace(ctx context.Context) {
 	for ctx.Err() == nil {
 		l.mu.Lock()
-		full := l.pending.bytes > l.transit.queued
+		full := l.pending.bytes > l.budget.Queued
 		l.mu.Unlock()
 		if !full {
 			return

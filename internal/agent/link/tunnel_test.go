@@ -43,7 +43,7 @@ func (b *blockedHub) Open(ctx context.Context, options ...grpc.CallOption) (pb.T
 // opened, which is logged once. A tunnel that ends makes room.
 func TestTunnelsOfAHubAreBounded(t *testing.T) {
 	hub, log := &blockedHub{opened: make(chan string)}, &strings.Builder{}
-	ts := tunnels{client: hub, most: maxTunnels, log: slog.New(slog.NewTextHandler(log, nil))}
+	ts := tunnels{client: hub, most: unlimited.Tunnels, log: slog.New(slog.NewTextHandler(log, nil))}
 	first, endFirst := context.WithCancel(t.Context())
 	rest, endRest := context.WithCancel(t.Context())
 	ts.open(first, "first")

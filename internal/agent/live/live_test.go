@@ -115,7 +115,7 @@ func newWorld(t *testing.T, ns string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Options{Config: config, Transport: transport, Client: client, Records: w.book, Foreign: w.book, Log: slog.New(slog.DiscardHandler)})
+	s, err := New(Options{Config: config, Transport: transport, Client: client, Records: w.book, Foreign: w.book, WatchMemory: 32 << 20, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,9 @@ type Options struct {
 	Records   Records
 	// Foreign finds objects that Atoll did not apply.
 	Foreign ForeignFinder
-	Log     *slog.Logger
+	// WatchMemory bounds the memory of all watches together, in bytes.
+	WatchMemory int
+	Log         *slog.Logger
 }
 
 // ForeignFinder finds what keeps a namespace in the member.
@@ -70,7 +72,7 @@ func New(o Options) (*PlacedObjectServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &PlacedObjectServer{o: o, clients: clients, slots: make(chan struct{}, atOnce), watches: &watchMemory{most: maxWatchBytes, shares: map[*watchMemoryShare]bool{}}}
+	s := &PlacedObjectServer{o: o, clients: clients, slots: make(chan struct{}, atOnce), watches: &watchMemory{most: o.WatchMemory, shares: map[*watchMemoryShare]bool{}}}
 	s.logs = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { rewriteRequestAsAgent(r, target) },
 		Transport:     o.Transport,

@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,8 +12,6 @@ import (
 )
 
 const (
-	// maxWatchBytes is the memory of all watches together: about 60,000 objects.
-	maxWatchBytes = 32 << 20
 	// identityBytes is the memory of an object whose controller is known, and shownBytes the memory of the UID
 	// of an object.
 	identityBytes = 512
@@ -27,7 +24,7 @@ const (
 
 // errWatchMemory refuses or ends the largest watch.
 var errWatchMemory = func() error {
-	err := apierrors.NewTooManyRequests(fmt.Sprintf("the cluster's agent keeps at most %d MiB for all watches of what is placed, and this is the largest one; watch one namespace or fewer objects", maxWatchBytes>>20), watchMemoryPause)
+	err := apierrors.NewTooManyRequests("the cluster's agent has no more memory for watches of what is placed, and this watch is the largest one: watch one namespace or fewer objects, or raise the memory limit of the agent's pod", watchMemoryPause)
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: metav1.CauseType(atoll.ReasonAgentMemoryFull)})
 	return err
 }()

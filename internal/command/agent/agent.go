@@ -29,7 +29,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"atoll.dev/atoll/internal/agent"
-	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/command/jointoken"
 	"atoll.dev/atoll/internal/logging"
 	"atoll.dev/atoll/internal/trust"
@@ -135,7 +134,7 @@ func (o *agentOptions) run(ctx context.Context, stdin io.Reader, warnings io.Wri
 	return agent.RunAgent(ctx, agent.Options{
 		MemberConfig: config, HubAddress: strings.Join(o.hubs, ","), CAHash: o.caHash, Name: o.name,
 		Token: token, TokenSecret: o.tokenSecret, KeepToken: o.keepToken,
-		BalancerCA: balancerCA, HubMemory: hubContentMemoryLimit(limit), Registry: registry, Log: log,
+		BalancerCA: balancerCA, MemoryLimit: limit, Registry: registry, Log: log,
 	})
 }
 
@@ -191,10 +190,6 @@ func (o *agentOptions) memberConfig() (*rest.Config, error) {
 	}
 	return config, nil
 }
-
-// hubContentMemoryLimit returns how much of the memory limit of the pod what the agent stores of its hub may take. The rest is
-// for frames and manifests on their way, the member's answers and the program. Without a limit it returns 0.
-func hubContentMemoryLimit(limit uint64) int { return int(min(limit/8*3, store.DefaultMemoryBytes)) }
 
 // tuneForMemory trades a little CPU for memory, and more of it near the memory limit of the pod, unless the
 // environment sets otherwise. The limit is 0 where there is none.
