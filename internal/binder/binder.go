@@ -175,6 +175,8 @@ type Binder struct {
 	// touched holds Bundles that changed and are not reconciled yet.
 	touched *pendingSince[policymatch.BundleID]
 	loaded  atomic.Bool
+	// unselectedWrites has one element for each write of an unselected status.
+	unselectedWrites chan struct{}
 
 	// Only the goroutine that handles events uses these.
 	overrideSelections     map[PolicyKey]objectSet         // what override policies select
@@ -201,7 +203,7 @@ func New(o Options) *Binder {
 	b := &Binder{
 		Options: o, ownership: newOwnershipIndex(), events: newEventQueue(), unreadableKinds: newPendingSince[schema.GroupKind](), missingNamespaces: newPendingSince[policymatch.BundleID](), missingPlacements: newPendingSince[policymatch.BundleID](), touched: newPendingSince[policymatch.BundleID](),
 		overrideSelections: map[PolicyKey]objectSet{}, lastClustersAnnotation: map[string]string{}, lastNamespaceMeta: map[string]string{}, lastTemplates: map[atoll.ItemKey]templateState{},
-		lastRecallDecision: map[string]string{}, warnedParents: map[atoll.ItemKey]string{}, eventPauses: map[tableEvent]time.Duration{},
+		lastRecallDecision: map[string]string{}, warnedParents: map[atoll.ItemKey]string{}, unselectedWrites: make(chan struct{}, unselectedWriters), eventPauses: map[tableEvent]time.Duration{},
 	}
 	b.bundleQueue = reconcile.New(reconcile.Options[policymatch.BundleID]{
 		Name: "bind", Reconcile: b.reconcileBundle, Failed: b.logFailure, Panicked: b.reportPanic, Workers: bundleWorkers, Debounce: debounceDelay, MaxDebounce: debounceMaximum,

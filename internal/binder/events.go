@@ -129,7 +129,7 @@ func (b *Binder) assignToBundle(t *unstructured.Unstructured) {
 	}
 	if d.Winner == nil || !held && atoll.IsNowhere(d.Winner.Spec.Placement) {
 		b.ownership.unassignTemplate(sub.Key)
-		b.recordUnplacedEvent(t, sub)
+		b.reportUnplaced(t, sub)
 		return
 	}
 	id, group := d.BundleOf(sub)
@@ -139,6 +139,7 @@ func (b *Binder) assignToBundle(t *unstructured.Unstructured) {
 	}
 	b.ownership.assignTemplate(sub.Key, id, o)
 	b.recordTwoControllersEvent(t, d)
+	b.withdrawUnselected(t)
 }
 
 func (b *Binder) namespaceOf(name string) policymatch.Namespace {

@@ -1,15 +1,9 @@
 package binder
 
 import (
-	"strings"
-	"time"
-
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/kinds"
 	"atoll.dev/atoll/internal/policymatch"
 )
 
@@ -38,40 +32,6 @@ func (b *Binder) IsPlacedFromOutsideNamespace(sub policymatch.Subject) bool {
 		return d.Root.Key.Namespace == ""
 	}
 	return sub.Key.Namespace == "" && !sub.Key.IsNamespace() && d.Winner.Source.Kind == v1alpha1.SourceHubSettings
-}
-
-// unplacedEventMaxAge is how old a template may be that gets an Event because nothing places it: after
-// a start of the hub, old templates get none.
-const unplacedEventMaxAge = time.Minute
-
-// recordUnplacedEvent records an Event for a new template that nothing places for a while.
-func (b *Binder) recordUnplacedEvent(t *unstructured.Unstructured, sub policymatch.Subject) {
-	if b.ReadOnly || b.Events == nil || time.Since(t.GetCreationTimestamp().Time) > unplacedEventMaxAge || !b.IsUnexpectedlyUnplaced(sub) {
-		return
-	}
-	time.AfterFunc(reportWaitAfter, func() {
-		if now, ok := b.Templates.Get(sub.Key); ok && string(now.GetUID()) == sub.UID && b.IsUnexpectedlyUnplaced(policymatch.SubjectFromObject(now)) {
-			b.Events.RecordRefusal(sub.Key, atoll.ReasonNotSelected, "nothing places it, so that it stays on the hub. To place it: "+atoll.PlaceEverywhereCommand(b.kubectlResourceName(sub.Key), sub.Key.Namespace, sub.Key.Name))
-		}
-	})
-}
-
-// kubectlResourceName returns the resource of an object as kubectl takes it.
-func (b *Binder) kubectlResourceName(key atoll.ItemKey) string {
-	if r, ok := b.Kinds.ResourceOfKey(key); ok {
-		return r.GroupResource().String()
-	}
-	return strings.ToLower(key.Kind)
-}
-
-// IsUnexpectedlyUnplaced reports whether nothing places an object of a kind that people place by itself, and
-// nothing that is placed needs it.
-func (b *Binder) IsUnexpectedlyUnplaced(sub policymatch.Subject) bool {
-	if kinds.IsUsefulUnplaced(policymatch.GroupKindOf(sub.Key)) || policymatch.DefaultExclusionReason(sub) != "" || b.isHubOnly(sub.Key, sub.Labels, sub.Annotations) {
-		return false
-	}
-	d, _ := b.decidePlacingSource(sub)
-	return d.Winner == nil && !b.isUsedByBundle(sub)
 }
 
 func (b *Binder) hubSettingsChanged() {

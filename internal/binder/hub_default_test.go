@@ -10,6 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -43,8 +45,8 @@ func newDefaultBinder(settings *hubDefault, events Events, templates ...*unstruc
 	spaces := namespaceMap{}
 	spaces.putNamespace("shop", "ns", "a")
 	return &Binder{
-		Options:   Options{Templates: h, Kinds: h, Policies: fakeHubPolicies{fakeHub: h}, Overrides: fakeHubPolicies{fakeHub: h}, Namespaces: listedNamespaces{spaces}, Settings: settings, Events: events},
-		ownership: newOwnershipIndex(), events: newEventQueue(), touchBundle: func(policymatch.BundleID) {},
+		Options:          Options{Templates: h, Kinds: h, Policies: fakeHubPolicies{fakeHub: h}, Overrides: fakeHubPolicies{fakeHub: h}, Namespaces: listedNamespaces{spaces}, Settings: settings, Events: events, Client: fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()},
+		unselectedWrites: make(chan struct{}, 1), ownership: newOwnershipIndex(), events: newEventQueue(), touchBundle: func(policymatch.BundleID) {},
 		lastTemplates: map[atoll.ItemKey]templateState{},
 	}
 }
@@ -205,7 +207,7 @@ func TestWhichUnplacedObjectsGetAnEvent(t *testing.T) {
 			hub := b.Templates.(*fakeHub)
 			guarded := &guardedTemplates{Templates: hub}
 			b.Templates = guarded
-			b.recordUnplacedEvent(o, policymatch.SubjectFromObject(o))
+			b.reportUnplaced(o, policymatch.SubjectFromObject(o))
 			if tc.after != nil {
 				guarded.mu.Lock()
 				tc.after(hub, o)
@@ -219,7 +221,7 @@ func TestWhichUnplacedObjectsGetAnEvent(t *testing.T) {
 		})
 	}
 	b := newDefaultBinder(nil, nil)
-	b.recordUnplacedEvent(newUnplacedTemplate("Deployment", "web", time.Now()), policymatch.Subject{Key: newDeploymentKey("web")})
+	b.reportUnplaced(newUnplacedTemplate("Deployment", "web", time.Now()), policymatch.Subject{Key: newDeploymentKey("web")})
 }
 
 // guardedTemplates give copies, so that a test may edit the originals.
