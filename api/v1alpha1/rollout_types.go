@@ -77,6 +77,14 @@ type RolloutStage struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('168h')",message="minSuccessTime must be a duration from 0s to 168h, such as 10m"
 	MinSuccessTime *metav1.Duration `json:"minSuccessTime,omitempty"`
+	// ProgressDeadline is within which time a cluster of the stage must be healthy after its change, from 10s
+	// to 168h. After that it counts as failed until it is healthy. For a cluster that checks in it is at least three of its
+	// intervals. The time begins again when a disconnected cluster returns. Absent: only clusters that report a failure fail.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="progressDeadline must be a duration from 10s to 168h, such as 10m"
+	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
 	// OnFailure of more clusters than maxFailures. Pause (default) holds the rollout. Continue goes on
 	// without the failed clusters.
 	// +optional

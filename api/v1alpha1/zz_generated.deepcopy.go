@@ -3306,6 +3306,11 @@ func (in *RolloutStage) DeepCopyInto(out *RolloutStage) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.ProgressDeadline != nil {
+		in, out := &in.ProgressDeadline, &out.ProgressDeadline
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.GatesBefore != nil {
 		in, out := &in.GatesBefore, &out.GatesBefore
 		*out = make([]RolloutGate, len(*in))

@@ -82,6 +82,7 @@ var Reasons = []ReasonInfo{
 	{ReasonWaitsForDisconnectedCopy, "wait", ActorHub, "The old copy of a move may still run in a disconnected cluster. Connect the cluster, or give it up with `atoll remove --force`."},
 	{ReasonRolloutPaused, "wait", ActorUser, "A person paused the rollout; the row keeps its revision until a person resumes."},
 	{ReasonStageFailed, "wait", ActorUser, "A stage has more failures than `maxFailures`; the rollout waits for another template or a person that resumes."},
+	{ReasonStageDeadlineExceeded, "wait", ActorUser, "The cluster has changed and is not healthy within `progressDeadline` of its stage; it counts as failed until it is healthy."},
 	{ReasonWaitsForApproval, "wait", ActorApprover, "A gate of the rollout waits until people with the right to approve the Bundle approve the revision for the stage."},
 	{ReasonWaitsForGateTime, "wait", ActorAtoll, "A gate of the rollout waits for its time after the earlier stages are done."},
 	{ReasonWaitsForExpression, "wait", ActorUser, "The expression of a gate of the rollout is not true for the counts of clusters."},

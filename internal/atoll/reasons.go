@@ -43,6 +43,7 @@ const (
 	// The reasons of a row that keeps its revision until its turn in a rollout.
 	ReasonRolloutPaused         Reason = "RolloutPaused"
 	ReasonStageFailed           Reason = "StageFailed"
+	ReasonStageDeadlineExceeded Reason = "StageDeadlineExceeded"
 	ReasonStageBegan            Reason = "StageBegan"
 	ReasonGatePassed            Reason = "GatePassed"
 	ReasonRolloutComplete       Reason = "RolloutComplete"

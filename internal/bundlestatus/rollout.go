@@ -59,8 +59,17 @@ func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
 	if c, ok := r.Clusters.GetByUID(row.Spec.UID); ok {
 		out.Stage = v.terms.StageOf(row.Cluster, c.Labels)
 		out.setLoss(c, v.terms, time.Now())
+		out.setDeadline(c, v.terms, time.Now())
 	}
 	return out
+}
+
+// setDeadline sets when the row counts as failed.
+func (r *Row) setDeadline(c *v1alpha1.Cluster, terms *rollout.Terms, now time.Time) {
+	if r.Reachable {
+		r.ConnectedAt = rollout.ConnectionTime(c, now)
+		r.Deadline = terms.DeadlineOf(r.inRollout(), now)
+	}
 }
 
 // setLoss sets when the cluster of the row was lost, and until when the row counts all the same. Rows that do not count any more are
@@ -75,11 +84,13 @@ func (r *Row) setLoss(c *v1alpha1.Cluster, terms *rollout.Terms, now time.Time) 
 	}
 }
 
-// wakeAtLossEnd requests another look for when the rollout counts a lost cluster no more.
-func (m *bundleMemo) wakeAtLossEnd(rows []Row, now time.Time) {
+// wakeAtCountChange requests another look for when the rollout counts a lost cluster no more, or a cluster that changes as failed.
+func (m *bundleMemo) wakeAtCountChange(rows []Row, now time.Time) {
 	for i := range rows {
-		if left := rows[i].CountsUntil.Sub(now); left > 0 {
-			m.wakeAfter(left)
+		for _, at := range [...]time.Time{rows[i].CountsUntil, rows[i].Deadline} {
+			if left := at.Sub(now); left > 0 {
+				m.wakeAfter(left)
+			}
 		}
 	}
 }
@@ -127,7 +138,7 @@ func countCopies(rows []Row) (n int) {
 
 // inRollout returns the row as rollouts see it.
 func (r Row) inRollout() rollout.Row {
-	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable, LostAt: r.LostAt, Stage: r.Stage, CheckIn: r.CheckIn}
+	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable, LostAt: r.LostAt, ConnectedAt: r.ConnectedAt, Stage: r.Stage, CheckIn: r.CheckIn}
 }
 
 // isCounted reports whether a rollout counts a row: a Pending one only while it waits for its turn.
@@ -157,7 +168,7 @@ func (t *rowTally) countProgress(in StatusInput) {
 		if !in.isCounted(r) {
 			continue
 		}
-		n, row := &t.progress.Stages[r.Stage], scope.MendRow(r.inRollout())
+		n, row := &t.progress.Stages[r.Stage], scope.JudgeRow(in.Terms, r.inRollout())
 		isWanted := !in.awaitsTurn(r)
 		p, isUnavailable := in.Terms.PlaceRow(row, isWanted, in.Now)
 		n.AddRows(p, int(r.rowCount()))

@@ -56,11 +56,14 @@ func (t *rowTally) countWait(in StatusInput, r Row, reason atoll.RowReason) {
 	case r.Spec.Phase != atoll.RowActive:
 		w.rank, w.reason, w.text = rankLeaving, atoll.ReasonWaitsForReplacements, "what replaces it to become ready"
 	default:
-		of := rollout.WaitOfActiveRow(rolloutRow(r))
+		of := in.Terms.ExplainDeadline(rollout.WaitOfActiveRow(rolloutRow(r)), r.inRollout(), in.Now)
 		if of.For == "" {
 			return
 		}
 		w.rank, w.reason, w.text, w.since = waitRankOf(r), of.Reason, of.For, of.Since
+		if of.Reason == atoll.ReasonStageDeadlineExceeded {
+			w.rank = rankDegraded
+		}
 	}
 	if t.waits == 0 || compareWaits(w, t.first) < 0 {
 		t.first = w

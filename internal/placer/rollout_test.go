@@ -74,6 +74,32 @@ func TestRowsChangeInStages(t *testing.T) {
 	})
 }
 
+// A cluster that reports nothing fails its stage at progressDeadline, by time alone.
+func TestALateClusterFailsItsStage(t *testing.T) {
+	m := newRings("a", "b", "c")
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+		m.changeCluster("a", func(c *v1alpha1.Cluster) {
+			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClusterReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		})
+		newStagedBundle(m)
+		m.changeBundle("web", func(b *state.Bundle) {
+			b.Spec.Rollout = stagesByRing()
+			b.Spec.Rollout.Stages[0].ProgressDeadline = &metav1.Duration{Duration: 10 * time.Minute}
+		})
+		time.Sleep(9 * time.Minute)
+		m.mu.Lock()
+		early := m.rows["web"]["a"].Spec.FailedAt
+		m.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if late := m.rows["web"]["a"].Spec.FailedAt; early != 0 || late == 0 {
+			t.Errorf("the cluster failed at %d before its deadline, and at %d after it", early, late)
+		}
+	})
+}
+
 // reportHealthy reports the row as healthy since now.
 func (m *fakeHub) reportHealthy(uid, cluster string) {
 	m.mu.Lock()

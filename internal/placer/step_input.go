@@ -182,7 +182,9 @@ func (r *PlacementReconciler) rolloutRows(base []state.Row) (rows map[string]rol
 		one := rollout.Row{Spec: row.Spec, Status: row.Status, Online: r.Clusters.IsOnline(row.Spec.UID)}
 		if c, ok := r.Clusters.Get(row.Cluster); ok {
 			one.CheckIn, one.UncertainUntil = c.Spec.CheckInInterval(), r.uncertainUntil(c)
-			if !one.Online {
+			if one.Online {
+				one.ConnectedAt = rollout.ConnectionTime(c, time.Now())
+			} else {
 				one.LostAt = rollout.LossTime(c, time.Now())
 			}
 		}

@@ -68,8 +68,10 @@ func (f *FailureScope) IsExcused(t *Terms, row Row) bool {
 	return t.IsDefault() && f.resumedAt != 0 && since <= f.resumedAt
 }
 
-// MendRow returns the row without its mark of a failure, where a resume excused the failure and the row is healthy again.
-func (f *FailureScope) MendRow(row Row) Row {
+// JudgeRow returns the row as the rollout counts it: with the end of its progressDeadline, where that is over, and without
+// its mark of a failure, where a resume excused the failure and the row is healthy again.
+func (f *FailureScope) JudgeRow(t *Terms, row Row) Row {
+	row = t.judgeDeadline(row, time.Unix(f.now, 0))
 	if row.Spec.FailedAt != 0 && row.isReady() && f.isResumed(row) {
 		row.Spec.FailedAt = 0
 	}
@@ -79,10 +81,13 @@ func (f *FailureScope) MendRow(row Row) Row {
 // failureTime returns when a failing row failed, in Unix seconds: by the clock of the hub, and until the hub marks the row by that
 // of the member.
 func (r Row) failureTime() int64 {
-	if r.Spec.FailedAt != 0 || r.Status == nil {
+	switch {
+	case r.Spec.FailedAt != 0:
 		return r.Spec.FailedAt
+	case r.reportsFailure():
+		return r.Status.Since
 	}
-	return r.Status.Since
+	return r.lateAt
 }
 
 // TurnTimes returns the times by which FailureScope distinguishes rows that are equal otherwise, in

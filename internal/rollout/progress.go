@@ -112,19 +112,25 @@ func LossTime(c *v1alpha1.Cluster, now time.Time) time.Time {
 	return now
 }
 
-// isFailing reports whether the row could not be applied, or is unhealthy and does not become healthy by itself,
-// or whether its stage failed by it.
+// isFailing reports whether the row could not be applied, is unhealthy and does not become healthy by itself, or is not
+// healthy within progressDeadline, or whether its stage failed by it.
 func (r Row) isFailing() bool {
-	st := r.Status
-	return r.Spec.FailedAt != 0 || st != nil && st.Generation == r.Spec.Generation && (st.State == atoll.RowFailed || st.State == atoll.RowDegraded)
+	return r.Spec.FailedAt != 0 || r.lateAt != 0 || r.reportsFailure()
 }
 
-// isUnhealthy reports whether a change of the row makes no further cluster unavailable. A row that was healthy after its last turn,
-// and has not reported another share of replicas yet, is none.
-func (r Row) isUnhealthy() bool {
+// reportsFailure reports whether the last report says that the row could not be applied, or does not become healthy by itself.
+func (r Row) reportsFailure() bool {
 	st := r.Status
-	isSharing := st != nil && st.State == atoll.RowReady && st.Generation < r.Spec.Generation && st.Since >= r.Spec.MovedAt
-	return !r.isReady() && !isSharing
+	return st != nil && st.Generation == r.Spec.Generation && (st.State == atoll.RowFailed || st.State == atoll.RowDegraded)
+}
+
+// isUnhealthy reports whether a change of the row makes no further cluster unavailable.
+func (r Row) isUnhealthy() bool { return !r.isReady() && !r.isSharing() }
+
+// isSharing reports whether the row was healthy after its last turn, and has not reported another share of replicas yet.
+func (r Row) isSharing() bool {
+	st := r.Status
+	return st != nil && st.State == atoll.RowReady && st.Generation < r.Spec.Generation && st.Since >= r.Spec.MovedAt
 }
 
 // healthySince returns since when the row is healthy at its revision, in Unix seconds. A time in the future, of a

@@ -32,10 +32,14 @@ type Row struct {
 	UncertainUntil time.Time
 	// LostAt is when the cluster was lost, if it is not Online; zero: it never was.
 	LostAt time.Time
+	// ConnectedAt is when the cluster connected, in Unix seconds, if it is Online.
+	ConnectedAt int64
 	// Stage is the index of the cluster's stage in Input.Terms.
 	Stage int
 	// CheckIn is how often the cluster checks in; 0: it holds a stream.
 	CheckIn time.Duration
+	// lateAt is when progressDeadline ended, in Unix seconds, before the row was healthy; 0: it did not.
+	lateAt int64
 }
 
 // readinessTimeout is how long other rows wait for this one.

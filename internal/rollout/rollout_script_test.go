@@ -14,7 +14,7 @@ import (
 // runRolloutCommand runs the commands of scripts that are about rollouts.
 func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 	switch cmd {
-	case "stage": // NAME CLUSTER,... | NAME label:K=V, and bounds: concurrency=N failures=N success=DURATION wait=DURATION approvers=N cel=EXPRESSION onFailure=ACTION
+	case "stage": // NAME CLUSTER,... | NAME label:K=V, and bounds: concurrency=N failures=N success=DURATION deadline=DURATION wait=DURATION approvers=N cel=EXPRESSION onFailure=ACTION
 		s.statedRollout().Type = v1alpha1.RolloutStaged
 		s.rollout.Stages = append(s.rollout.Stages, s.parseStage(args))
 	case "unavailable": // N
@@ -92,6 +92,8 @@ func (s *scriptStage) parseStage(args []string) v1alpha1.RolloutStage {
 			out.OnFailure = v1alpha1.FailureAction(value)
 		case "success":
 			out.MinSuccessTime = &metav1.Duration{Duration: s.parseDuration(value)}
+		case "deadline":
+			out.ProgressDeadline = &metav1.Duration{Duration: s.parseDuration(value)}
 		}
 	}
 	return out

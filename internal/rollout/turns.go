@@ -38,6 +38,15 @@ type turns struct {
 	uncertainUntil time.Time
 	// lossEnds is the first time at which a disconnected cluster stops counting.
 	lossEnds time.Time
+	// deadline is the first time at which a cluster that changes counts as failed.
+	deadline time.Time
+}
+
+// awaitDeadline records the end of a progressDeadline; zero is none.
+func (t *turns) awaitDeadline(end time.Time) {
+	if !end.IsZero() && (t.deadline.IsZero() || end.Before(t.deadline)) {
+		t.deadline = end
+	}
 }
 
 // planTurns decides which rows change now. Rows at rest and at the desired revision cost no memory.
@@ -143,7 +152,7 @@ func (s *rolloutStep) memberRow(c string) (Row, bool) {
 
 func (s *rolloutStep) tallyRow(c string, row Row) {
 	t, isWanted := &s.turns, !s.wantsTurn(c, row)
-	n, row := &t.Stages[row.Stage], t.scope.MendRow(row)
+	n, row := &t.Stages[row.Stage], t.scope.JudgeRow(s.Terms, row)
 	p, isUnavailable := s.placeRow(row, isWanted)
 	n.AddRows(p, 1)
 	if isUnavailable && !(isWanted && t.scope.IsExcused(s.Terms, row)) {
@@ -156,6 +165,8 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 		}
 	case RowFailing:
 		t.failing = append(t.failing, c)
+	case RowChanging:
+		t.awaitDeadline(s.Terms.DeadlineOf(row, s.Now))
 	case RowUpdated:
 		s.tallySuccessTime(n, row)
 		return
@@ -202,7 +213,7 @@ func (s *rolloutStep) tallySuccessTime(n *StageTally, row Row) {
 func (s *rolloutStep) tallyFailures() {
 	t := &s.turns
 	for _, c := range t.failing {
-		row := s.Rows[c]
+		row := t.scope.JudgeRow(s.Terms, s.Rows[c])
 		isHeld := t.scope.IsHeldBy(row)
 		if t.Stages[row.Stage].AddFailures(row, isHeld, 1); !isHeld {
 			continue
@@ -358,20 +369,19 @@ func (s *rolloutStep) allowTurn(c string, i int, slots *int) {
 	s.turns.awaited = append(s.turns.awaited, c)
 	s.turns.Stages[i].Waiting--
 	s.turns.Stages[i].Changing++
+	if d := s.Terms.progressDeadlineOf(i); d > 0 {
+		s.turns.awaitDeadline(s.Now.Add(max(d, ReadinessCheckIns*s.arrivalRow(c).CheckIn)))
+	}
 	*slots--
 }
 
 // requestNextTurn requests a step for the time at which rows may change although nothing is reported.
 func (s *rolloutStep) requestNextTurn() {
 	t := &s.turns
-	if !t.uncertainUntil.IsZero() {
-		s.requeueNoLater(t.uncertainUntil)
-	}
-	if !t.lossEnds.IsZero() {
-		s.requeueNoLater(t.lossEnds)
-	}
-	if !t.gateAgain.IsZero() {
-		s.requeueNoLater(t.gateAgain)
+	for _, at := range [...]time.Time{t.uncertainUntil, t.lossEnds, t.deadline, t.gateAgain} {
+		if !at.IsZero() {
+			s.requeueNoLater(at)
+		}
 	}
 	if t.wait.Reason == atoll.ReasonWaitsForSuccessTime {
 		s.requeueNoLater(time.Unix(t.soakUntil[t.wait.Stage], 0))
@@ -405,7 +415,7 @@ func (s *rolloutStep) keepTurn(c string, spec *atoll.RowSpec) {
 	spec.MovedAt, spec.FailedAt = min(spec.MovedAt, s.nowUnix), min(spec.FailedAt, s.nowUnix)
 	row, has := s.Rows[c]
 	t := &s.turns
-	if row = t.scope.MendRow(row); row.Spec.FailedAt == 0 {
+	if row = t.scope.JudgeRow(s.Terms, row); row.Spec.FailedAt == 0 {
 		spec.FailedAt = 0
 	}
 	if !t.isBounded || !has || spec.FailedAt != 0 || !s.Terms.isFailed(row.Stage, t.Stages[row.Stage]) || row.Spec.Revision != spec.Revision || s.awaitsTurn(c, spec) || !t.scope.IsHeldBy(row) {

@@ -89,7 +89,7 @@ func (s *rolloutStep) findRowWait(c string, spec atoll.RowSpec, plan *PendingRem
 	case s.awaitsTurn(c, &spec):
 		return s.findTurnWait(c, spec)
 	}
-	return WaitOfActiveRow(row)
+	return s.Terms.ExplainDeadline(WaitOfActiveRow(row), row, s.Now)
 }
 
 // findPlanWait returns the wait of a row whose reason is a plan that a person decides; For is empty for others.
