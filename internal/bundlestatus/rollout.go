@@ -176,15 +176,32 @@ func (t *rowTally) countProgress(in StatusInput) {
 		case p == rollout.RowDisconnected && !isWanted:
 			n.DisconnectedWaiting += int(r.rowCount())
 		case p == rollout.RowFailing:
-			n.AddFailures(row, scope.IsHeldBy(row), int(r.rowCount()))
+			n.AddFailures(row, scope.IsHeldBy(in.Terms, row), int(r.rowCount()))
+		}
+		if was := in.rollbackOf(&scope); was != nil {
+			held, _ := in.Terms.PlaceRow(row, true, in.Now)
+			n.AddReturning(&scope, row, held, was.Revision, int(r.rowCount()))
 		}
 		if r.Spec.Phase != atoll.RowPending && isUnavailable && !(isWanted && scope.IsExcused(in.Terms, row)) {
 			t.progress.AddUnavailable(p, int(r.rowCount()), r.clusterNames()...)
 		}
 	}
+	if r := in.rollbackOf(&scope); r != nil {
+		t.stageWait = in.Terms.FindRollbackWait(t.progress, r, in.Bundle.Spec.Pause != nil)
+		return
+	}
 	gates := in.gateStates()
 	t.progress.MarkSoaking(in.Terms, gates)
 	t.stageWait = in.Terms.FindStageWait(t.progress, in.Bundle.Spec.Pause != nil, gates)
+}
+
+// rollbackOf returns the rollback of the latest revision; nil: there is none.
+func (in StatusInput) rollbackOf(scope *rollout.FailureScope) *v1alpha1.RollbackStatus {
+	was := in.Bundle.Status.Rollout
+	if was == nil || in.Latest == nil || !in.Terms.IsRolledBack(was.Rollback, in.Latest.Name, scope) {
+		return nil
+	}
+	return was.Rollback
 }
 
 // gateStates returns what the gates of the latest revision decided.
@@ -202,7 +219,7 @@ func (t *rowTally) setTurnWait(in StatusInput, w *waitCause) {
 	switch t.stageWait.Reason {
 	case "":
 		w.reason = atoll.ReasonWaitsForStage
-	case atoll.ReasonRolloutPaused, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression:
+	case atoll.ReasonRolloutPaused, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
 		w.rank = rankHeldTurn
 	}
 	switch {
@@ -227,7 +244,7 @@ func (t *rowTally) rolloutStatus(in StatusInput) *v1alpha1.RolloutStatus {
 	}
 	out := &v1alpha1.RolloutStatus{}
 	if was := in.Bundle.Status.Rollout; was != nil {
-		out.Gates = was.Gates
+		out.Gates, out.Rollback = was.Gates, was.Rollback
 	}
 	for i, n := range t.progress.Stages {
 		out.Stages = append(out.Stages, v1alpha1.StageStatus{
@@ -309,7 +326,7 @@ func isRolloutUnderway(is *v1alpha1.RolloutStatus, wasUnderway bool) bool {
 // needsPerson reports whether a person must act before the rollout goes on.
 func needsPerson(reason string) bool {
 	switch atoll.Reason(reason) {
-	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval:
+	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
 		return true
 	}
 	return false

@@ -143,7 +143,7 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 		PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: now,
 	}
 	r.addRolloutTerms(&snap, turns, clusters)
-	return snap, nil
+	return snap, r.addRollback(ctx, &snap, clusters, content)
 }
 
 // driftOrdersOf returns the orders of users to correct drift; nil while none of the rows reports drift. Admission refuses

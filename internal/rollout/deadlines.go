@@ -78,6 +78,8 @@ func (t *Terms) DescribeFailures(i int) string {
 	switch t.stages[i].OnFailure {
 	case v1alpha1.FailureContinue:
 		return text + "failures hold nothing"
+	case v1alpha1.FailureRollback:
+		return text + "after more than " + most + " failures the clusters that have changed return to their earlier revision"
 	default:
 		return text + "more than " + most + " failures hold the rollout"
 	}

@@ -40,10 +40,15 @@ func (f *FailureScope) AddWaiting(row Row) {
 }
 
 // IsHeldBy reports whether the row failed in the rollout, so that it holds what waits. A row by which its stage failed holds
-// also what began to wait later.
-func (f *FailureScope) IsHeldBy(row Row) bool {
-	failedInTime := row.Spec.FailedAt != 0 || row.Spec.MovedAt >= f.waitingSince
-	return f.waits && row.isFailing() && failedInTime && !f.isResumed(row)
+// also what began to wait later. Where nothing waits, only a stage with a rollback is held, by a failure soon after the change.
+func (f *FailureScope) IsHeldBy(t *Terms, row Row) bool {
+	switch {
+	case !row.isFailing() || f.isResumed(row):
+		return false
+	case f.waits:
+		return row.Spec.FailedAt != 0 || row.Spec.MovedAt >= f.waitingSince
+	}
+	return t.rollsBack(row.Stage) && row.Spec.PreviousRevision != "" && row.failureTime() <= row.Spec.MovedAt+t.judgedTime(row)
 }
 
 // isResumed reports whether the row had changed and failed at the last resume. A row that was changing then, and failed later, was

@@ -39,6 +39,9 @@ type StageTally struct {
 	Marked int
 	// Soaking are healthy for a shorter time than minSuccessTime. They are a part of Updated.
 	Soaking int
+	// ToReturn hold a revision that is rolled back. Returning have left it, and are not healthy yet. ReturnFailed have left it, and
+	// are unhealthy.
+	ToReturn, Returning, ReturnFailed int
 	// Disconnected clusters, and those of them that do not hold what is ordered.
 	Disconnected, DisconnectedWaiting int
 }
@@ -256,8 +259,9 @@ func (p *Progress) MarkSoaking(t *Terms, gates GateStates) {
 type StageWait struct {
 	Stage  int
 	Reason atoll.Reason
-	// gate for which they wait; nil: none.
-	gate *gate
+	// gate for which they wait, and the rollback; nil: none.
+	gate     *gate
+	rollback *v1alpha1.RollbackStatus
 }
 
 // areGatesJudged reports whether a gate into the stage, or into a later one, has a verdict.
@@ -334,6 +338,9 @@ func (t *Terms) DescribeStageWait(w StageWait, p *Progress) string {
 	}
 	if w.gate != nil {
 		return w.gate.describeWait()
+	}
+	if w.rollback != nil {
+		return t.describeRollback(w)
 	}
 	n, in := p.Stages[w.Stage], "stage "+t.StageName(w.Stage)
 	switch w.Reason {

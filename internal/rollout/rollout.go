@@ -84,6 +84,10 @@ type Input struct {
 	// Gates are the stored verdicts, and Approvals those that people gave.
 	Gates     []GateRecord
 	Approvals []v1alpha1.RolloutApproval
+	// Rollback is the stored rollback, and Previous what rows and new copies get by it, by cluster name. Previous is set while
+	// the rollback is about the target revision.
+	Rollback *v1alpha1.RollbackStatus
+	Previous map[string]PreviousContent
 	// RevisionAt is when the target revision was made.
 	RevisionAt time.Time
 	// NewClusters that may get their first row, by name. It is set where Terms or Pause are.
@@ -175,6 +179,9 @@ type Output struct {
 	// reads them.
 	Gates        []v1alpha1.GateStatus
 	GatesChanged bool
+	// Rollback is the rollback to store, where it differs from the stored one. Rows return in a step that reads it.
+	Rollback        *v1alpha1.RollbackStatus
+	RollbackChanged bool
 }
 
 // HeldBackDeletions are deletions that the target revision holds back, and the hash by which they
@@ -410,7 +417,7 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 		s.arriving[c] = true
 		spec.Phase, spec.Since, spec.Orphan, spec.GrownAt, spec.MovingSince = atoll.RowActive, s.nowUnix, false, 0, 0
 		if !s.awaitsTurn(c, spec) {
-			s.beginTurn(spec)
+			s.beginTurn(c, spec)
 		}
 	}
 	spec.PlacementFingerprint, spec.Reason, spec.Recall = v.PlacementFingerprint, stayReason(&v), nil
@@ -444,6 +451,10 @@ func isUnchanged(row atoll.RowSpec, next *atoll.RowSpec) bool {
 
 // moveToTargetRevision moves the spec to the target revision.
 func (s *rolloutStep) moveToTargetRevision(c string, spec *atoll.RowSpec) {
+	if s.turns.returns[c] {
+		s.returnToPrevious(c, spec)
+		return
+	}
 	if s.Revision == "" || s.staysAtRevision(c, spec) || s.awaitsTurn(c, spec) {
 		return
 	}
@@ -451,7 +462,12 @@ func (s *rolloutStep) moveToTargetRevision(c string, spec *atoll.RowSpec) {
 		return
 	}
 	if spec.Revision != s.Revision {
-		s.beginTurn(spec)
+		s.beginTurn(c, spec)
+	}
+	if s.takesPreviousRevision(c) {
+		spec.PreviousRevision = s.turns.rollback.PreviousRevision
+		s.returnToPrevious(c, spec)
+		return
 	}
 	spec.Revision = s.Revision
 	if v, ok := s.Variants[c]; ok {
@@ -567,6 +583,7 @@ func (s *rolloutStep) buildOutput() Output {
 		Progress: s.turns.Progress, StageWait: s.turns.wait,
 	}
 	out.Gates, out.GatesChanged = s.gateChanges()
+	out.Rollback, out.RollbackChanged = s.rollbackChanges()
 	if s.ExplainWaits {
 		out.Waits = s.listWaits()
 	}

@@ -95,6 +95,7 @@ type scriptStage struct {
 	requeueAt  time.Time
 	unwanted   map[string]string // items by cluster
 	gates      gateStore
+	rollback   *v1alpha1.RollbackStatus
 }
 
 func newStage(t testing.TB) *scriptStage {
@@ -170,6 +171,8 @@ func (s *scriptStage) runCommand(cmd string, args []string) string {
 		return "  " + strings.Join(AdvanceRows(s.buildInput()).BlockingClusters, " ") + "\n"
 	case "gates":
 		return s.formatGates()
+	case "rollback":
+		return s.formatRollback()
 	default:
 		return s.runUserCommand(cmd, args)
 	}
@@ -356,6 +359,7 @@ func (s *scriptStage) advanceOnce() string {
 	s.ledger.RecordDeletes("", s.now, out.DirectDeletes)
 	s.ledger.RecordRemovedClusters("bundle", s.now, out.RemovedByEdit)
 	defer s.gates.storeVerdicts(out, s.now)
+	defer s.storeRollback(out)
 	s.plan, s.requeueAt, s.progress, s.stageWait = out.PendingRemoval, out.RequeueAt, out.Progress, out.StageWait
 	for range len(s.rows) {
 		if !changesCount(in, out) {

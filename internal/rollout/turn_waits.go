@@ -19,6 +19,9 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	if t.wait.gate != nil {
 		return s.newGateWait(since)
 	}
+	if r := t.wait.rollback; r != nil {
+		return newRowWait(t.wait.Reason, s.describeStageWait(), r.Since.Time)
+	}
 	switch w := t.wait; w.Reason {
 	case atoll.ReasonRolloutPaused:
 		if at := s.Pause.Since.Time; !at.IsZero() {

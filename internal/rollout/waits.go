@@ -89,6 +89,9 @@ func (s *rolloutStep) findRowWait(c string, spec atoll.RowSpec, plan *PendingRem
 	case s.awaitsTurn(c, &spec):
 		return s.findTurnWait(c, spec)
 	}
+	if w := s.findReturnWait(c, &spec); w.For != "" {
+		return w
+	}
 	return s.Terms.ExplainDeadline(WaitOfActiveRow(row), row, s.Now)
 }
 
