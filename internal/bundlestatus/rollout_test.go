@@ -226,6 +226,44 @@ func TestLostClustersInARollout(t *testing.T) {
 	}
 }
 
+// A rollback shows which stage returns, and why. It holds where more clusters fail at their earlier revision than may.
+func TestARollbackInARolloutStatus(t *testing.T) {
+	stated := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{
+		{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a"}}, OnFailure: v1alpha1.FailureRollback},
+		{Name: "wide", Clusters: v1alpha1.StageClusters{Names: []string{"b"}}, OnFailure: v1alpha1.FailureRollback},
+	}}
+	row := func(name string, stage int, isBack bool, status *atoll.RowStatus) Row {
+		return newRow(name, status, inStage(stage, isBack), func(r *Row) {
+			if r.Spec.PreviousRevision = "earlier"; isBack {
+				r.Spec.PreviousRevision = latest.Name
+			}
+		})
+	}
+	behind := &atoll.RowStatus{Generation: 4, State: atoll.RowReady, Applied: true}
+	failed := &atoll.RowStatus{Generation: 5, State: atoll.RowDegraded, Applied: true}
+	for name, c := range map[string]struct {
+		rows       []Row
+		state      v1alpha1.RollbackState
+		stage      string
+		want, text string
+	}{
+		"the last stage returns first": {[]Row{row("a", 0, false, readyStatus()), row("b", 1, false, failed)}, v1alpha1.RollingBack, "wide", "RollingBack", "b of stage wide failed with Degraded"},
+		"it becomes healthy":           {[]Row{row("a", 0, false, readyStatus()), row("b", 1, true, behind)}, v1alpha1.RollingBack, "wide", "RollingBack", "the rollback of revision"},
+		"the first stage returns":      {[]Row{row("a", 0, false, readyStatus()), row("b", 1, true, readyStatus())}, v1alpha1.RollingBack, "canary", "RollingBack", "in stage canary"},
+		"the return fails":             {[]Row{row("a", 0, false, readyStatus()), row("b", 1, true, failed)}, v1alpha1.RollingBack, "wide", "RollbackFailed", "to become healthy at their earlier revision"},
+		"it has ended":                 {[]Row{row("a", 0, true, readyStatus()), row("b", 1, true, failed)}, v1alpha1.RolledBack, "wide", "RolledBack", "another template, or `atoll rollout resume`"},
+	} {
+		b := state.Bundle{}
+		b.Spec.Rollout = stated
+		record := &v1alpha1.RollbackStatus{Revision: latest.Name, Stage: "wide", Cluster: "b", Reason: "Degraded", State: c.state, Since: metav1.Unix(900, 0)}
+		b.Status.Rollout = &v1alpha1.RolloutStatus{Rollback: record}
+		got := ComputeStatus(StatusInput{Bundle: b, Rows: c.rows, Latest: latest, Terms: rollout.CompileTerms(stated), Now: time.Unix(1000, 0)}).Rollout
+		if got.CurrentStage != c.stage || got.Reason != c.want || !strings.Contains(got.Message, c.text) || got.Rollback != record {
+			t.Errorf("%s: stage %s, %s: %s, want %s, %s: %s", name, got.CurrentStage, got.Reason, got.Message, c.stage, c.want, c.text)
+		}
+	}
+}
+
 // A cluster that is not healthy within progressDeadline counts as failed, with the reason. The next look is at the deadline, and clusters
 // of different deadlines are counted apart.
 func TestDeadlinesInARolloutStatus(t *testing.T) {

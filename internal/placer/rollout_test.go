@@ -100,6 +100,74 @@ func TestALateClusterFailsItsStage(t *testing.T) {
 	})
 }
 
+// A stage that fails returns what has changed to its earlier revision, by a decision that is stored first. A hub that begins with
+// any of these writes goes on.
+func TestAFailedStageRollsBack(t *testing.T) {
+	m := newRings("a", "b", "c")
+	w := &gateWriter{hub: m}
+	report := func(cluster string, state atoll.RowState) {
+		m.reportHealthy("web", cluster)
+		m.mu.Lock()
+		row := m.rows["web"][cluster]
+		row.Status.State = state
+		m.rows["web"][cluster] = row
+		m.mu.Unlock()
+		for _, fn := range m.onRows {
+			fn("web", []string{cluster}, nil)
+		}
+		time.Sleep(time.Second)
+	}
+	expectState := func(want v1alpha1.RollbackState) {
+		t.Helper()
+		b := m.bundles["web"]
+		if b.Status.Rollout == nil || b.Status.Rollout.Rollback == nil {
+			t.Fatalf("no rollback is stored, want %s", want)
+		}
+		if r := b.Status.Rollout.Rollback; r.State != want || r.Cluster != "b" || r.Reason != "Degraded" || r.Stage != "ring-2" {
+			t.Errorf("the rollback is %+v, want %s", *r, want)
+		}
+	}
+	restart := func(steps func()) {
+		t.Helper()
+		runWith(t, m, func(c *Config) { c.SetRollout = w.setRollout }, func(t *testing.T, _ *PlacementReconciler) { steps() })
+	}
+	restart(func() {
+		m.changeBundle("web", func(b *state.Bundle) {
+			b.Spec.Placement, b.Spec.Rollout = placementNamed("a", "b", "c"), stagesByRing()
+			for i := range b.Spec.Rollout.Stages {
+				b.Spec.Rollout.Stages[i].MinSuccessTime, b.Spec.Rollout.Stages[i].OnFailure = nil, v1alpha1.FailureRollback
+			}
+		})
+		m.cutRevision("web", &atoll.Content{})
+		for _, c := range []string{"a", "b", "c"} {
+			time.Sleep(time.Second)
+			report(c, atoll.RowReady)
+		}
+		m.cutRevision("web", &atoll.Content{})
+		time.Sleep(time.Second)
+		report("a", atoll.RowReady)
+		expectRows(t, m, "web", "a Active r2, b Active r2, c Active r1")
+		report("b", atoll.RowDegraded)
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		expectState(v1alpha1.RollingBack)
+	})
+	restart(func() {
+		time.Sleep(time.Second)
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		report("b", atoll.RowReady)
+		expectRows(t, m, "web", "a Active r1, b Active r1, c Active r1")
+		report("a", atoll.RowReady)
+		expectState(v1alpha1.RolledBack)
+	})
+	restart(func() {
+		time.Sleep(time.Hour)
+		expectRows(t, m, "web", "a Active r1, b Active r1, c Active r1")
+		if w.writes != 2 {
+			t.Errorf("%d writes of the rollback, want 2", w.writes)
+		}
+	})
+}
+
 // reportHealthy reports the row as healthy since now.
 func (m *fakeHub) reportHealthy(uid, cluster string) {
 	m.mu.Lock()

@@ -197,11 +197,13 @@ func (s *rolloutStep) returnRows() {
 			return
 		}
 		slots := s.Terms.concurrencyOf(i, n.Clusters) - n.Returning - n.Changing
-		s.eachMember(func(c string) {
-			if row, has := s.memberRow(c); has && row.Stage == i && row.Online && s.isToReturn(c, row) {
-				s.returnRow(c, row, &slots, &budget)
-			}
-		})
+		for _, isUnhealthy := range [...]bool{true, false} { // unhealthy ones first
+			s.eachMember(func(c string) {
+				if row, has := s.memberRow(c); has && row.Stage == i && row.Online && row.isUnhealthy() == isUnhealthy && s.isToReturn(c, row) {
+					s.returnRow(c, row, &slots, &budget)
+				}
+			})
+		}
 		if n.ToReturn+n.Returning > 0 {
 			return
 		}
@@ -229,10 +231,10 @@ func (s *rolloutStep) tallyReturn(c string) {
 	t.awaited = append(t.awaited, c)
 }
 
-// isToReturn reports whether a row holds the target revision and can return to the one before.
+// isToReturn reports whether a row holds the target revision, can return to the one before, and does not do so in this step.
 func (s *rolloutStep) isToReturn(c string, row Row) bool {
 	_, isBlocked := s.turns.blocked[c]
-	return row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != "" && !isBlocked
+	return !s.turns.returns[c] && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != "" && !isBlocked
 }
 
 // returnRow lets a row return where the bounds allow it. One that changes already takes the place of its own change, and one that is

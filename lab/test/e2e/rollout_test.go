@@ -133,3 +133,41 @@ func TestAChangeGoesThroughStages(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+const rollbackPolicy = `
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: web}]
+  placement: {clusterAffinity: {clusterNames: [member1, member2]}}
+  rollout:
+    type: Staged
+    stages:
+    - {name: canary, clusters: {names: [member1]}, onFailure: Rollback}
+    - {name: wide, clusters: {labelSelector: {}}, progressDeadline: 10s, onFailure: Rollback}
+`
+
+// TestAFailedStageRollsBack checks that an image that is late in the second stage leaves both members, that the template stays, and that
+// another template supersedes the rollback.
+func TestAFailedStageRollsBack(t *testing.T) {
+	t.Parallel()
+	ns := createNamespace(t, "rollback")
+	const good, late, next = "registry.example/web:1", "registry.example/web:late", "registry.example/web:3"
+	apply(t, ns, rollbackPolicy+"---"+strings.Replace(slowDeployment, "spec:\n  replicas: 3", "spec:\n  replicas: 1", 1))
+	testwait.UntilNil(t, "the first installation", allChecks(imageIn("member1", ns, good), imageIn("member2", ns, good)))
+	testwait.UntilNil(t, "it is complete", rolloutShows(t, ns, `^canary +1 +1 +0 +0 +0 +0$`, `^wide +1 +1 +0 +0 +0 +0$`, `^complete: `))
+
+	setImage(t, ns, late, "1s")
+	testwait.UntilNil(t, "the first stage has it", allChecks(imageIn("member1", ns, late), rolloutShows(t, ns, `^canary +1 +1 +0`)))
+	setMemberReadiness := `{"spec":{"template":{"metadata":{"annotations":{"lab.atoll.dev/ready-after":"1h"}}}}}`
+	_ = setMemberReadiness
+	testwait.UntilNil(t, "it is rolled back", rolloutShows(t, ns, `^RolledBack: .*member2 of stage wide failed with StageDeadlineExceeded; the application's owner must act$`))
+	if err := allChecks(imageIn("member1", ns, good), imageIn("member2", ns, good))(t.Context()); err != nil {
+		t.Errorf("a member keeps what was rolled back: %v", err)
+	}
+	testwait.UntilNil(t, "explain says why", explanationMatches("deployment/web -n "+ns, `was rolled back, since member2 of stage wide failed`))
+
+	setImage(t, ns, next, "1s")
+	testwait.UntilNil(t, "another template supersedes it", allChecks(imageIn("member1", ns, next), imageIn("member2", ns, next), rolloutShows(t, ns, `^complete: `)))
+}
