@@ -107,8 +107,8 @@ type RowSpec struct {
 	// AdmittedRemoval, of a row that waits for its turn, is the hash of the items that its turn removes.
 	// They were counted with those of all other rows, or confirmed.
 	AdmittedRemoval string `json:"z,omitempty"`
-	// PreviousRevision is what the row held before its revision, where a stage of the rollout states a rollback. That of a
-	// row that returned is the revision that failed.
+	// PreviousRevision is what the row held before its revision, where a stage of the rollout states a rollback. A row that
+	// returned held the revision that failed.
 	PreviousRevision string `json:"j,omitempty"`
 }
 

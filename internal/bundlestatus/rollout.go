@@ -178,10 +178,7 @@ func (t *rowTally) countProgress(in StatusInput) {
 		case p == rollout.RowFailing:
 			n.AddFailures(row, scope.IsHeldBy(in.Terms, row), int(r.rowCount()))
 		}
-		if was := in.rollbackOf(&scope); was != nil {
-			held, _ := in.Terms.PlaceRow(row, true, in.Now)
-			n.AddReturning(&scope, row, held, was.Revision, int(r.rowCount()))
-		}
+		in.countReturning(n, &scope, row, int(r.rowCount()))
 		if r.Spec.Phase != atoll.RowPending && isUnavailable && !(isWanted && scope.IsExcused(in.Terms, row)) {
 			t.progress.AddUnavailable(p, int(r.rowCount()), r.clusterNames()...)
 		}
@@ -202,6 +199,14 @@ func (in StatusInput) rollbackOf(scope *rollout.FailureScope) *v1alpha1.Rollback
 		return nil
 	}
 	return was.Rollback
+}
+
+// countReturning counts equal rows, if their rollout is rolled back.
+func (in StatusInput) countReturning(n *rollout.StageTally, scope *rollout.FailureScope, row rollout.Row, count int) {
+	if r := in.rollbackOf(scope); r != nil {
+		held, _ := in.Terms.PlaceRow(row, true, in.Now)
+		n.AddReturning(scope, row, held, r.Revision, count)
+	}
 }
 
 // gateStates returns what the gates of the latest revision decided.

@@ -26,12 +26,7 @@ func (r *PlacementReconciler) addRollback(ctx context.Context, s *stepInput, clu
 	targets, contents := manifest.NewVariantCache(target), map[string]*previousContent{}
 	for i := range clusters {
 		c := &clusters[i]
-		name := in.Rollback.PreviousRevision
-		if row, has := in.Rows[c.Name]; has && row.Spec.Phase != atoll.RowPending {
-			if name = row.Spec.PreviousRevision; row.Spec.Revision != in.Revision {
-				continue
-			}
-		}
+		name := previousRevisionOf(in, c.Name)
 		if name == "" {
 			continue
 		}
@@ -46,6 +41,18 @@ func (r *PlacementReconciler) addRollback(ctx context.Context, s *stepInput, clu
 		in.Previous[c.Name] = prev.contentFor(c.ClusterView, targets)
 	}
 	return nil
+}
+
+// previousRevisionOf returns the revision that a row gets by the rollback, or a new copy; empty: none.
+func previousRevisionOf(in *rollout.Input, cluster string) string {
+	row, has := in.Rows[cluster]
+	switch {
+	case !has || row.Spec.Phase == atoll.RowPending:
+		return in.Rollback.PreviousRevision
+	case row.Spec.Revision != in.Revision:
+		return ""
+	}
+	return row.Spec.PreviousRevision
 }
 
 // previousContent is the content of a revision to which rows return.

@@ -40,7 +40,7 @@ func (f *FailureScope) AddWaiting(row Row) {
 }
 
 // IsHeldBy reports whether the row failed in the rollout, so that it holds what waits. A row by which its stage failed holds
-// also what began to wait later. Where nothing waits, only a stage with a rollback is held, by a failure soon after the change.
+// also what began to wait later. If nothing waits, only a stage with a rollback is held, by a failure soon after the change.
 func (f *FailureScope) IsHeldBy(t *Terms, row Row) bool {
 	switch {
 	case !row.isFailing() || f.isResumed(row):

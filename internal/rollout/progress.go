@@ -121,7 +121,7 @@ func (r Row) isFailing() bool {
 	return r.Spec.FailedAt != 0 || r.lateAt != 0 || r.reportsFailure()
 }
 
-// reportsFailure reports whether the last report says that the row could not be applied, or does not become healthy by itself.
+// reportsFailure reports whether the row, by its last report, could not be applied or does not become healthy by itself.
 func (r Row) reportsFailure() bool {
 	st := r.Status
 	return st != nil && st.Generation == r.Spec.Generation && (st.State == atoll.RowFailed || st.State == atoll.RowDegraded)

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -444,11 +443,6 @@ func (s *rolloutStep) hasOnlyIndependentRows() bool {
 		len(s.DeletedItems)+len(s.MovedItems)+len(s.ExcludedItems) == 0
 }
 
-// isUnchanged reports whether a spec orders and stores the same as the row.
-func isUnchanged(row atoll.RowSpec, next *atoll.RowSpec) bool {
-	return row.UID == next.UID && isSameWork(row, *next) && isSameBookkeeping(row, *next)
-}
-
 // moveToTargetRevision moves the spec to the target revision.
 func (s *rolloutStep) moveToTargetRevision(c string, spec *atoll.RowSpec) {
 	if s.turns.returns[c] {
@@ -557,20 +551,6 @@ func (s *rolloutStep) assignGenerations() {
 			delete(s.nextSpecs, c)
 		}
 	}
-}
-
-// isSameWork reports whether the agent has nothing to do about the difference.
-func isSameWork(a, b atoll.RowSpec) bool {
-	return a.Revision == b.Revision && a.Variant == b.Variant && a.Phase == b.Phase &&
-		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned) && maps.Equal(a.OrdinalStarts, b.OrdinalStarts) && maps.Equal(a.ExcludedPending, b.ExcludedPending) &&
-		!slices.ContainsFunc(b.Approvals, func(x atoll.DriftApproval) bool { return !slices.Contains(a.Approvals, x) })
-}
-
-// isSameBookkeeping reports whether rows of the same work also store the same.
-func isSameBookkeeping(a, b atoll.RowSpec) bool {
-	return a.Reason == b.Reason && a.Since == b.Since && a.PlacementFingerprint == b.PlacementFingerprint &&
-		a.GrownAt == b.GrownAt && a.MovingSince == b.MovingSince && a.RequestedPods == b.RequestedPods && slices.Equal(a.HomeItems, b.HomeItems) && slices.Equal(a.Absent, b.Absent) &&
-		maps.Equal(a.ShrinkTo, b.ShrinkTo) && a.Recall.Equal(b.Recall) && slices.Equal(a.Approvals, b.Approvals) && a.HasSameTurn(b)
 }
 
 func (s *rolloutStep) buildOutput() Output {

@@ -116,7 +116,7 @@ func (s *scriptStage) addRolloutInput(in *Input) {
 	}
 }
 
-// addRollbackInput adds the stored rollback, and what rows get by it. What the target revision deletes blocks it.
+// addRollbackInput adds the stored rollback, and what rows get by it. A deletion of the target revision blocks it.
 func (s *scriptStage) addRollbackInput(in *Input) {
 	in.Rollback = s.rollback
 	if in.Rollback == nil || in.Rollback.Revision != in.Revision {
