@@ -1,17 +1,21 @@
 package placer
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/manifest"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -123,7 +127,7 @@ func TestAFailedStageRollsBack(t *testing.T) {
 		if b.Status.Rollout == nil || b.Status.Rollout.Rollback == nil {
 			t.Fatalf("no rollback is stored, want %s", want)
 		}
-		if r := b.Status.Rollout.Rollback; r.State != want || r.Cluster != "b" || r.Reason != "Degraded" || r.Stage != "ring-2" {
+		if r := b.Status.Rollout.Rollback; r.State != want || r.Cluster != "b" || r.Reason != "Degraded" || r.Stage != "ring-2" || r.PreviousRevision != m.revisions["web"][0].Name {
 			t.Errorf("the rollback is %+v, want %s", *r, want)
 		}
 	}
@@ -166,6 +170,56 @@ func TestAFailedStageRollsBack(t *testing.T) {
 			t.Errorf("%d writes of the rollback, want 2", w.writes)
 		}
 	})
+}
+
+// A rollback brings no deleted object back, removes nothing, and returns to no revision that is not kept. The cluster keeps what it has,
+// and the rollback ends with the reason.
+func TestWhatARollbackCannotTakeBack(t *testing.T) {
+	conf := atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "conf"}
+	with := &atoll.Content{Items: []atoll.Item{{Key: conf, UID: "u"}}}
+	excludes := &atoll.Content{Items: with.Items, Rules: []atoll.Rule{{Items: []atoll.ItemKey{conf}, Overriders: v1alpha1.Overriders{NotHere: new(true)}}}}
+	deleted := &atoll.Content{Tombstones: []atoll.Tombstone{{Key: conf, UID: "u", Cause: atoll.CauseDeleted}}}
+	more := &atoll.Content{Items: append([]atoll.Item{{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "more"}, UID: "v"}}, with.Items...)}
+	cluster := atoll.ClusterView{Name: "a"}
+	for name, c := range map[string]struct {
+		from, to *atoll.Content
+		blocker  string
+	}{
+		"an object is added":             {more, with, ""},
+		"an object is deleted":           {deleted, with, "the change deletes objects, or hands them over"},
+		"it was deleted before":          {deleted, deleted, ""},
+		"an exclusion is new":            {excludes, with, ""},
+		"an exclusion is taken back":     {with, excludes, "override rules of its earlier revision exclude objects that it has"},
+		"the earlier one is not kept":    {with, nil, "its earlier revision is not kept any more"},
+		"the same objects are excluded":  {excludes, excludes, ""},
+		"an excluded one is not its own": {more, excludes, "override rules of its earlier revision exclude objects that it has"},
+	} {
+		r := &PlacementReconciler{Config: Config{Revisions: keptRevision{content: c.to}}}
+		prev, err := r.readPrevious(t.Context(), "earlier", c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := prev.contentFor(cluster, manifest.NewVariantCache(c.from))
+		if got.Blocker != c.blocker {
+			t.Errorf("%s: the blocker is %q, want %q", name, got.Blocker, c.blocker)
+		}
+		if wantAbsent := c.to == excludes && c.blocker == ""; (len(got.Absent) == 1) != wantAbsent {
+			t.Errorf("%s: absent are %v", name, got.Absent)
+		}
+	}
+}
+
+// keptRevision has one content; nil: it is not kept.
+type keptRevision struct {
+	Revisions
+	content *atoll.Content
+}
+
+func (k keptRevision) GetContent(context.Context, string) (*atoll.Content, error) {
+	if k.content == nil {
+		return nil, fmt.Errorf("read revision: %w", apierrors.NewNotFound(schema.GroupResource{Resource: "revisions"}, "earlier"))
+	}
+	return k.content, nil
 }
 
 // reportHealthy reports the row as healthy since now.

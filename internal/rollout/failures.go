@@ -76,7 +76,9 @@ func (f *FailureScope) IsExcused(t *Terms, row Row) bool {
 // JudgeRow returns the row as the rollout counts it: with the end of its progressDeadline, where that is over, and without
 // its mark of a failure, where a resume excused the failure and the row is healthy again.
 func (f *FailureScope) JudgeRow(t *Terms, row Row) Row {
-	row = t.judgeDeadline(row, time.Unix(f.now, 0))
+	if t.progressDeadlineOf(row.Stage) > 0 {
+		row = t.judgeDeadline(row, time.Unix(f.now, 0))
+	}
 	if row.Spec.FailedAt != 0 && row.isReady() && f.isResumed(row) {
 		row.Spec.FailedAt = 0
 	}

@@ -264,6 +264,9 @@ type StageWait struct {
 	rollback *v1alpha1.RollbackStatus
 }
 
+// isDecided reports whether a gate or a rollback, which are stored, holds the rows.
+func (w *StageWait) isDecided() bool { return w.gate != nil || w.rollback != nil }
+
 // areGatesJudged reports whether a gate into the stage, or into a later one, has a verdict.
 func (t *Terms) areGatesJudged(from int, gates GateStates) bool {
 	for i := from; i < t.CountStages(); i++ {

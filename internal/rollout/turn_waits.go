@@ -16,7 +16,7 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	if s.isDisconnected(row) {
 		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back, and then its turn in the rollout", since)
 	}
-	if t.wait.gate != nil || t.wait.rollback != nil {
+	if t.wait.isDecided() {
 		return s.newDecidedWait(since)
 	}
 	switch w := t.wait; w.Reason {
