@@ -77,10 +77,18 @@ type RolloutStage struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('168h')",message="minSuccessTime must be a duration from 0s to 168h, such as 10m"
 	MinSuccessTime *metav1.Duration `json:"minSuccessTime,omitempty"`
-	// OnFailure of more clusters than maxFailures. Pause (default) holds the rollout. Continue goes on
-	// without the failed clusters.
+	// ProgressDeadline is within which time a cluster of the stage must be healthy after its change, from 10s
+	// to 168h. After that it counts as failed until it is healthy. For a cluster that checks in it is at least three of its
+	// intervals. The time begins again when a disconnected cluster returns. Absent: only clusters that report a failure fail.
 	// +optional
-	// +kubebuilder:validation:Enum=Pause;Continue
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="progressDeadline must be a duration from 10s to 168h, such as 10m"
+	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
+	// OnFailure of more clusters than maxFailures. Pause (default) holds the rollout. Rollback returns the clusters that have
+	// changed to their earlier revision, the last stage first. Continue goes on without the failed clusters.
+	// +optional
+	// +kubebuilder:validation:Enum=Pause;Rollback;Continue
 	OnFailure FailureAction `json:"onFailure,omitempty"`
 	// GatesBefore hold the first cluster of the stage until all of them hold at one time, after the earlier
 	// stages are done.
@@ -99,6 +107,7 @@ type FailureAction string
 // The failure actions.
 const (
 	FailurePause    FailureAction = "Pause"
+	FailureRollback FailureAction = "Rollback"
 	FailureContinue FailureAction = "Continue"
 )
 
@@ -318,7 +327,48 @@ type RolloutStatus struct {
 	// +listMapKey=stage
 	// +listMapKey=name
 	Gates []GateStatus `json:"gates,omitempty"`
+	// Rollback is the last rollback of a revision.
+	// +optional
+	Rollback *RollbackStatus `json:"rollback,omitempty"`
 }
+
+// RollbackStatus is the rollback of a revision, and the failure that caused it.
+type RollbackStatus struct {
+	// Revision that failed.
+	// +kubebuilder:validation:MaxLength=253
+	Revision string `json:"revision"`
+	// PreviousRevision is what the failed cluster held before.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PreviousRevision string `json:"previousRevision,omitempty"`
+	// Stage that had more failures than maxFailures.
+	// +kubebuilder:validation:MaxLength=63
+	Stage string `json:"stage"`
+	// Cluster that failed, the first by name.
+	// +kubebuilder:validation:MaxLength=253
+	Cluster string `json:"cluster"`
+	// Reason of its failure, in the words of docs/reasons.md.
+	// +kubebuilder:validation:MaxLength=128
+	Reason string `json:"reason"`
+	// State: RollingBack returns clusters. RolledBack: no connected cluster is left to return.
+	// +kubebuilder:validation:Enum=RollingBack;RolledBack
+	State RollbackState `json:"state"`
+	// Since is when the state began.
+	Since metav1.Time `json:"since"`
+	// Message names clusters that cannot return.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+}
+
+// RollbackState is how far a rollback is.
+type RollbackState string
+
+// The states of rollbacks.
+const (
+	RollingBack RollbackState = "RollingBack"
+	RolledBack  RollbackState = "RolledBack"
+)
 
 // StageStatus counts the clusters of a stage. Disconnected clusters are only in Disconnected.
 type StageStatus struct {

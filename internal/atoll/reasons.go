@@ -43,6 +43,10 @@ const (
 	// The reasons of a row that keeps its revision until its turn in a rollout.
 	ReasonRolloutPaused         Reason = "RolloutPaused"
 	ReasonStageFailed           Reason = "StageFailed"
+	ReasonStageDeadlineExceeded Reason = "StageDeadlineExceeded"
+	ReasonRollingBack           Reason = "RollingBack"
+	ReasonRolledBack            Reason = "RolledBack"
+	ReasonRollbackFailed        Reason = "RollbackFailed"
 	ReasonStageBegan            Reason = "StageBegan"
 	ReasonGatePassed            Reason = "GatePassed"
 	ReasonRolloutComplete       Reason = "RolloutComplete"

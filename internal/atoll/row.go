@@ -107,6 +107,9 @@ type RowSpec struct {
 	// AdmittedRemoval, of a row that waits for its turn, is the hash of the items that its turn removes.
 	// They were counted with those of all other rows, or confirmed.
 	AdmittedRemoval string `json:"z,omitempty"`
+	// PreviousRevision is what the row held before its revision, where a stage of the rollout states a rollback. A row that
+	// returned held the revision that failed.
+	PreviousRevision string `json:"j,omitempty"`
 }
 
 // Equal reports whether two specs are equal.
@@ -118,7 +121,7 @@ func (r RowSpec) Equal(o RowSpec) bool {
 
 // HasSameTurn reports whether both specs store the same turn in a rollout.
 func (r RowSpec) HasSameTurn(o RowSpec) bool {
-	return r.MovedAt == o.MovedAt && r.FailedAt == o.FailedAt && r.AdmittedRemoval == o.AdmittedRemoval
+	return r.MovedAt == o.MovedAt && r.FailedAt == o.FailedAt && r.AdmittedRemoval == o.AdmittedRemoval && r.PreviousRevision == o.PreviousRevision
 }
 
 // hasSameOrder reports whether both specs order the same of the member.

@@ -94,7 +94,7 @@ func (s *RowStatus) RemovalBlocker() string {
 func IsTurnReason(r Reason) bool {
 	switch r {
 	case ReasonRolloutPaused, ReasonStageFailed, ReasonWaitsForStage, ReasonWaitsForSuccessTime, ReasonMaxConcurrencyReached, ReasonMaxUnavailableReached, ReasonTooManyUnhealthy,
-		ReasonWaitsForApproval, ReasonWaitsForGateTime, ReasonWaitsForExpression:
+		ReasonWaitsForApproval, ReasonWaitsForGateTime, ReasonWaitsForExpression, ReasonRollingBack, ReasonRolledBack, ReasonRollbackFailed:
 		return true
 	}
 	return false

@@ -12,7 +12,7 @@ import (
 )
 
 // Verdicts of gates are written beside the rest of the status. A Bundle that another writer changed is a conflict.
-func TestSetBundleGates(t *testing.T) {
+func TestSetBundleRollout(t *testing.T) {
 	made := &v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "bundle-uid"}, Status: v1alpha1.BundleStatus{Rollout: &v1alpha1.RolloutStatus{CurrentStage: "canary"}}}
 	b, x, _ := newTestBinder(t, made)
 	read := func() state.Bundle {
@@ -25,7 +25,7 @@ func TestSetBundleGates(t *testing.T) {
 	}
 	before := read()
 	gates := []v1alpha1.GateStatus{{Stage: "canary", Name: "owner", State: v1alpha1.GateWaiting}}
-	if err := b.SetBundleGates(t.Context(), before, gates); err != nil {
+	if err := b.SetBundleRollout(t.Context(), before, gates, &v1alpha1.RollbackStatus{Revision: "r"}); err != nil {
 		t.Fatal(err)
 	}
 	after := read().Status
@@ -35,7 +35,7 @@ func TestSetBundleGates(t *testing.T) {
 	if before.Status.Rollout.Gates != nil || len(before.Status.Conditions) > 0 {
 		t.Errorf("the Bundle of the caller changed: %+v", before.Status)
 	}
-	if err := b.SetBundleGates(t.Context(), before, nil); !apierrors.IsConflict(err) {
+	if err := b.SetBundleRollout(t.Context(), before, nil, nil); !apierrors.IsConflict(err) {
 		t.Errorf("an outdated Bundle is written: %v", err)
 	}
 }

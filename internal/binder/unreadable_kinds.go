@@ -84,19 +84,19 @@ func (b *Binder) SetBundleCondition(ctx context.Context, bundle state.Bundle, c 
 	return nil
 }
 
-// SetBundleGates writes what the gates of a Bundle's rollout decided. A Bundle that changed since is a conflict.
-func (b *Binder) SetBundleGates(ctx context.Context, bundle state.Bundle, gates []v1alpha1.GateStatus) error {
+// SetBundleRollout writes what the gates of a Bundle's rollout decided, and its rollback. A Bundle that changed since is a conflict.
+func (b *Binder) SetBundleRollout(ctx context.Context, bundle state.Bundle, gates []v1alpha1.GateStatus, rollback *v1alpha1.RollbackStatus) error {
 	before, next := bundle.ToObject(), bundle
 	is := v1alpha1.RolloutStatus{}
 	if was := bundle.Status.Rollout; was != nil {
 		is = *was
 	}
-	is.Gates, next.Status.Rollout = gates, &is
+	is.Gates, is.Rollback, next.Status.Rollout = gates, rollback, &is
 	next.Status.Conditions = append([]metav1.Condition(nil), bundle.Status.Conditions...)
 	atoll.AddUnknownConditions("Bundle", &next.Status.Conditions, bundle.Meta.Generation, metav1.Now())
 	now := next.ToObject()
 	if err := b.Client.Status().Patch(ctx, now, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
-		return fmt.Errorf("write the gates of bundle %s/%s: %w", bundle.Ref.Namespace, bundle.Ref.Name, err)
+		return fmt.Errorf("write the rollout of bundle %s/%s: %w", bundle.Ref.Namespace, bundle.Ref.Name, err)
 	}
 	b.Bundles.Put(now)
 	return nil

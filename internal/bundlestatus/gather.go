@@ -62,6 +62,10 @@ type Row struct {
 	Stage       int
 	LostAt      time.Time
 	CountsUntil time.Time
+	// ConnectedAt is when the cluster connected, in Unix seconds. Deadline is when the row counts as failed unless it is
+	// healthy; zero: never.
+	ConnectedAt int64
+	Deadline    time.Time
 	// isExcused: a resume took the row out of the default maxUnavailable.
 	isExcused bool
 	// More is the number of further equal rows; this is the first of them by cluster name.

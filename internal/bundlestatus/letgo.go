@@ -313,7 +313,7 @@ func (r *BundleReconciler) deleteOldRevisions(ctx context.Context, s *bundleSnap
 	}
 	named := map[string]bool{}
 	for _, row := range s.rows {
-		named[row.Spec.Revision] = true
+		named[row.Spec.Revision], named[row.Spec.PreviousRevision] = true, true
 	}
 	var old []*enginev1.Revision
 	for _, rev := range s.revisions[:len(s.revisions)-history] {

@@ -84,7 +84,7 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 	in.Terms = s.terms.ForClusters(countCopies(s.rows))
 	in.Quarantine = r.findQuarantine(s, m, now)
 	next := ComputeStatus(in)
-	m.wakeAtLossEnd(s.rows, now)
+	m.wakeAtCountChange(s.rows, now)
 	if age := now.Sub(s.bundle.Meta.CreationTimestamp.Time); len(s.rows) == 0 && len(old.Conditions) == 0 && age < placing {
 		m.wakeAfter(placing - age)
 		return nil

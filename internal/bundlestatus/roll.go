@@ -275,6 +275,10 @@ func (r *Row) appendTurn(b []byte, terms *rollout.Terms) []byte {
 	if !r.CountsUntil.IsZero() {
 		b = binary.AppendVarint(b, r.CountsUntil.Unix())
 	}
+	b = append(binary.AppendUvarint(b, uint64(len(r.Spec.PreviousRevision))), r.Spec.PreviousRevision...)
+	if !r.Deadline.IsZero() {
+		b = binary.AppendVarint(binary.AppendVarint(b, r.Deadline.Unix()), r.Spec.MovedAt)
+	}
 	return b
 }
 

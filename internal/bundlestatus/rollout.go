@@ -59,8 +59,17 @@ func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
 	if c, ok := r.Clusters.GetByUID(row.Spec.UID); ok {
 		out.Stage = v.terms.StageOf(row.Cluster, c.Labels)
 		out.setLoss(c, v.terms, time.Now())
+		out.setDeadline(c, v.terms, time.Now())
 	}
 	return out
+}
+
+// setDeadline sets when the row counts as failed.
+func (r *Row) setDeadline(c *v1alpha1.Cluster, terms *rollout.Terms, now time.Time) {
+	if r.Reachable {
+		r.ConnectedAt = rollout.ConnectionTime(c, now)
+		r.Deadline = terms.DeadlineOf(r.inRollout(), now)
+	}
 }
 
 // setLoss sets when the cluster of the row was lost, and until when the row counts all the same. Rows that do not count any more are
@@ -75,11 +84,13 @@ func (r *Row) setLoss(c *v1alpha1.Cluster, terms *rollout.Terms, now time.Time) 
 	}
 }
 
-// wakeAtLossEnd requests another look for when the rollout counts a lost cluster no more.
-func (m *bundleMemo) wakeAtLossEnd(rows []Row, now time.Time) {
+// wakeAtCountChange requests another look for when the rollout counts a lost cluster no more, or a cluster that changes as failed.
+func (m *bundleMemo) wakeAtCountChange(rows []Row, now time.Time) {
 	for i := range rows {
-		if left := rows[i].CountsUntil.Sub(now); left > 0 {
-			m.wakeAfter(left)
+		for _, at := range [...]time.Time{rows[i].CountsUntil, rows[i].Deadline} {
+			if left := at.Sub(now); left > 0 {
+				m.wakeAfter(left)
+			}
 		}
 	}
 }
@@ -127,7 +138,7 @@ func countCopies(rows []Row) (n int) {
 
 // inRollout returns the row as rollouts see it.
 func (r Row) inRollout() rollout.Row {
-	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable, LostAt: r.LostAt, Stage: r.Stage, CheckIn: r.CheckIn}
+	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable, LostAt: r.LostAt, ConnectedAt: r.ConnectedAt, Stage: r.Stage, CheckIn: r.CheckIn}
 }
 
 // isCounted reports whether a rollout counts a row: a Pending one only while it waits for its turn.
@@ -157,7 +168,7 @@ func (t *rowTally) countProgress(in StatusInput) {
 		if !in.isCounted(r) {
 			continue
 		}
-		n, row := &t.progress.Stages[r.Stage], scope.MendRow(r.inRollout())
+		n, row := &t.progress.Stages[r.Stage], scope.JudgeRow(in.Terms, r.inRollout())
 		isWanted := !in.awaitsTurn(r)
 		p, isUnavailable := in.Terms.PlaceRow(row, isWanted, in.Now)
 		n.AddRows(p, int(r.rowCount()))
@@ -165,15 +176,37 @@ func (t *rowTally) countProgress(in StatusInput) {
 		case p == rollout.RowDisconnected && !isWanted:
 			n.DisconnectedWaiting += int(r.rowCount())
 		case p == rollout.RowFailing:
-			n.AddFailures(row, scope.IsHeldBy(row), int(r.rowCount()))
+			n.AddFailures(row, scope.IsHeldBy(in.Terms, row), int(r.rowCount()))
 		}
+		in.countReturning(n, &scope, row, int(r.rowCount()))
 		if r.Spec.Phase != atoll.RowPending && isUnavailable && !(isWanted && scope.IsExcused(in.Terms, row)) {
 			t.progress.AddUnavailable(p, int(r.rowCount()), r.clusterNames()...)
 		}
 	}
+	if r := in.rollbackOf(&scope); r != nil {
+		t.stageWait = in.Terms.FindRollbackWait(t.progress, r, in.Bundle.Spec.Pause != nil)
+		return
+	}
 	gates := in.gateStates()
 	t.progress.MarkSoaking(in.Terms, gates)
 	t.stageWait = in.Terms.FindStageWait(t.progress, in.Bundle.Spec.Pause != nil, gates)
+}
+
+// rollbackOf returns the rollback of the latest revision; nil: there is none.
+func (in StatusInput) rollbackOf(scope *rollout.FailureScope) *v1alpha1.RollbackStatus {
+	was := in.Bundle.Status.Rollout
+	if was == nil || in.Latest == nil || !in.Terms.IsRolledBack(was.Rollback, in.Latest.Name, scope) {
+		return nil
+	}
+	return was.Rollback
+}
+
+// countReturning counts equal rows, if their rollout is rolled back.
+func (in StatusInput) countReturning(n *rollout.StageTally, scope *rollout.FailureScope, row rollout.Row, count int) {
+	if r := in.rollbackOf(scope); r != nil {
+		held, _ := in.Terms.PlaceRow(row, true, in.Now)
+		n.AddReturning(scope, row, held, r.Revision, count)
+	}
 }
 
 // gateStates returns what the gates of the latest revision decided.
@@ -191,7 +224,7 @@ func (t *rowTally) setTurnWait(in StatusInput, w *waitCause) {
 	switch t.stageWait.Reason {
 	case "":
 		w.reason = atoll.ReasonWaitsForStage
-	case atoll.ReasonRolloutPaused, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression:
+	case atoll.ReasonRolloutPaused, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
 		w.rank = rankHeldTurn
 	}
 	switch {
@@ -216,7 +249,7 @@ func (t *rowTally) rolloutStatus(in StatusInput) *v1alpha1.RolloutStatus {
 	}
 	out := &v1alpha1.RolloutStatus{}
 	if was := in.Bundle.Status.Rollout; was != nil {
-		out.Gates = was.Gates
+		out.Gates, out.Rollback = was.Gates, was.Rollback
 	}
 	for i, n := range t.progress.Stages {
 		out.Stages = append(out.Stages, v1alpha1.StageStatus{
@@ -298,7 +331,7 @@ func isRolloutUnderway(is *v1alpha1.RolloutStatus, wasUnderway bool) bool {
 // needsPerson reports whether a person must act before the rollout goes on.
 func needsPerson(reason string) bool {
 	switch atoll.Reason(reason) {
-	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval:
+	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
 		return true
 	}
 	return false

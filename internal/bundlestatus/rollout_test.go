@@ -220,8 +220,96 @@ func TestLostClustersInARollout(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 		m := &bundleMemo{}
-		if m.wakeAtLossEnd(in.Rows, now); int64(m.again/time.Second) != c.countsFor {
+		if m.wakeAtCountChange(in.Rows, now); int64(m.again/time.Second) != c.countsFor {
 			t.Errorf("%s: it counts for another %s, want %ds", name, m.again, c.countsFor)
+		}
+	}
+}
+
+// A rollback shows which stage returns, and why. It holds where more clusters fail at their earlier revision than may.
+func TestARollbackInARolloutStatus(t *testing.T) {
+	stated := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{
+		{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a"}}, OnFailure: v1alpha1.FailureRollback},
+		{Name: "wide", Clusters: v1alpha1.StageClusters{Names: []string{"b"}}, OnFailure: v1alpha1.FailureRollback},
+	}}
+	row := func(name string, stage int, isBack bool, status *atoll.RowStatus) Row {
+		return newRow(name, status, inStage(stage, isBack), func(r *Row) {
+			if r.Spec.PreviousRevision = "earlier"; isBack {
+				r.Spec.PreviousRevision = latest.Name
+			}
+		})
+	}
+	behind := &atoll.RowStatus{Generation: 4, State: atoll.RowReady, Applied: true}
+	failed := &atoll.RowStatus{Generation: 5, State: atoll.RowDegraded, Applied: true}
+	for name, c := range map[string]struct {
+		rows       []Row
+		state      v1alpha1.RollbackState
+		stage      string
+		want, text string
+	}{
+		"the last stage returns first": {[]Row{row("a", 0, false, readyStatus()), row("b", 1, false, failed)}, v1alpha1.RollingBack, "wide", "RollingBack", "b of stage wide failed with Degraded"},
+		"it becomes healthy":           {[]Row{row("a", 0, false, readyStatus()), row("b", 1, true, behind)}, v1alpha1.RollingBack, "wide", "RollingBack", "the rollback of revision"},
+		"the first stage returns":      {[]Row{row("a", 0, false, readyStatus()), row("b", 1, true, readyStatus())}, v1alpha1.RollingBack, "canary", "RollingBack", "in stage canary"},
+		"the return fails":             {[]Row{row("a", 0, false, readyStatus()), row("b", 1, true, failed)}, v1alpha1.RollingBack, "wide", "RollbackFailed", "to become healthy at their earlier revision"},
+		"it has ended":                 {[]Row{row("a", 0, true, readyStatus()), row("b", 1, true, failed)}, v1alpha1.RolledBack, "wide", "RolledBack", "another template, or `atoll rollout resume`"},
+	} {
+		b := state.Bundle{}
+		b.Spec.Rollout = stated
+		record := &v1alpha1.RollbackStatus{Revision: latest.Name, Stage: "wide", Cluster: "b", Reason: "Degraded", State: c.state, Since: metav1.Unix(900, 0)}
+		b.Status.Rollout = &v1alpha1.RolloutStatus{Rollback: record}
+		got := ComputeStatus(StatusInput{Bundle: b, Rows: c.rows, Latest: latest, Terms: rollout.CompileTerms(stated), Now: time.Unix(1000, 0)}).Rollout
+		if got.CurrentStage != c.stage || got.Reason != c.want || !strings.Contains(got.Message, c.text) || got.Rollback != record {
+			t.Errorf("%s: stage %s, %s: %s, want %s, %s: %s", name, got.CurrentStage, got.Reason, got.Message, c.stage, c.want, c.text)
+		}
+	}
+}
+
+// A cluster that is not healthy within progressDeadline counts as failed, with the reason. The next look is at the deadline, and clusters
+// of different deadlines are counted apart.
+func TestDeadlinesInARolloutStatus(t *testing.T) {
+	terms := rollout.CompileTerms(&v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{
+		{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a", "b"}}, ProgressDeadline: &metav1.Duration{Duration: time.Minute}},
+	}})
+	connected := func(at int64) *v1alpha1.Cluster {
+		return &v1alpha1.Cluster{Status: v1alpha1.ClusterStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ClusterReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Unix(at, 0)}}}}
+	}
+	changing := func(name string, connectedAt, now int64) Row {
+		row := newRow(name, &atoll.RowStatus{Generation: 5, State: atoll.RowProgressing, Since: 1001}, func(r *Row) { r.Spec.MovedAt = 1000 })
+		row.setDeadline(connected(connectedAt), terms, time.Unix(now, 0))
+		return row
+	}
+	for name, c := range map[string]struct {
+		at                int64
+		want, wait, since string
+		countsFor         int64
+	}{
+		"before":             {1059, "0 failed, 2 changing", "Progressing", "1001", 1},
+		"one is late":        {1060, "1 failed, 1 changing", "StageFailed", "", 20},
+		"both are late":      {1080, "2 failed, 0 changing", "StageFailed", "", 0},
+		"nothing waits then": {1081, "2 failed, 0 changing", "StageDeadlineExceeded", "1060", 0},
+	} {
+		now := time.Unix(c.at, 0)
+		in := StatusInput{Rows: []Row{changing("a", 1, c.at), changing("b", 1020, c.at)}, Latest: latest, Terms: terms, Now: now}
+		if c.at < 1081 {
+			in.Rows = append(in.Rows, newRow("c", readyStatus(), inStage(1, true)))
+		}
+		tally := countRows(in)
+		n := tally.progress.Stages[0]
+		if got := fmt.Sprintf("%d failed, %d changing", n.Failed, n.Changing); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		w := tally.currentWait(in)
+		if string(w.reason) != c.wait || c.since != "" && fmt.Sprint(w.since.Unix()) != c.since {
+			t.Errorf("%s: it waits for %s since %d, want %s since %s", name, w.reason, w.since.Unix(), c.wait, c.since)
+		}
+		m := &bundleMemo{}
+		if m.wakeAtCountChange(in.Rows, now); int64(m.again/time.Second) != c.countsFor {
+			t.Errorf("%s: the next look is in %s, want %ds", name, m.again, c.countsFor)
+		}
+		var l rowGroups
+		l.view = rolloutView{terms: terms}
+		if a := string(l.rowSignature(&in.Rows[0])); a == string(l.rowSignature(&in.Rows[1])) {
+			t.Errorf("%s: clusters of different deadlines are counted as equal", name)
 		}
 	}
 }

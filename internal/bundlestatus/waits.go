@@ -56,11 +56,11 @@ func (t *rowTally) countWait(in StatusInput, r Row, reason atoll.RowReason) {
 	case r.Spec.Phase != atoll.RowActive:
 		w.rank, w.reason, w.text = rankLeaving, atoll.ReasonWaitsForReplacements, "what replaces it to become ready"
 	default:
-		of := rollout.WaitOfActiveRow(rolloutRow(r))
+		of := in.Terms.ExplainDeadline(rollout.WaitOfActiveRow(rolloutRow(r)), r.inRollout(), in.Now)
 		if of.For == "" {
 			return
 		}
-		w.rank, w.reason, w.text, w.since = waitRankOf(r), of.Reason, of.For, of.Since
+		w.rank, w.reason, w.text, w.since = waitRankOf(r, of.Reason), of.Reason, of.For, of.Since
 	}
 	if t.waits == 0 || compareWaits(w, t.first) < 0 {
 		t.first = w
@@ -81,8 +81,10 @@ func compareWaits(a, b waitCause) int {
 	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.cluster, b.cluster))
 }
 
-func waitRankOf(r Row) int {
+func waitRankOf(r Row, reason atoll.Reason) int {
 	switch {
+	case reason == atoll.ReasonStageDeadlineExceeded:
+		return rankDegraded
 	case r.Status == nil || r.Status.Generation != r.Spec.Generation:
 		return rankBehind
 	case r.Status.State == atoll.RowFailed:

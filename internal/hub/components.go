@@ -117,7 +117,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	p.binder = p.newBinder(t.tenure != nil)
 	p.placer = placer.New(placer.Config{
 		Bundles: st.Bundles, Rows: st.Rows, RowWriter: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions,
-		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Scores: st.Scores, SetCondition: p.binder.SetBundleCondition, SetGates: p.binder.SetBundleGates, Events: p.recorder,
+		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Scores: st.Scores, SetCondition: p.binder.SetBundleCondition, SetRollout: p.binder.SetBundleRollout, Events: p.recorder,
 		Metrics: placer.NewMetrics(legacyregistry.Registerer()), Traces: h.traces, Log: h.log.With("component", "place"),
 	})
 	p.decisions = decisions.New(decisions.Config{

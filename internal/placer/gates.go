@@ -56,15 +56,26 @@ func (x *bundleIndex) recordGatesSeen(uid string, gates []v1alpha1.GateStatus, n
 	return seen
 }
 
-// writeGates writes what the gates decided in a step. The next step reads it, and begins the stage.
-func (r *PlacementReconciler) writeGates(ctx context.Context, b state.Bundle, out rollout.Output, now time.Time) error {
-	if !out.GatesChanged || r.SetGates == nil {
+// writeRollout writes what the gates decided in a step, and a rollback. The next step reads it, and begins the stage, or returns rows.
+func (r *PlacementReconciler) writeRollout(ctx context.Context, b state.Bundle, out rollout.Output, now time.Time) error {
+	if !out.GatesChanged && !out.RollbackChanged || r.SetRollout == nil {
 		return nil
 	}
-	err := r.SetGates(ctx, b, out.Gates)
+	var gates []v1alpha1.GateStatus
+	var rollback *v1alpha1.RollbackStatus
+	if was := b.Status.Rollout; was != nil {
+		gates, rollback = was.Gates, was.Rollback
+	}
+	if out.GatesChanged {
+		gates = out.Gates
+	}
+	if out.RollbackChanged {
+		rollback = out.Rollback
+	}
+	err := r.SetRollout(ctx, b, gates, rollback)
 	if err == nil {
-		r.index.recordGatesSeen(b.Ref.UID, out.Gates, now)
-		r.informOfPassedGates(b, out.Gates)
+		r.index.recordGatesSeen(b.Ref.UID, gates, now)
+		r.informOfPassedGates(b, gates)
 		r.enqueueAllRows(b.Ref.UID)
 		return nil
 	}

@@ -22,13 +22,13 @@ type gateWriter struct {
 	fails  error
 }
 
-func (w *gateWriter) setGates(_ context.Context, b state.Bundle, gates []v1alpha1.GateStatus) error {
+func (w *gateWriter) setRollout(_ context.Context, b state.Bundle, gates []v1alpha1.GateStatus, rollback *v1alpha1.RollbackStatus) error {
 	if err := w.fails; err != nil {
 		w.fails = nil
 		return err
 	}
 	w.writes++
-	w.hub.changeBundle(b.Ref.UID, func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: gates} })
+	w.hub.changeBundle(b.Ref.UID, func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: gates, Rollback: rollback} })
 	return nil
 }
 
@@ -55,7 +55,7 @@ func TestGatesHoldAStage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newRings("a", "b", "c")
 			w := &gateWriter{hub: m, fails: fails}
-			runWith(t, m, func(c *Config) { c.SetGates = w.setGates }, func(t *testing.T, _ *PlacementReconciler) {
+			runWith(t, m, func(c *Config) { c.SetRollout = w.setRollout }, func(t *testing.T, _ *PlacementReconciler) {
 				newStagedBundle(m)
 				newGatedBundle(m)
 				synctest.Wait()

@@ -102,7 +102,7 @@ type Events interface {
 	Inform(bundle enginev1.BundleRef, reason atoll.Reason, message string)
 }
 
-// Config of a Reconciler. All but Sets, Views, Scores, SetCondition, SetGates, Workers, Events, Metrics and Log must be set.
+// Config of a Reconciler. All but Sets, Views, Scores, SetCondition, SetRollout, Workers, Events, Metrics and Log must be set.
 type Config struct {
 	Bundles    Bundles
 	Rows       Rows
@@ -120,8 +120,9 @@ type Config struct {
 	// SetCondition writes a condition of a Bundle when it changes; nil: no condition is written, and hold
 	// times of failback restart with the hub.
 	SetCondition func(ctx context.Context, b state.Bundle, c metav1.Condition) error
-	// SetGates writes what the gates of a Bundle's rollout decided; nil: nothing is written, and no gate opens.
-	SetGates func(ctx context.Context, b state.Bundle, gates []v1alpha1.GateStatus) error
+	// SetRollout writes what the gates of a Bundle's rollout decided, and its rollback; nil: nothing is written, no gate opens, and
+	// no row returns.
+	SetRollout func(ctx context.Context, b state.Bundle, gates []v1alpha1.GateStatus, rollback *v1alpha1.RollbackStatus) error
 	// Events; nil: none are recorded.
 	Events Events
 	// Metrics; nil: they are not registered.
@@ -336,7 +337,7 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 	}
 	r.enqueueAt(uid, out.RequeueAt)
 	r.enqueueAt(uid, d.RecheckAt)
-	return errors.Join(r.writeGates(ctx, b, out, snap.rollout.Now), r.writePreferredGroupCondition(ctx, b, d))
+	return errors.Join(r.writeRollout(ctx, b, out, snap.rollout.Now), r.writePreferredGroupCondition(ctx, b, d))
 }
 
 // stepOverTouchedRows steps over the touched rows when the other rows cannot have changed. done is
@@ -357,7 +358,7 @@ func (r *PlacementReconciler) stepOverTouchedRows(ctx context.Context, b state.B
 		return false, err
 	}
 	snap, out := a.input, a.output
-	if snap.rollout.Revision == "" || snap.rollout.PausedByRestore || !out.RowsIndependent || r.index.turnTermsOf(b).isBounded(v.rowCount) && snap.changesRevision(out) {
+	if snap.rollout.Revision == "" || snap.rollout.PausedByRestore || !out.RowsIndependent || out.RollbackChanged || r.index.turnTermsOf(b).isBounded(v.rowCount) && snap.changesRevision(out) {
 		a.settleWrite(false)
 		return false, nil
 	}

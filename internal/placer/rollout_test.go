@@ -1,17 +1,21 @@
 package placer
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/manifest"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -72,6 +76,150 @@ func TestRowsChangeInStages(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		expectRows(t, m, "web", "a Active r2, b Active r2, c Active r2")
 	})
+}
+
+// A cluster that reports nothing fails its stage at progressDeadline, by time alone.
+func TestALateClusterFailsItsStage(t *testing.T) {
+	m := newRings("a", "b", "c")
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+		m.changeCluster("a", func(c *v1alpha1.Cluster) {
+			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClusterReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		})
+		newStagedBundle(m)
+		m.changeBundle("web", func(b *state.Bundle) {
+			b.Spec.Rollout = stagesByRing()
+			b.Spec.Rollout.Stages[0].ProgressDeadline = &metav1.Duration{Duration: 10 * time.Minute}
+		})
+		time.Sleep(9 * time.Minute)
+		m.mu.Lock()
+		early := m.rows["web"]["a"].Spec.FailedAt
+		m.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if late := m.rows["web"]["a"].Spec.FailedAt; early != 0 || late == 0 {
+			t.Errorf("the cluster failed at %d before its deadline, and at %d after it", early, late)
+		}
+	})
+}
+
+// A stage that fails returns what has changed to its earlier revision, by a decision that is stored first. A hub that begins with
+// any of these writes goes on.
+func TestAFailedStageRollsBack(t *testing.T) {
+	m := newRings("a", "b", "c")
+	w := &gateWriter{hub: m}
+	report := func(cluster string, state atoll.RowState) {
+		m.reportHealthy("web", cluster)
+		m.mu.Lock()
+		row := m.rows["web"][cluster]
+		row.Status.State = state
+		m.rows["web"][cluster] = row
+		m.mu.Unlock()
+		for _, fn := range m.onRows {
+			fn("web", []string{cluster}, nil)
+		}
+		time.Sleep(time.Second)
+	}
+	expectState := func(want v1alpha1.RollbackState) {
+		t.Helper()
+		b := m.bundles["web"]
+		if b.Status.Rollout == nil || b.Status.Rollout.Rollback == nil {
+			t.Fatalf("no rollback is stored, want %s", want)
+		}
+		if r := b.Status.Rollout.Rollback; r.State != want || r.Cluster != "b" || r.Reason != "Degraded" || r.Stage != "ring-2" || r.PreviousRevision != m.revisions["web"][0].Name {
+			t.Errorf("the rollback is %+v, want %s", *r, want)
+		}
+	}
+	restart := func(steps func()) {
+		t.Helper()
+		runWith(t, m, func(c *Config) { c.SetRollout = w.setRollout }, func(t *testing.T, _ *PlacementReconciler) { steps() })
+	}
+	restart(func() {
+		m.changeBundle("web", func(b *state.Bundle) {
+			b.Spec.Placement, b.Spec.Rollout = placementNamed("a", "b", "c"), stagesByRing()
+			for i := range b.Spec.Rollout.Stages {
+				b.Spec.Rollout.Stages[i].MinSuccessTime, b.Spec.Rollout.Stages[i].OnFailure = nil, v1alpha1.FailureRollback
+			}
+		})
+		m.cutRevision("web", &atoll.Content{})
+		for _, c := range []string{"a", "b", "c"} {
+			time.Sleep(time.Second)
+			report(c, atoll.RowReady)
+		}
+		m.cutRevision("web", &atoll.Content{})
+		time.Sleep(time.Second)
+		report("a", atoll.RowReady)
+		expectRows(t, m, "web", "a Active r2, b Active r2, c Active r1")
+		report("b", atoll.RowDegraded)
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		expectState(v1alpha1.RollingBack)
+	})
+	restart(func() {
+		time.Sleep(time.Second)
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		report("b", atoll.RowReady)
+		expectRows(t, m, "web", "a Active r1, b Active r1, c Active r1")
+		report("a", atoll.RowReady)
+		expectState(v1alpha1.RolledBack)
+	})
+	restart(func() {
+		time.Sleep(time.Hour)
+		expectRows(t, m, "web", "a Active r1, b Active r1, c Active r1")
+		if w.writes != 2 {
+			t.Errorf("%d writes of the rollback, want 2", w.writes)
+		}
+	})
+}
+
+// A rollback brings no deleted object back, removes nothing, and returns to no revision that is not kept. The cluster keeps what it has,
+// and the rollback ends with the reason.
+func TestWhatARollbackCannotTakeBack(t *testing.T) {
+	conf := atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "conf"}
+	with := &atoll.Content{Items: []atoll.Item{{Key: conf, UID: "u"}}}
+	excludes := &atoll.Content{Items: with.Items, Rules: []atoll.Rule{{Items: []atoll.ItemKey{conf}, Overriders: v1alpha1.Overriders{NotHere: new(true)}}}}
+	deleted := &atoll.Content{Tombstones: []atoll.Tombstone{{Key: conf, UID: "u", Cause: atoll.CauseDeleted}}}
+	more := &atoll.Content{Items: append([]atoll.Item{{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "more"}, UID: "v"}}, with.Items...)}
+	cluster := atoll.ClusterView{Name: "a"}
+	for name, c := range map[string]struct {
+		from, to *atoll.Content
+		blocker  string
+	}{
+		"an object is added":             {more, with, ""},
+		"an object is deleted":           {deleted, with, "the change deletes objects, or hands them over"},
+		"it was deleted before":          {deleted, deleted, ""},
+		"an exclusion is new":            {excludes, with, ""},
+		"an exclusion is taken back":     {with, excludes, "override rules of its earlier revision exclude objects that it has"},
+		"the earlier one is not kept":    {with, nil, "its earlier revision is not kept any more"},
+		"the same objects are excluded":  {excludes, excludes, ""},
+		"an excluded one is not its own": {more, excludes, "override rules of its earlier revision exclude objects that it has"},
+	} {
+		r := &PlacementReconciler{Config: Config{Revisions: keptRevision{content: c.to}}}
+		prev, err := r.readPrevious(t.Context(), "earlier", c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := prev.contentFor(cluster, manifest.NewVariantCache(c.from))
+		if got.Blocker != c.blocker {
+			t.Errorf("%s: the blocker is %q, want %q", name, got.Blocker, c.blocker)
+		}
+		if wantAbsent := c.to == excludes && c.blocker == ""; (len(got.Absent) == 1) != wantAbsent {
+			t.Errorf("%s: absent are %v", name, got.Absent)
+		}
+	}
+}
+
+// keptRevision has one content; nil: it is not kept.
+type keptRevision struct {
+	Revisions
+	content *atoll.Content
+}
+
+func (k keptRevision) GetContent(context.Context, string) (*atoll.Content, error) {
+	if k.content == nil {
+		return nil, fmt.Errorf("read revision: %w", apierrors.NewNotFound(schema.GroupResource{Resource: "revisions"}, "earlier"))
+	}
+	return k.content, nil
 }
 
 // reportHealthy reports the row as healthy since now.

@@ -143,7 +143,7 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 		PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: now,
 	}
 	r.addRolloutTerms(&snap, turns, clusters)
-	return snap, nil
+	return snap, r.addRollback(ctx, &snap, clusters, content)
 }
 
 // driftOrdersOf returns the orders of users to correct drift; nil while none of the rows reports drift. Admission refuses
@@ -182,7 +182,9 @@ func (r *PlacementReconciler) rolloutRows(base []state.Row) (rows map[string]rol
 		one := rollout.Row{Spec: row.Spec, Status: row.Status, Online: r.Clusters.IsOnline(row.Spec.UID)}
 		if c, ok := r.Clusters.Get(row.Cluster); ok {
 			one.CheckIn, one.UncertainUntil = c.Spec.CheckInInterval(), r.uncertainUntil(c)
-			if !one.Online {
+			if one.Online {
+				one.ConnectedAt = rollout.ConnectionTime(c, time.Now())
+			} else {
 				one.LostAt = rollout.LossTime(c, time.Now())
 			}
 		}

@@ -27,6 +27,8 @@ type StagePlan struct {
 	Disconnected int `json:"disconnected,omitempty"`
 	// Gates that would hold the first of them.
 	Gates []string `json:"gates,omitempty"`
+	// Failures is what fails a cluster, and what follows, where the stage states it.
+	Failures string `json:"failures,omitempty"`
 }
 
 // newRolloutPlan returns the stages in which clusters would change; nil where none would wait.
@@ -36,7 +38,7 @@ func newRolloutPlan(f *rollout.FirstTurn) *RolloutPlan {
 	}
 	out := &RolloutPlan{Waits: f.DescribeWait(), WaitsReason: f.Wait.Reason}
 	for i, n := range f.Progress.Stages {
-		out.Stages = append(out.Stages, StagePlan{Name: f.Terms.StageName(i), First: n.Changing, Later: n.Waiting, Disconnected: n.DisconnectedWaiting, Gates: f.Terms.DescribeGates(i)})
+		out.Stages = append(out.Stages, StagePlan{Name: f.Terms.StageName(i), First: n.Changing, Later: n.Waiting, Disconnected: n.DisconnectedWaiting, Gates: f.Terms.DescribeGates(i), Failures: f.Terms.DescribeFailures(i)})
 	}
 	return out
 }
@@ -56,6 +58,9 @@ func (r *RolloutPlan) writeText(b *strings.Builder) {
 		b.WriteString(".\n")
 		for _, gate := range s.Gates {
 			fmt.Fprintf(b, "    Before it, %s.\n", gate)
+		}
+		if s.Failures != "" {
+			fmt.Fprintf(b, "    In it, %s.\n", s.Failures)
 		}
 	}
 	fmt.Fprintf(b, "  The others would wait for %s.\n", r.Waits)

@@ -3,6 +3,10 @@ package preview
 import (
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -27,7 +31,7 @@ func TestTextOfADefaultRolloutPlan(t *testing.T) {
 func TestTextOfARolloutPlan(t *testing.T) {
 	terms := rollout.CompileTerms(&v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{
 		{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a"}}, GatesAfter: []v1alpha1.RolloutGate{{Name: "owner", Approval: &v1alpha1.ApprovalGate{Approvers: 2}}}},
-		{Name: "none", Clusters: v1alpha1.StageClusters{Names: []string{"x"}}},
+		{Name: "none", Clusters: v1alpha1.StageClusters{Names: []string{"x"}}, ProgressDeadline: &metav1.Duration{Duration: 10 * time.Minute}, MaxFailures: new(intstr.FromString("5%"))},
 	}})
 	first := &rollout.FirstTurn{Terms: terms, Wait: rollout.StageWait{Reason: atoll.ReasonWaitsForStage}, Progress: rollout.Progress{Stages: []rollout.StageTally{{Clusters: 1, Changing: 1}, {Clusters: 2, Waiting: 2, DisconnectedWaiting: 3}, {}}}}
 	var b strings.Builder
@@ -35,6 +39,7 @@ func TestTextOfARolloutPlan(t *testing.T) {
 	const want = "  Stage canary: 1 cluster would change at first, 0 later.\n" +
 		"  Stage none: 0 clusters would change at first, 2 later, 3 when connected again.\n" +
 		"    Before it, gate owner of stage canary: `atoll rollout approve --stage canary` by 2 users.\n" +
+		"    In it, a cluster that is not healthy within 10m counts as failed; more than 5% failures hold the rollout.\n" +
 		"  The others would wait for stage canary to become healthy.\n"
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)

@@ -114,7 +114,7 @@ func (s *rolloutStep) blockingClusters() []string {
 	for _, c := range s.awaitedOldCopies() {
 		all[c] = true
 	}
-	if s.turns.countWaiting() > 0 {
+	if s.turns.isBounded && s.followsReports() {
 		for _, c := range s.turns.awaited {
 			all[c] = true
 		}

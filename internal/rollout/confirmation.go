@@ -209,6 +209,7 @@ func (s *rolloutStep) holdAtRevision(c string, items []string) {
 	spec.Revision, spec.Variant = old.Revision, old.Variant
 	spec.Absent, spec.ExcludedPending = old.Absent, old.ExcludedPending
 	spec.MovedAt, spec.FailedAt, spec.AdmittedRemoval = old.MovedAt, old.FailedAt, ""
+	spec.PreviousRevision = old.PreviousRevision
 	if v, ok := s.CurrentVariants[c]; ok && v != old.Variant {
 		// Other rules of its own revision target the cluster now. The items that they
 		// exclude wait as well.

@@ -40,10 +40,15 @@ func (f *FailureScope) AddWaiting(row Row) {
 }
 
 // IsHeldBy reports whether the row failed in the rollout, so that it holds what waits. A row by which its stage failed holds
-// also what began to wait later.
-func (f *FailureScope) IsHeldBy(row Row) bool {
-	failedInTime := row.Spec.FailedAt != 0 || row.Spec.MovedAt >= f.waitingSince
-	return f.waits && row.isFailing() && failedInTime && !f.isResumed(row)
+// also what began to wait later. If nothing waits, only a stage with a rollback is held, by a failure soon after the change.
+func (f *FailureScope) IsHeldBy(t *Terms, row Row) bool {
+	switch {
+	case !row.isFailing() || f.isResumed(row):
+		return false
+	case f.waits:
+		return row.Spec.FailedAt != 0 || row.Spec.MovedAt >= f.waitingSince
+	}
+	return t.rollsBack(row.Stage) && row.Spec.PreviousRevision != "" && row.failureTime() <= row.Spec.MovedAt+t.judgedTime(row)
 }
 
 // isResumed reports whether the row had changed and failed at the last resume. A row that was changing then, and failed later, was
@@ -68,8 +73,12 @@ func (f *FailureScope) IsExcused(t *Terms, row Row) bool {
 	return t.IsDefault() && f.resumedAt != 0 && since <= f.resumedAt
 }
 
-// MendRow returns the row without its mark of a failure, where a resume excused the failure and the row is healthy again.
-func (f *FailureScope) MendRow(row Row) Row {
+// JudgeRow returns the row as the rollout counts it: with the end of its progressDeadline, where that is over, and without
+// its mark of a failure, where a resume excused the failure and the row is healthy again.
+func (f *FailureScope) JudgeRow(t *Terms, row Row) Row {
+	if t.progressDeadlineOf(row.Stage) > 0 {
+		row = t.judgeDeadline(row, time.Unix(f.now, 0))
+	}
 	if row.Spec.FailedAt != 0 && row.isReady() && f.isResumed(row) {
 		row.Spec.FailedAt = 0
 	}
@@ -79,10 +88,13 @@ func (f *FailureScope) MendRow(row Row) Row {
 // failureTime returns when a failing row failed, in Unix seconds: by the clock of the hub, and until the hub marks the row by that
 // of the member.
 func (r Row) failureTime() int64 {
-	if r.Spec.FailedAt != 0 || r.Status == nil {
+	switch {
+	case r.Spec.FailedAt != 0:
 		return r.Spec.FailedAt
+	case r.reportsFailure():
+		return r.Status.Since
 	}
-	return r.Status.Since
+	return r.lateAt
 }
 
 // TurnTimes returns the times by which FailureScope distinguishes rows that are equal otherwise, in

@@ -49,10 +49,10 @@ func TestFailureScope(t *testing.T) {
 			f.AddWaiting(Row{Spec: spec})
 		}
 		row := Row{Spec: atoll.RowSpec{Generation: 1, MovedAt: c.movedAt, FailedAt: c.markedAt}, Status: &atoll.RowStatus{Generation: 1, State: atoll.RowDegraded, Since: c.failedAt}}
-		if got := f.IsHeldBy(row); got != c.want {
+		if got := f.IsHeldBy(nil, row); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
-		if row.Status.State = atoll.RowReady; c.markedAt == 0 && f.IsHeldBy(row) {
+		if row.Status.State = atoll.RowReady; c.markedAt == 0 && f.IsHeldBy(nil, row) {
 			t.Errorf("%s: a healthy row holds the rollout", name)
 		}
 	}

@@ -39,6 +39,9 @@ type StageTally struct {
 	Marked int
 	// Soaking are healthy for a shorter time than minSuccessTime. They are a part of Updated.
 	Soaking int
+	// ToReturn hold a revision that is rolled back. Returning have left it, and are not healthy yet. ReturnFailed have left it, and
+	// are unhealthy.
+	ToReturn, Returning, ReturnFailed int
 	// Disconnected clusters, and those of them that do not hold what is ordered.
 	Disconnected, DisconnectedWaiting int
 }
@@ -112,19 +115,25 @@ func LossTime(c *v1alpha1.Cluster, now time.Time) time.Time {
 	return now
 }
 
-// isFailing reports whether the row could not be applied, or is unhealthy and does not become healthy by itself,
-// or whether its stage failed by it.
+// isFailing reports whether the row could not be applied, is unhealthy and does not become healthy by itself, or is not
+// healthy within progressDeadline, or whether its stage failed by it.
 func (r Row) isFailing() bool {
-	st := r.Status
-	return r.Spec.FailedAt != 0 || st != nil && st.Generation == r.Spec.Generation && (st.State == atoll.RowFailed || st.State == atoll.RowDegraded)
+	return r.Spec.FailedAt != 0 || r.lateAt != 0 || r.reportsFailure()
 }
 
-// isUnhealthy reports whether a change of the row makes no further cluster unavailable. A row that was healthy after its last turn,
-// and has not reported another share of replicas yet, is none.
-func (r Row) isUnhealthy() bool {
+// reportsFailure reports whether the row, by its last report, could not be applied or does not become healthy by itself.
+func (r Row) reportsFailure() bool {
 	st := r.Status
-	isSharing := st != nil && st.State == atoll.RowReady && st.Generation < r.Spec.Generation && st.Since >= r.Spec.MovedAt
-	return !r.isReady() && !isSharing
+	return st != nil && st.Generation == r.Spec.Generation && (st.State == atoll.RowFailed || st.State == atoll.RowDegraded)
+}
+
+// isUnhealthy reports whether a change of the row makes no further cluster unavailable.
+func (r Row) isUnhealthy() bool { return !r.isReady() && !r.isSharing() }
+
+// isSharing reports whether the row was healthy after its last turn, and has not reported another share of replicas yet.
+func (r Row) isSharing() bool {
+	st := r.Status
+	return st != nil && st.State == atoll.RowReady && st.Generation < r.Spec.Generation && st.Since >= r.Spec.MovedAt
 }
 
 // healthySince returns since when the row is healthy at its revision, in Unix seconds. A time in the future, of a
@@ -250,9 +259,13 @@ func (p *Progress) MarkSoaking(t *Terms, gates GateStates) {
 type StageWait struct {
 	Stage  int
 	Reason atoll.Reason
-	// gate for which they wait; nil: none.
-	gate *gate
+	// gate for which they wait, and the rollback; nil: none.
+	gate     *gate
+	rollback *v1alpha1.RollbackStatus
 }
+
+// isDecided reports whether a gate or a rollback, which are stored, holds the rows.
+func (w *StageWait) isDecided() bool { return w.gate != nil || w.rollback != nil }
 
 // areGatesJudged reports whether a gate into the stage, or into a later one, has a verdict.
 func (t *Terms) areGatesJudged(from int, gates GateStates) bool {
@@ -328,6 +341,9 @@ func (t *Terms) DescribeStageWait(w StageWait, p *Progress) string {
 	}
 	if w.gate != nil {
 		return w.gate.describeWait()
+	}
+	if w.rollback != nil {
+		return t.describeRollback(w)
 	}
 	n, in := p.Stages[w.Stage], "stage "+t.StageName(w.Stage)
 	switch w.Reason {

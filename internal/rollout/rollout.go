@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -32,10 +31,14 @@ type Row struct {
 	UncertainUntil time.Time
 	// LostAt is when the cluster was lost, if it is not Online; zero: it never was.
 	LostAt time.Time
+	// ConnectedAt is when the cluster connected, in Unix seconds, if it is Online.
+	ConnectedAt int64
 	// Stage is the index of the cluster's stage in Input.Terms.
 	Stage int
 	// CheckIn is how often the cluster checks in; 0: it holds a stream.
 	CheckIn time.Duration
+	// lateAt is when progressDeadline ended, in Unix seconds, before the row was healthy; 0: it did not.
+	lateAt int64
 }
 
 // readinessTimeout is how long other rows wait for this one.
@@ -80,6 +83,10 @@ type Input struct {
 	// Gates are the stored verdicts, and Approvals those that people gave.
 	Gates     []GateRecord
 	Approvals []v1alpha1.RolloutApproval
+	// Rollback is the stored rollback, and Previous what rows and new copies get by it, by cluster name. Previous is set while
+	// the rollback is about the target revision.
+	Rollback *v1alpha1.RollbackStatus
+	Previous map[string]PreviousContent
 	// RevisionAt is when the target revision was made.
 	RevisionAt time.Time
 	// NewClusters that may get their first row, by name. It is set where Terms or Pause are.
@@ -171,6 +178,9 @@ type Output struct {
 	// reads them.
 	Gates        []v1alpha1.GateStatus
 	GatesChanged bool
+	// Rollback is the rollback to store, where it differs from the stored one. Rows return in a step that reads it.
+	Rollback        *v1alpha1.RollbackStatus
+	RollbackChanged bool
 }
 
 // HeldBackDeletions are deletions that the target revision holds back, and the hash by which they
@@ -406,7 +416,7 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 		s.arriving[c] = true
 		spec.Phase, spec.Since, spec.Orphan, spec.GrownAt, spec.MovingSince = atoll.RowActive, s.nowUnix, false, 0, 0
 		if !s.awaitsTurn(c, spec) {
-			s.beginTurn(spec)
+			s.beginTurn(c, spec)
 		}
 	}
 	spec.PlacementFingerprint, spec.Reason, spec.Recall = v.PlacementFingerprint, stayReason(&v), nil
@@ -433,13 +443,12 @@ func (s *rolloutStep) hasOnlyIndependentRows() bool {
 		len(s.DeletedItems)+len(s.MovedItems)+len(s.ExcludedItems) == 0
 }
 
-// isUnchanged reports whether a spec orders and stores the same as the row.
-func isUnchanged(row atoll.RowSpec, next *atoll.RowSpec) bool {
-	return row.UID == next.UID && isSameWork(row, *next) && isSameBookkeeping(row, *next)
-}
-
 // moveToTargetRevision moves the spec to the target revision.
 func (s *rolloutStep) moveToTargetRevision(c string, spec *atoll.RowSpec) {
+	if s.turns.returns[c] {
+		s.returnToPrevious(c, spec)
+		return
+	}
 	if s.Revision == "" || s.staysAtRevision(c, spec) || s.awaitsTurn(c, spec) {
 		return
 	}
@@ -447,7 +456,12 @@ func (s *rolloutStep) moveToTargetRevision(c string, spec *atoll.RowSpec) {
 		return
 	}
 	if spec.Revision != s.Revision {
-		s.beginTurn(spec)
+		s.beginTurn(c, spec)
+	}
+	if s.takesPreviousRevision(c) {
+		spec.PreviousRevision = s.turns.rollback.PreviousRevision
+		s.returnToPrevious(c, spec)
+		return
 	}
 	spec.Revision = s.Revision
 	if v, ok := s.Variants[c]; ok {
@@ -539,20 +553,6 @@ func (s *rolloutStep) assignGenerations() {
 	}
 }
 
-// isSameWork reports whether the agent has nothing to do about the difference.
-func isSameWork(a, b atoll.RowSpec) bool {
-	return a.Revision == b.Revision && a.Variant == b.Variant && a.Phase == b.Phase &&
-		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned) && maps.Equal(a.OrdinalStarts, b.OrdinalStarts) && maps.Equal(a.ExcludedPending, b.ExcludedPending) &&
-		!slices.ContainsFunc(b.Approvals, func(x atoll.DriftApproval) bool { return !slices.Contains(a.Approvals, x) })
-}
-
-// isSameBookkeeping reports whether rows of the same work also store the same.
-func isSameBookkeeping(a, b atoll.RowSpec) bool {
-	return a.Reason == b.Reason && a.Since == b.Since && a.PlacementFingerprint == b.PlacementFingerprint &&
-		a.GrownAt == b.GrownAt && a.MovingSince == b.MovingSince && a.RequestedPods == b.RequestedPods && slices.Equal(a.HomeItems, b.HomeItems) && slices.Equal(a.Absent, b.Absent) &&
-		maps.Equal(a.ShrinkTo, b.ShrinkTo) && a.Recall.Equal(b.Recall) && slices.Equal(a.Approvals, b.Approvals) && a.HasSameTurn(b)
-}
-
 func (s *rolloutStep) buildOutput() Output {
 	if at := s.Decision.EvictAt; !at.IsZero() && !s.Deleting {
 		s.requeueNoLater(at)
@@ -563,6 +563,7 @@ func (s *rolloutStep) buildOutput() Output {
 		Progress: s.turns.Progress, StageWait: s.turns.wait,
 	}
 	out.Gates, out.GatesChanged = s.gateChanges()
+	out.Rollback, out.RollbackChanged = s.rollbackChanges()
 	if s.ExplainWaits {
 		out.Waits = s.listWaits()
 	}

@@ -9,12 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // runRolloutCommand runs the commands of scripts that are about rollouts.
 func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 	switch cmd {
-	case "stage": // NAME CLUSTER,... | NAME label:K=V, and bounds: concurrency=N failures=N success=DURATION wait=DURATION approvers=N cel=EXPRESSION onFailure=ACTION
+	case "stage": // NAME CLUSTER,... | NAME label:K=V, and bounds: concurrency=N failures=N success=DURATION deadline=DURATION wait=DURATION approvers=N cel=EXPRESSION onFailure=ACTION
 		s.statedRollout().Type = v1alpha1.RolloutStaged
 		s.rollout.Stages = append(s.rollout.Stages, s.parseStage(args))
 	case "unavailable": // N
@@ -92,6 +93,8 @@ func (s *scriptStage) parseStage(args []string) v1alpha1.RolloutStage {
 			out.OnFailure = v1alpha1.FailureAction(value)
 		case "success":
 			out.MinSuccessTime = &metav1.Duration{Duration: s.parseDuration(value)}
+		case "deadline":
+			out.ProgressDeadline = &metav1.Duration{Duration: s.parseDuration(value)}
 		}
 	}
 	return out
@@ -102,6 +105,7 @@ func (s *scriptStage) addRolloutInput(in *Input) {
 	in.Terms, in.RevisionAt = s.compileTerms(), time.Unix(1_000_000, 0)
 	in.NewClusters = map[string]Row{}
 	in.Gates, in.Approvals = s.gates.readVerdicts(s.now), s.gates.approvals
+	s.addRollbackInput(in)
 	for c, of := range s.clusters {
 		row, has := in.Rows[c]
 		if row.Stage = in.Terms.StageOf(c, of.Labels); has {
@@ -110,6 +114,39 @@ func (s *scriptStage) addRolloutInput(in *Input) {
 			in.NewClusters[c] = Row{Stage: row.Stage, Online: s.online[c], UncertainUntil: s.uncertain[c]}
 		}
 	}
+}
+
+// addRollbackInput adds the stored rollback, and what rows get by it. A deletion of the target revision blocks it.
+func (s *scriptStage) addRollbackInput(in *Input) {
+	in.Rollback = s.rollback
+	if in.Rollback == nil || in.Rollback.Revision != in.Revision {
+		return
+	}
+	in.Previous = map[string]PreviousContent{}
+	for c := range s.clusters {
+		if row, has := in.Rows[c]; !has || row.Spec.Phase == atoll.RowPending {
+			in.Previous[c] = PreviousContent{}
+		} else if len(in.DeletedItems[row.Spec.PreviousRevision]) > 0 {
+			in.Previous[c] = PreviousContent{Blocker: "the change deletes objects"}
+		} else {
+			in.Previous[c] = PreviousContent{}
+		}
+	}
+}
+
+// storeRollback stores the rollback that a step decided.
+func (s *scriptStage) storeRollback(out Output) {
+	if out.RollbackChanged {
+		s.rollback = out.Rollback
+	}
+}
+
+func (s *scriptStage) formatRollback() string {
+	r := s.rollback
+	if r == nil {
+		return "  no rollback\n"
+	}
+	return fmt.Sprintf("  %s %s to %s: %s of %s, %s, %s %s\n", r.State, r.Revision, r.PreviousRevision, r.Cluster, r.Stage, r.Reason, s.now.Sub(r.Since.Time).Round(time.Second), r.Message)
 }
 
 // formatStages formats the progress of the last step.

@@ -79,6 +79,7 @@ type scriptStage struct {
 	checkIns  map[string]time.Duration
 	uncertain map[string]time.Time
 	lostAt    map[string]time.Time
+	backAt    map[string]int64
 	rows      map[string]Row
 	placement v1alpha1.PlacementSpec
 	unfit     v1alpha1.WhenUnfit
@@ -94,11 +95,12 @@ type scriptStage struct {
 	requeueAt  time.Time
 	unwanted   map[string]string // items by cluster
 	gates      gateStore
+	rollback   *v1alpha1.RollbackStatus
 }
 
 func newStage(t testing.TB) *scriptStage {
 	return &scriptStage{
-		t: t, now: time.Unix(1_000_000, 0), clusters: map[string]*schedule.Cluster{}, online: map[string]bool{}, checkIns: map[string]time.Duration{}, uncertain: map[string]time.Time{}, lostAt: map[string]time.Time{}, rows: map[string]Row{},
+		t: t, now: time.Unix(1_000_000, 0), clusters: map[string]*schedule.Cluster{}, online: map[string]bool{}, checkIns: map[string]time.Duration{}, uncertain: map[string]time.Time{}, lostAt: map[string]time.Time{}, backAt: map[string]int64{}, rows: map[string]Row{},
 		baseInput: Input{BundleUID: "bundle", Revision: "r1"},
 	}
 }
@@ -126,7 +128,9 @@ func (s *scriptStage) runCommand(cmd string, args []string) string {
 			s.online[args[0]], s.lostAt[args[0]] = false, s.now
 		}
 	case "back":
-		s.online[args[0]] = true
+		if !s.online[args[0]] {
+			s.online[args[0]], s.backAt[args[0]] = true, s.now.Unix()
+		}
 	case "checkin": // NAME EVERY
 		s.checkIns[args[0]] = s.parseDuration(args[1])
 	case "uncertain": // NAME DURATION : for so long the hub cannot decide whether it is disconnected
@@ -167,6 +171,8 @@ func (s *scriptStage) runCommand(cmd string, args []string) string {
 		return "  " + strings.Join(AdvanceRows(s.buildInput()).BlockingClusters, " ") + "\n"
 	case "gates":
 		return s.formatGates()
+	case "rollback":
+		return s.formatRollback()
 	default:
 		return s.runUserCommand(cmd, args)
 	}
@@ -318,6 +324,7 @@ func (s *scriptStage) buildInput() Input {
 	in.Now, in.Rows, in.ExplainWaits = s.now, map[string]Row{}, true
 	for c, r := range s.rows {
 		r.Online, r.CheckIn, r.UncertainUntil, r.LostAt = s.online[c], s.checkIns[c], s.uncertain[c], s.lostAt[c]
+		r.ConnectedAt = s.backAt[c]
 		in.Rows[c], specs[c] = r, r.Spec
 	}
 	s.addRolloutInput(&in)
@@ -352,6 +359,7 @@ func (s *scriptStage) advanceOnce() string {
 	s.ledger.RecordDeletes("", s.now, out.DirectDeletes)
 	s.ledger.RecordRemovedClusters("bundle", s.now, out.RemovedByEdit)
 	defer s.gates.storeVerdicts(out, s.now)
+	defer s.storeRollback(out)
 	s.plan, s.requeueAt, s.progress, s.stageWait = out.PendingRemoval, out.RequeueAt, out.Progress, out.StageWait
 	for range len(s.rows) {
 		if !changesCount(in, out) {

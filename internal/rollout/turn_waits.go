@@ -16,8 +16,8 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	if s.isDisconnected(row) {
 		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back, and then its turn in the rollout", since)
 	}
-	if t.wait.gate != nil {
-		return s.newGateWait(since)
+	if t.wait.isDecided() {
+		return s.newDecidedWait(since)
 	}
 	switch w := t.wait; w.Reason {
 	case atoll.ReasonRolloutPaused:
@@ -41,8 +41,11 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	return newRowWait(atoll.ReasonWaitsForStage, s.describeStageWait(), since)
 }
 
-// newGateWait returns the wait of a row for a gate, since the gate is judged.
-func (s *rolloutStep) newGateWait(since time.Time) RowWait {
+// newDecidedWait returns the wait of a row for a gate, since the gate is judged, or for a rollback.
+func (s *rolloutStep) newDecidedWait(since time.Time) RowWait {
+	if r := s.turns.wait.rollback; r != nil {
+		return newRowWait(s.turns.wait.Reason, s.describeStageWait(), r.Since.Time)
+	}
 	if v := NewGateStates(s.Revision, s.turns.gates).find(s.turns.wait.gate); v != nil {
 		since = v.Since.Time
 	}

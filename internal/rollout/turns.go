@@ -29,6 +29,11 @@ type turns struct {
 	// scope decides which of the failing clusters hold the rollout.
 	scope   FailureScope
 	failing []string
+	// rollback is to be stored; nil: none. returns are the clusters that return in this step, and blocked are those that cannot, and
+	// why.
+	rollback *v1alpha1.RollbackStatus
+	returns  map[string]bool
+	blocked  map[string]string
 	// failedSince is when a row of the failed stage failed, in Unix seconds.
 	failedSince int64
 	// gates are the verdicts to store. gateAgain is when time alone may change one.
@@ -38,6 +43,15 @@ type turns struct {
 	uncertainUntil time.Time
 	// lossEnds is the first time at which a disconnected cluster stops counting.
 	lossEnds time.Time
+	// deadline is the first time at which a cluster that changes counts as failed.
+	deadline time.Time
+}
+
+// awaitDeadline records the end of a progressDeadline; zero is none.
+func (t *turns) awaitDeadline(end time.Time) {
+	if !end.IsZero() && (t.deadline.IsZero() || end.Before(t.deadline)) {
+		t.deadline = end
+	}
 }
 
 // planTurns decides which rows change now. Rows at rest and at the desired revision cost no memory.
@@ -57,9 +71,8 @@ func (s *rolloutStep) planTurns() {
 		s.tallyArrival(c)
 	}
 	s.tallyFailures()
-	s.keepPassedGates()
-	if t.wait = s.Terms.FindStageWait(t.Progress, s.Pause != nil, NewGateStates(s.Revision, s.storedGates())); s.Pause == nil && t.wait.Reason != atoll.ReasonStageFailed {
-		s.allowTurns(arrivals)
+	if !s.planRollback() {
+		s.planForwardTurns(arrivals)
 	}
 	t.withheld = slices.DeleteFunc(arrivals, func(c string) bool { return t.allowed[c] })
 	if slices.Sort(t.withheld); len(t.withheld) > 0 {
@@ -68,9 +81,23 @@ func (s *rolloutStep) planTurns() {
 			return waits
 		})
 	}
-	if t.countWaiting() > 0 {
+	if s.followsReports() {
 		s.requestNextTurn()
 	}
+}
+
+// planForwardTurns decides which rows take the target revision now.
+func (s *rolloutStep) planForwardTurns(arrivals []string) {
+	t := &s.turns
+	s.keepPassedGates()
+	if t.wait = s.Terms.FindStageWait(t.Progress, s.Pause != nil, NewGateStates(s.Revision, s.storedGates())); s.Pause == nil && t.wait.Reason != atoll.ReasonStageFailed {
+		s.allowTurns(arrivals)
+	}
+}
+
+// followsReports reports whether a report may change which rows take a turn: rows wait, or may have to return.
+func (s *rolloutStep) followsReports() bool {
+	return s.turns.countWaiting() > 0 || s.Terms.RollsBack()
 }
 
 // isRolloutBounded reports whether rows may have to wait for their turn. The default bounds only a change of what runs.
@@ -143,7 +170,7 @@ func (s *rolloutStep) memberRow(c string) (Row, bool) {
 
 func (s *rolloutStep) tallyRow(c string, row Row) {
 	t, isWanted := &s.turns, !s.wantsTurn(c, row)
-	n, row := &t.Stages[row.Stage], t.scope.MendRow(row)
+	n, row := &t.Stages[row.Stage], t.scope.JudgeRow(s.Terms, row)
 	p, isUnavailable := s.placeRow(row, isWanted)
 	n.AddRows(p, 1)
 	if isUnavailable && !(isWanted && t.scope.IsExcused(s.Terms, row)) {
@@ -156,6 +183,8 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 		}
 	case RowFailing:
 		t.failing = append(t.failing, c)
+	case RowChanging:
+		t.awaitDeadline(s.Terms.DeadlineOf(row, s.Now))
 	case RowUpdated:
 		s.tallySuccessTime(n, row)
 		return
@@ -202,8 +231,8 @@ func (s *rolloutStep) tallySuccessTime(n *StageTally, row Row) {
 func (s *rolloutStep) tallyFailures() {
 	t := &s.turns
 	for _, c := range t.failing {
-		row := s.Rows[c]
-		isHeld := t.scope.IsHeldBy(row)
+		row := t.scope.JudgeRow(s.Terms, s.Rows[c])
+		isHeld := t.scope.IsHeldBy(s.Terms, row)
 		if t.Stages[row.Stage].AddFailures(row, isHeld, 1); !isHeld {
 			continue
 		}
@@ -358,20 +387,19 @@ func (s *rolloutStep) allowTurn(c string, i int, slots *int) {
 	s.turns.awaited = append(s.turns.awaited, c)
 	s.turns.Stages[i].Waiting--
 	s.turns.Stages[i].Changing++
+	if d := s.Terms.progressDeadlineOf(i); d > 0 {
+		s.turns.awaitDeadline(s.Now.Add(max(d, ReadinessCheckIns*s.arrivalRow(c).CheckIn)))
+	}
 	*slots--
 }
 
 // requestNextTurn requests a step for the time at which rows may change although nothing is reported.
 func (s *rolloutStep) requestNextTurn() {
 	t := &s.turns
-	if !t.uncertainUntil.IsZero() {
-		s.requeueNoLater(t.uncertainUntil)
-	}
-	if !t.lossEnds.IsZero() {
-		s.requeueNoLater(t.lossEnds)
-	}
-	if !t.gateAgain.IsZero() {
-		s.requeueNoLater(t.gateAgain)
+	for _, at := range [...]time.Time{t.uncertainUntil, t.lossEnds, t.deadline, t.gateAgain} {
+		if !at.IsZero() {
+			s.requeueNoLater(at)
+		}
 	}
 	if t.wait.Reason == atoll.ReasonWaitsForSuccessTime {
 		s.requeueNoLater(time.Unix(t.soakUntil[t.wait.Stage], 0))
@@ -391,8 +419,8 @@ func (s *rolloutStep) awaitsTurn(c string, spec *atoll.RowSpec) bool {
 }
 
 // beginTurn sets when the row was allowed to take the revision that it is given.
-func (s *rolloutStep) beginTurn(spec *atoll.RowSpec) {
-	spec.MovedAt, spec.FailedAt, spec.AdmittedRemoval = 0, 0, ""
+func (s *rolloutStep) beginTurn(c string, spec *atoll.RowSpec) {
+	spec.MovedAt, spec.FailedAt, spec.AdmittedRemoval, spec.PreviousRevision = 0, 0, "", s.previousRevisionOf(c, spec)
 	if s.turns.isBounded {
 		spec.MovedAt = s.nowUnix
 	}
@@ -405,10 +433,10 @@ func (s *rolloutStep) keepTurn(c string, spec *atoll.RowSpec) {
 	spec.MovedAt, spec.FailedAt = min(spec.MovedAt, s.nowUnix), min(spec.FailedAt, s.nowUnix)
 	row, has := s.Rows[c]
 	t := &s.turns
-	if row = t.scope.MendRow(row); row.Spec.FailedAt == 0 {
+	if row = t.scope.JudgeRow(s.Terms, row); row.Spec.FailedAt == 0 {
 		spec.FailedAt = 0
 	}
-	if !t.isBounded || !has || spec.FailedAt != 0 || !s.Terms.isFailed(row.Stage, t.Stages[row.Stage]) || row.Spec.Revision != spec.Revision || s.awaitsTurn(c, spec) || !t.scope.IsHeldBy(row) {
+	if !t.isBounded || !has || spec.FailedAt != 0 || !s.Terms.isFailed(row.Stage, t.Stages[row.Stage]) || row.Spec.Revision != spec.Revision || s.awaitsTurn(c, spec) || !t.scope.IsHeldBy(s.Terms, row) {
 		return
 	}
 	if p, _ := s.placeRow(row, true); p == RowFailing {
@@ -446,5 +474,5 @@ func (s *rolloutStep) exclusionsUntilTurn(c string, own []string) map[string]int
 
 // isTurnUnderway reports whether rows wait for their turn or take it in this step.
 func (s *rolloutStep) isTurnUnderway() bool {
-	return s.turns.isBounded && (len(s.turns.allowed) > 0 || s.turns.countWaiting() > 0 || len(s.turns.withheld) > 0)
+	return s.turns.isBounded && (len(s.turns.allowed)+len(s.turns.returns) > 0 || s.turns.countWaiting() > 0 || len(s.turns.withheld) > 0)
 }

@@ -89,7 +89,10 @@ func (s *rolloutStep) findRowWait(c string, spec atoll.RowSpec, plan *PendingRem
 	case s.awaitsTurn(c, &spec):
 		return s.findTurnWait(c, spec)
 	}
-	return WaitOfActiveRow(row)
+	if w := s.findReturnWait(c, &spec); w.For != "" {
+		return w
+	}
+	return s.Terms.ExplainDeadline(WaitOfActiveRow(row), row, s.Now)
 }
 
 // findPlanWait returns the wait of a row whose reason is a plan that a person decides; For is empty for others.

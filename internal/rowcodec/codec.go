@@ -99,6 +99,7 @@ func EncodeSpec(r atoll.RowSpec, words *Dictionary) string {
 	l.writeNumber('t', r.MovedAt, 0)
 	l.writeNumber('x', r.FailedAt, 0)
 	l.writeText('z', r.AdmittedRemoval)
+	l.writeText('j', r.PreviousRevision)
 	return string(l.buf)
 }
 
@@ -252,6 +253,8 @@ func readTurnField(f *lineReader, r *atoll.RowSpec) {
 		r.FailedAt = f.readNumber()
 	case 'z':
 		r.AdmittedRemoval = f.decodeText(f.value)
+	case 'j':
+		r.PreviousRevision = f.decodeText(f.value)
 	}
 }
 

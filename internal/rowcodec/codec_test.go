@@ -26,7 +26,7 @@ var someSpecs = []atoll.RowSpec{
 	{UID: lineUID, Generation: 1, Revision: "r", Assigned: map[string]int64{"apps/StatefulSet/shop/db": 3}, Phase: atoll.RowActive, Since: 9, OrdinalStarts: map[string]int64{"apps/StatefulSet/shop/db": 2000}},
 	{UID: lineUID, Generation: 2, Revision: "r", Phase: atoll.RowActive, Absent: []string{"/ConfigMap/shop/a b", "apps/Deployment/shop/web"}, ExcludedPending: map[string]int64{"/Secret/shop/s": 7}},
 	{UID: lineUID, Generation: 1, Revision: "r", Assigned: map[string]int64{"apps/Deployment/shop/web": 9}, Phase: atoll.RowActive, Since: 9, PlacementFingerprint: "a.b/c#kf12oi", MovingSince: 8, ShrinkTo: map[string]int64{"apps/Deployment/shop/web": 0}},
-	{UID: lineUID, Generation: 2, Revision: "r", Phase: atoll.RowActive, Since: 9, MovedAt: 12, FailedAt: 34, AdmittedRemoval: "0123456789abcdef"},
+	{UID: lineUID, Generation: 2, Revision: "r", Phase: atoll.RowActive, Since: 9, MovedAt: 12, FailedAt: 34, AdmittedRemoval: "0123456789abcdef", PreviousRevision: "q"},
 	{UID: lineUID, Generation: 2, Revision: "r", Phase: atoll.RowActive, Since: 9, Approvals: []atoll.DriftApproval{
 		{Item: "/ConfigMap/shop/a", ID: "0123456789abcdef", By: "system:serviceaccount:x y;z,~1", At: 1_790_000_000}, {Item: "apps/Deployment/shop/web", ID: "fedcba9876543210"},
 	}},

@@ -17,7 +17,7 @@ func hasPersonActed(b *v1alpha1.Bundle, reason atoll.Reason, now time.Time) bool
 	switch reason {
 	case atoll.ReasonRolloutPaused:
 		return b.Spec.Pause == nil
-	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy:
+	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolledBack:
 		return b.Spec.Resume != nil && r.Since != nil && !b.Spec.Resume.At.Before(r.Since)
 	case atoll.ReasonWaitsForApproval:
 		i := slices.IndexFunc(r.Gates, func(g v1alpha1.GateStatus) bool { return isApprovalAwaited(b, &g) })

@@ -133,3 +133,53 @@ func TestAChangeGoesThroughStages(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+const rollbackPolicy = `
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: web}]
+  placement: {clusterAffinity: {clusterNames: [member1, member2]}}
+  rollout:
+    type: Staged
+    stages:
+    - {name: canary, clusters: {names: [member1]}, maxFailures: 1, onFailure: Rollback, progressDeadline: $DEADLINE}
+    - {name: wide, clusters: {labelSelector: {}}, onFailure: Rollback, progressDeadline: $DEADLINE}
+`
+
+// stateDeadline states the progressDeadline of both stages, and waits for the Bundle to have it.
+func stateDeadline(t *testing.T, ns, deadline string) {
+	t.Helper()
+	apply(t, ns, strings.ReplaceAll(rollbackPolicy, "$DEADLINE", deadline))
+	testwait.UntilNil(t, "the Bundle has the deadline", func(context.Context) error {
+		if out := runCLI(t, "get", "bundles", "-n", ns, "-o", "yaml"); !strings.Contains(out, "progressDeadline: "+deadline) {
+			return errors.New(out)
+		}
+		return nil
+	})
+}
+
+// TestAFailedStageRollsBack checks that an image that is late in the second stage leaves both members, that status and explain say why,
+// and that another template supersedes the rollback.
+func TestAFailedStageRollsBack(t *testing.T) {
+	t.Parallel()
+	ns := createNamespace(t, "rollback")
+	const good, late, next = "registry.example/web:1", "registry.example/web:late", "registry.example/web:3"
+	apply(t, ns, strings.Replace(slowDeployment, "spec:\n  replicas: 3", "spec:\n  replicas: 1", 1))
+	stateDeadline(t, ns, "100h0m0s")
+	testwait.UntilNil(t, "the first installation", allChecks(imageIn("member1", ns, good), imageIn("member2", ns, good)))
+	testwait.UntilNil(t, "it is complete", rolloutShows(t, ns, `^canary +1 +1 +0 +0 +0 +0$`, `^wide +1 +1 +0 +0 +0 +0$`, `^complete: `))
+
+	stateDeadline(t, ns, "10s")
+	setImage(t, ns, late, "1h")
+	testwait.UntilNil(t, "it is rolled back", rolloutShows(t, ns, `^RolledBack: .*member2 of stage wide failed with StageDeadlineExceeded; the application's owner must act$`))
+	if err := allChecks(imageIn("member1", ns, good), imageIn("member2", ns, good))(t.Context()); err != nil {
+		t.Errorf("a member keeps what was rolled back: %v", err)
+	}
+	testwait.UntilNil(t, "explain says why", explanationMatches("deployment/web -n "+ns, `was rolled back, since member2 of stage wide failed`))
+
+	stateDeadline(t, ns, "100h0m0s")
+	setImage(t, ns, next, "1s")
+	testwait.UntilNil(t, "another template supersedes it", allChecks(imageIn("member1", ns, next), imageIn("member2", ns, next), rolloutShows(t, ns, `^complete: `)))
+}

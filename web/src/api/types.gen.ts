@@ -336,7 +336,8 @@ export interface Bundle {
         maxFailures?: number | string;
         minSuccessTime?: string;
         name: string;
-        onFailure?: "Pause" | "Continue";
+        onFailure?: "Pause" | "Rollback" | "Continue";
+        progressDeadline?: string;
       }>;
       type?: "All" | "Staged";
     };
@@ -396,6 +397,16 @@ export interface Bundle {
       pausedBy?: string;
       pausedSince?: string;
       reason?: string;
+      rollback?: {
+        cluster: string;
+        message?: string;
+        previousRevision?: string;
+        reason: string;
+        revision: string;
+        since: string;
+        stage: string;
+        state: "RollingBack" | "RolledBack";
+      };
       since?: string;
       stages?: Array<{
         changing: number;
