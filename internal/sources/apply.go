@@ -99,17 +99,9 @@ func (a *application) run(ctx context.Context, c gitfetch.Content) error {
 		a.failedRemovals = append(a.failedRemovals, a.decision.Remove...)
 		return nil
 	}
-	var failed []int
-	for _, i := range a.decision.Apply {
-		if err := a.applyObject(ctx, i); err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			a.reportFailure(i, err)
-			failed = append(failed, i)
-		}
+	if err := a.applyObjects(ctx); err != nil {
+		return err
 	}
-	a.keepOldHashes(failed)
 	if a.failed > 0 {
 		a.failedRemovals = append(a.failedRemovals, a.decision.Remove...)
 		return nil

@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 		"kept before, and back":         {"A/a=1, A/b=1", "A/a=1, A/b=1 SettingsChanged", nil, "apply b, same a"},
 		"everything again":              {"A/a=1", "A/a=1", func(in *Input) { in.ApplyAll = true }, "apply a"},
 	} {
-		in := Input{Wanted: parseObjects(c.wanted), Inventory: parseObjects(c.inventory), SameSettings: true, Prune: v1alpha1.PruneRemove}
+		in := Input{Source: &v1alpha1.Source{}, Wanted: parseObjects(c.wanted), Inventory: parseObjects(c.inventory), SameSettings: true, Prune: v1alpha1.PruneRemove}
 		if c.change != nil {
 			c.change(&in)
 		}
@@ -95,7 +95,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestAnotherVersionOfAnAPIIsTheSameObject(t *testing.T) {
-	in := Input{Wanted: parseObjects("A/a=1"), Inventory: parseObjects("A/a=1"), SameSettings: true}
+	in := Input{Source: &v1alpha1.Source{}, Wanted: parseObjects("A/a=1"), Inventory: parseObjects("A/a=1"), SameSettings: true}
 	in.Wanted[0].APIVersion, in.Inventory[0].APIVersion = "x.dev/v2", "x.dev/v1"
 	if got := formatDecision(in.Wanted, Decide(in)); got != "same a" {
 		t.Error(got)
@@ -106,7 +106,7 @@ func TestAnotherVersionOfAnAPIIsTheSameObject(t *testing.T) {
 }
 
 func TestRewrittenHistoryRemovesNothing(t *testing.T) {
-	in := Input{Wanted: parseObjects("A/a=1"), Inventory: parseObjects("A/a=1, A/b=1"), SameSettings: true}
+	in := Input{Source: &v1alpha1.Source{}, Wanted: parseObjects("A/a=1"), Inventory: parseObjects("A/a=1, A/b=1"), SameSettings: true}
 	d := Decide(in)
 	d.KeepAll(atoll.ReasonHistoryRewritten)
 	if got := formatDecision(in.Wanted, d); got != "same a, keep b HistoryRewritten" {
@@ -260,7 +260,7 @@ func TestInventoryBytes(t *testing.T) {
 // Every object of the inventory and of the content is in exactly one part of the decision.
 func TestNothingIsLost(t *testing.T) {
 	for n := range 1 << 8 {
-		in := Input{SameSettings: n&1 == 0, ApplyAll: n&2 == 0, Prune: v1alpha1.PruneRemove}
+		in := Input{Source: &v1alpha1.Source{}, SameSettings: n&1 == 0, ApplyAll: n&2 == 0, Prune: v1alpha1.PruneRemove}
 		for i := range 3 {
 			o := parseObject(fmt.Sprintf("A/%d=1", i))
 			if n&(4<<i) == 0 {
