@@ -78,7 +78,7 @@ func RenderVariants(j Job, run func(Job) Result) Result {
 			return Result{Problems: []Problem{*problem}}
 		}
 		one := compareVariant(v.Name, base.Objects, objects)
-		own := one.countBytes()
+		own := one.CountBytes()
 		if size += own; size > MaxContentBytes {
 			return Result{Failure: NewFailure(atoll.ReasonContentTooLarge, "the objects that differ in variants have more than %d bytes, of which variant %s has %d", MaxContentBytes, v.Name, own)}
 		}
@@ -168,8 +168,8 @@ func compareVariant(name string, base, objects []Object) VariantResult {
 	return out
 }
 
-// countBytes returns the bytes of the objects in JSON.
-func (v *VariantResult) countBytes() (n int) {
+// CountBytes returns the bytes of the objects in JSON.
+func (v *VariantResult) CountBytes() (n int) {
 	for _, o := range v.Objects {
 		raw, err := json.Marshal(o.Fields)
 		if err != nil {
