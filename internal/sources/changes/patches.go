@@ -53,6 +53,9 @@ func newMergePatch(on, of map[string]any) map[string]any {
 // field that both of these had and the variant has not got leaves with the new form.
 func newTransitionPatch(on, of map[string]any) map[string]any {
 	out := joinPatches(overridableFields(of), newMergePatch(on, of))
+	if meta, ok := out["metadata"].(map[string]any); ok {
+		maps.DeleteFunc(meta, func(_ string, keys any) bool { return len(keys.(map[string]any)) == 0 })
+	}
 	was, _ := on["spec"].(map[string]any)
 	is, _ := of["spec"].(map[string]any)
 	if spec, ok := out["spec"].(map[string]any); ok && userfields.EqualJSON(was["replicas"], is["replicas"]) {
@@ -72,20 +75,16 @@ func overridableFields(fields map[string]any) map[string]any {
 	meta, _ := fields["metadata"].(map[string]any)
 	kept := map[string]any{}
 	for _, name := range clusterMetadata {
-		keys := map[string]any{}
+		keys := map[string]any{} // also where there are none: overrides take keys away, and not the whole
 		all, _ := meta[name].(map[string]any)
 		for key, v := range all {
 			if !userfields.IsHubKey(key) && v != nil {
 				keys[key] = v
 			}
 		}
-		if len(keys) > 0 {
-			kept[name] = keys
-		}
+		kept[name] = keys
 	}
-	if len(kept) > 0 {
-		out["metadata"] = kept
-	}
+	out["metadata"] = kept
 	if fields["kind"] == "Secret" && fields["apiVersion"] == "v1" {
 		encodeStringData(out)
 	}
