@@ -55,6 +55,9 @@ func newTransitionPatch(on, of map[string]any) map[string]any {
 	out := joinPatches(overridableFields(of), newMergePatch(on, of))
 	if meta, ok := out["metadata"].(map[string]any); ok {
 		maps.DeleteFunc(meta, func(_ string, keys any) bool { return len(keys.(map[string]any)) == 0 })
+		if len(meta) == 0 {
+			delete(out, "metadata")
+		}
 	}
 	was, _ := on["spec"].(map[string]any)
 	is, _ := of["spec"].(map[string]any)
