@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"atoll.dev/atoll/internal/sources/changes"
 )
 
@@ -29,15 +27,15 @@ func (a *application) applyObjects(ctx context.Context) error {
 	blocked := false
 	last := map[int]int{} // templates, by the policies that are applied after them
 	for _, t := range a.wanted.FindTransitions(a.source, a.decision) {
-		if t.Policy >= 0 {
-			last[t.Policy] = t.Template
+		err := a.applyTransition(ctx, t)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		if err := a.applyTransition(ctx, t); err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
+		if err != nil {
 			blocked = true
 			fail(t.Template, err)
+		} else if t.Policy >= 0 {
+			last[t.Policy] = t.Template
 		}
 	}
 	isLast := func(i int) bool { _, ok := last[i]; return ok }
@@ -61,12 +59,11 @@ func (a *application) applyObjects(ctx context.Context) error {
 			}
 		}
 	}
-	a.keepOldHashes(failed)
-	for _, i := range failed {
-		if isLast(i) {
-			a.wanted.Keys[i].Hash = transitionHash // it is on the hub, and not what the inventory had
-		}
+	// A transition whose last form is not applied is on the hub, and not what the inventory had.
+	for _, i := range filterIndexes(failed, isLast) {
+		a.wanted.Keys[i].Hash = transitionHash
 	}
+	a.keepOldHashes(filterIndexes(failed, func(i int) bool { return !isLast(i) }))
 	return nil
 }
 
@@ -76,11 +73,14 @@ func filterIndexes(all []int, keep func(int) bool) []int {
 
 // applyTransition applies a policy that is valid for an object as the hub has it, and as the commit has it.
 func (a *application) applyTransition(ctx context.Context, t changes.Transition) error {
+	if t.Policy >= 0 {
+		return a.applyForm(ctx, t.Policy, t.Object)
+	}
 	for i, o := range a.decision.Remove {
 		if changes.KeyOf(o) == changes.PolicyKey(t.Object) {
 			a.decision.Remove[i].Hash = transitionHash
 		}
 	}
-	_, err := a.objectsOf(t.Resource, t.Object.GetNamespace()).Apply(ctx, t.Object.GetName(), t.Object, metav1.ApplyOptions{FieldManager: changes.FieldManagerOf(a.source), Force: a.source.Spec.Force})
+	_, err := a.sendApply(ctx, a.objectsOf(t.Resource, t.Object.GetNamespace()), t.Object)
 	return err
 }

@@ -73,7 +73,7 @@ func (h *hub) policies() (out []string) {
 // form afterwards. A commit that changes the variant alone writes the policy alone.
 func TestPoliciesOfVariantsAreAppliedInOrder(t *testing.T) {
 	h := newHub(t, withVariant)
-	for _, step := range []struct {
+	for n, step := range []struct {
 		value, variant, want, policy string
 		only                         []string
 	}{
@@ -87,7 +87,7 @@ func TestPoliciesOfVariantsAreAppliedInOrder(t *testing.T) {
 		{"6", "", "apply P, apply b", "map[] map[notHere:true]", []string{"b"}},
 		{"6", "", "delete b, delete P", "", nil},
 	} {
-		h.setVariants("c"+step.value+step.variant, step.value, step.variant, step.only...)
+		h.setVariants(fmt.Sprint("c", n), step.value, step.variant, step.only...)
 		if got := h.runInOrder(); got != step.want || strings.Join(h.policies(), " ") != step.policy {
 			t.Errorf("%+v: %s; %v", step, got, h.policies())
 		}
