@@ -305,3 +305,48 @@ func TestWantOfASource(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// Variants take the settings of the build along, and excluded ones read nothing.
+func TestWantOfVariants(t *testing.T) {
+	raw := func(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }
+	s := &v1alpha1.Source{}
+	s.Name, s.Namespace = "web", "shop"
+	s.Spec.Variants = []v1alpha1.SourceVariant{
+		{Name: "off", Exclude: true}, {Name: "path", Paths: []string{"b"}}, {Name: "values", Helm: &v1alpha1.VariantValues{ValuesFiles: []string{"p.yaml"}, Values: raw(`{"a":2}`)}, Patches: []apiextensionsv1.JSON{*raw(`{"b":3}`)}},
+	}
+	w := NewWant(s)
+	own := render.Options{ReleaseName: "web", Namespace: "shop"}
+	values := own
+	values.Helm = &render.HelmOptions{VariantFiles: []string{"p.yaml"}, VariantValues: []byte(`{"a":2}`)}
+	want := []render.Variant{{Name: "path", Paths: []string{"b"}, Options: own}, {Name: "values", Options: values, Patches: []json.RawMessage{[]byte(`{"b":3}`)}}}
+	if !reflect.DeepEqual(w.Variants, want) {
+		t.Errorf("%+v", w.Variants)
+	}
+	s.Spec.Build = &v1alpha1.SourceBuild{Helm: &v1alpha1.HelmBuild{Values: raw(`{"a":1}`)}}
+	w = NewWant(s)
+	want[0].Options.Helm, want[1].Options.Helm.Values = &render.HelmOptions{Values: []byte(`{"a":1}`), MayBeUnused: true}, []byte(`{"a":1}`)
+	if !reflect.DeepEqual(w.Variants, want) || w.Options.Helm.MayBeUnused || w.Options.Helm.VariantFiles != nil {
+		t.Errorf("%+v", w)
+	}
+}
+
+// What decides which objects variants have is of the settings; a target is not, and neither is a Source without variants.
+func TestSettingsHaveVariants(t *testing.T) {
+	s := &v1alpha1.Source{}
+	digest := func() string { return DigestSettings(s, "u", nil, "") }
+	none := digest()
+	s.Spec.Variants = []v1alpha1.SourceVariant{{Name: "a", Paths: []string{"b"}}}
+	path := digest()
+	s.Spec.Variants[0].Name, s.Spec.Variants[0].TargetCluster.ClusterSets = "b", []string{"c"}
+	if path == none || digest() != path {
+		t.Error("a path is not of the settings, or a target is")
+	}
+	for _, change := range []func(*v1alpha1.SourceVariant){
+		func(v *v1alpha1.SourceVariant) { v.Exclude = true }, func(v *v1alpha1.SourceVariant) { v.Helm = &v1alpha1.VariantValues{} }, func(v *v1alpha1.SourceVariant) { v.Patches = make([]apiextensionsv1.JSON, 1) },
+	} {
+		s.Spec.Variants[0] = v1alpha1.SourceVariant{Paths: []string{"b"}}
+		if change(&s.Spec.Variants[0]); digest() == path {
+			t.Errorf("%+v", s.Spec.Variants[0])
+		}
+	}
+}
