@@ -341,6 +341,8 @@ type SourceVariant struct {
 	// +optional
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Type=object
+	// +kubebuilder:validation:items:XPreserveUnknownFields
 	// +listType=atomic
 	Patches []apiextensionsv1.JSON `json:"patches,omitempty"`
 }

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -179,11 +178,8 @@ func checkVariants(variants []v1alpha1.SourceVariant, at *field.Path) (errs fiel
 				size += len(v.Helm.Values.Raw)
 			}
 		}
-		for n, p := range v.Patches {
+		for _, p := range v.Patches {
 			size += len(p.Raw)
-			if raw := bytes.TrimSpace(p.Raw); len(raw) == 0 || raw[0] != '{' {
-				errs = append(errs, field.Invalid(in.Child("patches").Index(n), field.OmitValueType{}, "is no part of an object, with its apiVersion, kind and name"))
-			}
 		}
 		rules = append(rules, v1alpha1.RuleWithCluster{TargetCluster: &v.TargetCluster})
 	}

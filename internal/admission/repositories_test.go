@@ -137,7 +137,6 @@ func TestSourcesThatAreRefused(t *testing.T) {
 		"a variant's values from out":   {source(variants("targetCluster: {clusterSets: [a]}, helm: {valuesFiles: [/a]}")), "", account, "spec.variants[1].helm.valuesFiles[0]"},
 		"a variant of no selector":      {source(variants("targetCluster: {labelSelector: {matchLabels: {'a b': c}}}")), "", account, "spec.variants[1].targetCluster.labelSelector"},
 		"a variant of no expression":    {source(variants("targetCluster: {celSelector: 'cluster.'}")), "", account, "spec.variants[1].targetCluster.celSelector"},
-		"a patch of no object":          {source(variants("targetCluster: {clusterSets: [a]}, patches: [{kind: A}, 7]")), "", account, "spec.variants[1].patches[1]"},
 		"large variants":                {source(variants("targetCluster: {clusterSets: [a]}, helm: {values: {a: " + strings.Repeat("x", 256<<10) + "}}")), "", account, "spec.variants: Too long"},
 		"large targets":                 {source(variants("targetCluster: {clusterSets: [a" + strings.Repeat(", 'a23456789'", 2000) + "]}")), "", account, "more than 16384 bytes"},
 		"a variant for others":          {source(variants("targetCluster: {clusterNames: [oslo]}")), "", account, `no cluster "oslo"`},

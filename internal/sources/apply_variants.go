@@ -19,52 +19,66 @@ const transitionHash = "transition"
 // applyObjects applies what has changed. Policies of variants come before their objects. A policy that changes together with its
 // object is replaced by a transition first, and by its last form after the object. Nothing comes after a policy that is refused.
 func (a *application) applyObjects(ctx context.Context) error {
-	var failed []int
-	fail := func(i int, err error) {
-		a.reportFailure(i, err)
-		failed = append(failed, i)
-	}
-	blocked := false
-	last := map[int]int{} // templates, by the policies that are applied after them
+	o := orderedApply{application: a, last: map[int]int{}}
 	for _, t := range a.wanted.FindTransitions(a.source, a.decision) {
 		err := a.applyTransition(ctx, t)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
-			blocked = true
-			fail(t.Template, err)
+			o.blocked = true
+			o.failObject(t.Template, err)
 		} else if t.Policy >= 0 {
-			last[t.Policy] = t.Template
+			o.last[t.Policy] = t.Template
 		}
 	}
-	isLast := func(i int) bool { _, ok := last[i]; return ok }
-	order := slices.Concat(filterIndexes(a.decision.Apply, func(i int) bool { return !isLast(i) }), filterIndexes(a.decision.Apply, isLast))
+	order := slices.Concat(filterIndexes(a.decision.Apply, func(i int) bool { return !o.isLast(i) }), filterIndexes(a.decision.Apply, o.isLast))
 	for _, i := range order {
-		object, waits := last[i]
-		switch {
-		case slices.Contains(failed, i):
-		case blocked:
-			fail(i, errPolicyRefused)
-		case waits && slices.Contains(failed, object):
-			fail(i, errObjectRefused)
-		default:
-			err := a.applyObject(ctx, i)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if err != nil {
-				blocked = a.wanted.IsOverridePolicy(a.source, i)
-				fail(i, err)
-			}
+		if slices.Contains(o.failed, i) {
+			continue
+		}
+		if err := o.applyInTurn(ctx, i); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			o.failObject(i, err)
 		}
 	}
 	// A transition whose last form is not applied is on the hub, and not what the inventory had.
-	for _, i := range filterIndexes(failed, isLast) {
+	for _, i := range filterIndexes(o.failed, o.isLast) {
 		a.wanted.Keys[i].Hash = transitionHash
 	}
-	a.keepOldHashes(filterIndexes(failed, func(i int) bool { return !isLast(i) }))
+	a.keepOldHashes(filterIndexes(o.failed, func(i int) bool { return !o.isLast(i) }))
 	return nil
+}
+
+// orderedApply is how far the objects are applied.
+type orderedApply struct {
+	*application
+	failed []int
+	// blocked is true from a policy on that is refused.
+	blocked bool
+	// last are the policies that are applied after their templates, with these.
+	last map[int]int
+}
+
+func (o *orderedApply) isLast(i int) bool { _, ok := o.last[i]; return ok }
+
+func (o *orderedApply) failObject(i int, err error) {
+	o.reportFailure(i, err)
+	o.failed = append(o.failed, i)
+}
+
+// applyInTurn applies an object, unless one before it failed that it needs.
+func (o *orderedApply) applyInTurn(ctx context.Context, i int) error {
+	if o.blocked {
+		return errPolicyRefused
+	}
+	if object, waits := o.last[i]; waits && slices.Contains(o.failed, object) {
+		return errObjectRefused
+	}
+	err := o.applyObject(ctx, i)
+	o.blocked = err != nil && o.wanted.IsOverridePolicy(o.source, i)
+	return err
 }
 
 func filterIndexes(all []int, keep func(int) bool) []int {

@@ -57,8 +57,8 @@ func (h *hub) runInOrder() string {
 	return strings.Join(out, ", ")
 }
 
-// policies returns the rules of the policies on the hub.
-func (h *hub) policies() (out []string) {
+// listPolicies returns the rules of the policies on the hub.
+func (h *hub) listPolicies() (out []string) {
 	for key, o := range h.objects {
 		if strings.HasPrefix(key, "overridepolicies/") {
 			for _, r := range o.Object["spec"].(map[string]any)["overrideRules"].([]any) {
@@ -88,8 +88,8 @@ func TestPoliciesOfVariantsAreAppliedInOrder(t *testing.T) {
 		{"6", "", "delete b, delete P", "", nil},
 	} {
 		h.setVariants(fmt.Sprint("c", n), step.value, step.variant, step.only...)
-		if got := h.runInOrder(); got != step.want || strings.Join(h.policies(), " ") != step.policy {
-			t.Errorf("%+v: %s; %v", step, got, h.policies())
+		if got := h.runInOrder(); got != step.want || strings.Join(h.listPolicies(), " ") != step.policy {
+			t.Errorf("%+v: %s; %v", step, got, h.listPolicies())
 		}
 		if s := h.readSource(); s.Status.Objects.Applied != int32(1+len(step.only)) || s.Status.WaitsFor != "" && !strings.Contains(s.Status.WaitsFor, "no policy") {
 			t.Errorf("%+v: %+v", step, s.Status)
@@ -129,8 +129,8 @@ func TestAnObjectWaitsForThePolicyOfItsVariant(t *testing.T) {
 	}
 	h.refuse = nil
 	h.setVariants("c5", "1", "2") // as the first commit: the transition is no more what the hub had
-	if got := h.runInOrder(); got != "apply P" || strings.Join(h.policies(), " ") != "map[mergePatch:map[data:map[v:2]]]" {
-		t.Errorf("back again: %s; %v", got, h.policies())
+	if got := h.runInOrder(); got != "apply P" || strings.Join(h.listPolicies(), " ") != "map[mergePatch:map[data:map[v:2]]]" {
+		t.Errorf("back again: %s; %v", got, h.listPolicies())
 	}
 }
 
@@ -145,8 +145,8 @@ func TestEditsOfVariants(t *testing.T) {
 	}
 	h.editSource(func(s *v1alpha1.SourceSpec) { s.Variants = nil })
 	h.setCommit("c2", "a=1")
-	if got := h.runInOrder(); got != "delete P" || strings.Join(h.policies(), " ") != "map[] map[notHere:true]" {
-		t.Errorf("no variants: %s; %v", got, h.policies())
+	if got := h.runInOrder(); got != "delete P" || strings.Join(h.listPolicies(), " ") != "map[] map[notHere:true]" {
+		t.Errorf("no variants: %s; %v", got, h.listPolicies())
 	}
 	for _, o := range h.readSource().Status.Inventory {
 		if wants := o.Name != "a"; wants != (o.Kept == string(atoll.ReasonSettingsChanged)) {

@@ -330,7 +330,7 @@ func TestWantOfVariants(t *testing.T) {
 	}
 }
 
-// What decides which objects variants have is of the settings; a target is not, and neither is a Source without variants.
+// The settings have what decides which objects variants have, and no target. They are as before without variants.
 func TestSettingsHaveVariants(t *testing.T) {
 	s := &v1alpha1.Source{}
 	digest := func() string { return DigestSettings(s, "u", nil, "") }

@@ -91,7 +91,7 @@ func (t *Templates) newPolicies(s *v1alpha1.Source) (out []*unstructured.Unstruc
 		out = append(out, policy)
 	}
 	for i := range t.templates {
-		if rules := t.templates[i].rules(s, "", newMergePatch); len(rules) > 0 {
+		if rules := t.templates[i].newRules(s, "", newMergePatch); len(rules) > 0 {
 			out = append(out, t.templates[i].newOverridePolicy(s, rules))
 		}
 	}
@@ -106,7 +106,7 @@ func (t *Templates) nameCommit(s *v1alpha1.Source, commit string) {
 		at[KeyOf(t.Keys[i])] = i
 	}
 	for i := range t.templates {
-		rules := t.templates[i].rules(s, commit, newMergePatch)
+		rules := t.templates[i].newRules(s, commit, newMergePatch)
 		if len(rules) == 0 {
 			continue
 		}

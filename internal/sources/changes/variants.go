@@ -67,9 +67,9 @@ func (t *template) checkVariants(s *v1alpha1.Source) *render.Problem {
 	return nil
 }
 
-// rules returns the override rules that make what each cluster gets of the object of what the hub has; none when all clusters
+// newRules returns the override rules that make what each cluster gets of the object of what the hub has; none when all clusters
 // get the same. patch returns the patch of a variant.
-func (t *template) rules(s *v1alpha1.Source, commit string, patch func(on, of map[string]any) map[string]any) (out []v1alpha1.RuleWithCluster) {
+func (t *template) newRules(s *v1alpha1.Source, commit string, patch func(on, of map[string]any) map[string]any) (out []v1alpha1.RuleWithCluster) {
 	if !t.isSentToClusters() {
 		return nil
 	}
@@ -224,7 +224,7 @@ func (t *Templates) FindTransitions(s *v1alpha1.Source, d Decision) (out []Trans
 		if _, changes := applied[one.key]; !changes || old.Hash == "" || old.Hash == t.Keys[i].Hash {
 			continue
 		}
-		rules := one.rules(s, "", newTransitionPatch)
+		rules := one.newRules(s, "", newTransitionPatch)
 		if len(rules) == 0 {
 			continue
 		}

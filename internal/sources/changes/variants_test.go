@@ -171,7 +171,7 @@ func checkVariants(t testing.TB, s *v1alpha1.Source, former []*unstructured.Unst
 	want["in-all"] = want[s.Spec.Variants[0].Name]
 	var transitions []*unstructured.Unstructured
 	for i := range w.templates {
-		if rules := w.templates[i].rules(s, "", newTransitionPatch); len(rules) > 0 {
+		if rules := w.templates[i].newRules(s, "", newTransitionPatch); len(rules) > 0 {
 			transitions = append(transitions, w.templates[i].newOverridePolicy(s, rules))
 		}
 	}
@@ -448,7 +448,7 @@ func TestNamesOfPolicies(t *testing.T) {
 	}
 }
 
-// Whatever keeps other objects, a policy goes with its object or stays with it.
+// A policy goes with its object or stays with it, also where other objects are kept.
 func TestPoliciesOfVariantsFollowTheirObjects(t *testing.T) {
 	s := variantsSource()
 	object := func(kind, name string) v1alpha1.SourceObject {

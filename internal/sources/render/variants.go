@@ -203,43 +203,48 @@ func patchObjects(v VariantJob, objects []Object) ([]Object, *Problem) {
 	}
 	out := slices.Clone(objects)
 	for n, raw := range v.Patches {
-		refuse := func(format string, args ...any) *Problem {
-			return &Problem{File: fmt.Sprintf("spec.variants[%s].patches[%d]", v.Name, n), Message: fmt.Sprintf(format, args...)}
+		why := ""
+		if out, why = patchOne(out, raw); why != "" {
+			return nil, &Problem{File: fmt.Sprintf("spec.variants[%s].patches[%d]", v.Name, n), Message: why}
 		}
-		var patch map[string]any
-		if err := unmarshalNumbers(bytes.TrimSpace(raw), &patch); err != nil || patch == nil {
-			return nil, refuse("the patch is no part of an object, which is a map of fields")
-		}
-		if why := checkObject(patch); why != "" {
-			return nil, refuse("%s", why)
-		}
-		name := nameOf(patch)
-		matches := func(o Object) bool {
-			had := nameOf(o.Fields)
-			if name.namespace == "" {
-				had.namespace = ""
-			}
-			return had == name
-		}
-		i := slices.IndexFunc(out, matches)
-		if i < 0 {
-			return nil, refuse("the variant has no %s %s that the patch could change", name.kind, name.name)
-		}
-		if patch["$patch"] == "delete" {
-			out = slices.Delete(out, i, i+1)
-			continue
-		}
-		fields, err := overrides.MergePart(runtime.DeepCopyJSON(out[i].Fields), patch)
-		if err != nil {
-			return nil, refuse("%s", oneLine(err.Error()))
-		}
-		if fields["apiVersion"] = out[i].Fields["apiVersion"]; checkObject(fields) != "" || nameOf(fields) != nameOf(out[i].Fields) {
-			return nil, refuse("the patch changes what identifies the object: its kind, name or namespace")
-		}
-		out[i].Fields = fields
 	}
 	if len(out) == 0 {
 		return nil, &Problem{File: fmt.Sprintf("spec.variants[%s].patches", v.Name), Message: "the patches delete every object; state exclude: true for that"}
 	}
 	return out, nil
+}
+
+// patchOne patches one of the objects, in place, and returns them, or why it cannot.
+func patchOne(objects []Object, raw []byte) (out []Object, why string) {
+	var patch map[string]any
+	if err := unmarshalNumbers(bytes.TrimSpace(raw), &patch); err != nil || patch == nil {
+		return nil, "the patch is no part of an object, which is a map of fields"
+	}
+	if why := checkObject(patch); why != "" {
+		return nil, why
+	}
+	name := nameOf(patch)
+	i := slices.IndexFunc(objects, func(o Object) bool {
+		had := nameOf(o.Fields)
+		if name.namespace == "" {
+			had.namespace = ""
+		}
+		return had == name
+	})
+	if i < 0 {
+		return nil, fmt.Sprintf("the variant has no %s %s that the patch could change", name.kind, name.name)
+	}
+	if patch["$patch"] == "delete" {
+		return slices.Delete(objects, i, i+1), ""
+	}
+	fields, err := overrides.MergePart(runtime.DeepCopyJSON(objects[i].Fields), patch)
+	if err != nil {
+		return nil, oneLine(err.Error())
+	}
+	fields["apiVersion"] = objects[i].Fields["apiVersion"]
+	if checkObject(fields) != "" || nameOf(fields) != nameOf(objects[i].Fields) {
+		return nil, "the patch changes what identifies the object: its kind, name or namespace"
+	}
+	objects[i].Fields = fields
+	return objects, ""
 }

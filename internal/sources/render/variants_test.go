@@ -115,7 +115,7 @@ func TestPatchesMergeLists(t *testing.T) {
 	}
 }
 
-// What is wrong with a variant makes the whole content incomplete, and names the variant.
+// A problem of a variant makes the whole content incomplete, and names the variant.
 func TestVariantsThatAreIncomplete(t *testing.T) {
 	files := map[string]string{"a/a.yaml": object, "bad/a.yaml": "kind: ConfigMap\n", "empty/readme.md": "x", "chart/Chart.yaml": chartFile, "big/a.yaml": object + "data: {v: " + strings.Repeat("x", 900<<10) + "}\n"}
 	patches := func(texts ...string) (out render.Variant) {

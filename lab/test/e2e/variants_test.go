@@ -41,18 +41,9 @@ metadata: {name: elsewhere}
 {{- end }}
 `
 
-// Two members have two variants of one chart. A commit that changes a value of one variant writes nothing to the other
-// member, and a variant that is not rendered holds the commit.
-func TestVariantsOfASourceGoToTheirMembers(t *testing.T) {
-	ns := createNamespace(t, "variants")
-	g := newGitServer(t)
-	values := func(tag, arg, common string) string {
-		return fmt.Sprintf("env: eu\ntag: %q\narg: %q\ncommon: %s\ndebug: true\n", tag, arg, common)
-	}
-	g.commit(t, "two variants", map[string]string{
-		"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n", "chart/templates/all.yaml": variantsChart,
-		"chart/values.yaml": values("1", "a", "x"), "us.yaml": "env: us\ntag: \"7\"\ndebug: false\n",
-	})
+// applyVariants makes a Source of the chart with a variant for the region us, and what the Source needs.
+func applyVariants(t *testing.T, ns, url string) {
+	t.Helper()
 	mustKubectl(t, `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: atoll-sources, namespace: `+ns+`, annotations: {atoll.dev/clusters: ""}}
@@ -66,7 +57,7 @@ subjects: [{kind: ServiceAccount, name: atoll-sources, namespace: `+ns+`}]
 apiVersion: atoll.dev/v1alpha1
 kind: Repository
 metadata: {name: shop, namespace: `+ns+`}
-spec: {git: {url: "`+g.URL+`/shop.git"}, interval: 30s}
+spec: {git: {url: "`+url+`/shop.git"}, interval: 30s}
 ---
 apiVersion: atoll.dev/v1alpha1
 kind: Source
@@ -82,6 +73,21 @@ spec:
     helm: {valuesFiles: [us.yaml]}
     patches: [{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {spec: {containers: [{name: web, imagePullPolicy: Always}]}}}}]
 `, "apply -f -")
+}
+
+// Two members have two variants of one chart. A commit that changes a value of one variant writes nothing to the other
+// member, and a variant that is not rendered holds the commit.
+func TestVariantsOfASourceGoToTheirMembers(t *testing.T) {
+	ns := createNamespace(t, "variants")
+	g := newGitServer(t)
+	values := func(tag, arg, common string) string {
+		return fmt.Sprintf("env: eu\ntag: %q\narg: %q\ncommon: %s\ndebug: true\n", tag, arg, common)
+	}
+	g.commit(t, "two variants", map[string]string{
+		"chart/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n", "chart/templates/all.yaml": variantsChart,
+		"chart/values.yaml": values("1", "a", "x"), "us.yaml": "env: us\ntag: \"7\"\ndebug: false\n",
+	})
+	applyVariants(t, ns, g.URL)
 	has := func(member, kind, name, want string, path ...string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			version := "v1"
