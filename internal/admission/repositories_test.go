@@ -108,7 +108,7 @@ func TestSourcesThatAreRefused(t *testing.T) {
 	source := func(more string) string { return "{repository: r, ref: {branch: main}" + more + "}" }
 	account := "ann impersonate serviceaccounts shop/atoll-sources"
 	variants := func(second string) string {
-		return ", variants: [{name: test, targetCluster: {clusterSets: [tests]}}, {name: prod, " + second + "}]"
+		return ", variants: [{name: test, targetCluster: {labelSelector: {matchLabels: {env: test}}}}, {name: prod, " + second + "}]"
 	}
 	for name, c := range map[string]struct {
 		now, before string
@@ -140,7 +140,7 @@ func TestSourcesThatAreRefused(t *testing.T) {
 		"large variants":                {source(variants("targetCluster: {clusterSets: [a]}, helm: {values: {a: " + strings.Repeat("x", 256<<10) + "}}")), "", account, "spec.variants: Too long"},
 		"large targets":                 {source(variants("targetCluster: {clusterSets: [a" + strings.Repeat(", 'a23456789'", 2000) + "]}")), "", account, "more than 16384 bytes"},
 		"a variant for others":          {source(variants("targetCluster: {clusterNames: [oslo]}")), "", account, `no cluster "oslo"`},
-		"a variant without the right":   {source(variants("targetCluster: {clusterSets: [a]}, exclude: true")), source(""), "", "impersonate"},
+		"a variant without the right":   {source(variants("targetCluster: {clusterSets: [asia]}, exclude: true")), source(""), "", "impersonate"},
 		"a cluster outside of its sets": {source(", placement: {clusterAffinity: {clusterNames: [oslo]}}"), "", account, `no cluster "oslo"`},
 		"no right to the account":       {source(""), "", "", `the verb impersonate on it is needed`},
 		"another account":               {source(", serviceAccountName: admin"), "", account, `ServiceAccount "admin"`},

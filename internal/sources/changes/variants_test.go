@@ -405,6 +405,27 @@ func TestPoliciesOfVariants(t *testing.T) {
 	}
 }
 
+// The rules of a policy have the targets of the variants, in their order.
+func TestTargetsOfVariants(t *testing.T) {
+	s := variantsSource("one", "two")
+	text := "labelSelector: {matchLabels: {a: b}, matchExpressions: [{key: c, operator: Exists}]}\nfieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu]}]}\n" +
+		"clusterNames: [oslo]\nexclude: [bergen]\nclusterSets: [edge]\ncelSelector: cluster.region == 'eu'\n"
+	target := v1alpha1.ClusterTarget{}
+	if err := yaml.UnmarshalStrict([]byte(text), &target); err != nil {
+		t.Fatal(err)
+	}
+	s.Spec.Variants[1].TargetCluster = target
+	const config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	w, _ := NewTemplates(s, compareContents(s, objectsOf(t, "a.yaml", config), objectsOf(t, "a.yaml", config+"data: {v: x}\n"), objectsOf(t, "a.yaml", config+"data: {v: y}\n")), "", kindsOfTests)
+	var p v1alpha1.OverridePolicy
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(w.Objects[1].Object, &p); err != nil {
+		t.Fatal(err)
+	}
+	if r := p.Spec.OverrideRules; len(r) != 2 || r[0].TargetCluster.ClusterNames[0] != "one" || !reflect.DeepEqual(*r[1].TargetCluster, target) {
+		t.Errorf("%+v", p.Spec)
+	}
+}
+
 // A policy names the commit that changed it, which is none of its hash.
 func TestPoliciesNameTheCommit(t *testing.T) {
 	s := variantsSource("one")

@@ -75,6 +75,21 @@ spec:
 `, "apply -f -")
 }
 
+// describeWrites returns what each write of the objects in a member changes.
+func describeWrites(t *testing.T, member, ns string) string {
+	t.Helper()
+	var out []string
+	for _, o := range [][2]string{{"apps/v1", "Deployment web"}, {"v1", "ConfigMap settings"}} {
+		kind, name, _ := strings.Cut(o[1], " ")
+		u, err := get(t.Context(), member, o[0], kind, ns, name)
+		if err != nil || u == nil {
+			t.Fatalf("%s in %s: %v", o[1], member, err)
+		}
+		out = append(out, fmt.Sprint(u.GetName(), " ", u.GetGeneration(), " ", u.GetLabels(), u.GetManagedFields()[0].Time, u.Object["data"]))
+	}
+	return strings.Join(out, "\n")
+}
+
 // Two members have two variants of one chart. A commit that changes a value of one variant writes nothing to the other
 // member, and a variant that is not rendered holds the commit.
 func TestVariantsOfASourceGoToTheirMembers(t *testing.T) {
@@ -123,24 +138,11 @@ func TestVariantsOfASourceGoToTheirMembers(t *testing.T) {
 	if out := runCLI(t, "explain", "deployment/web", "-n", ns); !strings.Contains(out, "variant us of Source shop: chart/templates/all.yaml of commit ") {
 		t.Errorf("explain names no variant:\n%s", out)
 	}
-	version := func(member string) string {
-		t.Helper()
-		var out []string
-		for _, o := range [][2]string{{"apps/v1", "Deployment web"}, {"v1", "ConfigMap settings"}} {
-			kind, name, _ := strings.Cut(o[1], " ")
-			u, err := get(t.Context(), member, o[0], kind, ns, name)
-			if err != nil || u == nil {
-				t.Fatalf("%s in %s: %v", o[1], member, err)
-			}
-			out = append(out, fmt.Sprint(u.GetName(), " ", u.GetGeneration(), " ", u.GetLabels(), u.GetManagedFields()[0].Time, u.Object["data"]))
-		}
-		return strings.Join(out, "\n")
-	}
-	before := version(eu)
+	before := describeWrites(t, eu, ns)
 	g.commit(t, "one value of one variant", map[string]string{"us.yaml": "env: us\ntag: \"8\"\ndebug: false\n"})
 	runCLI(t, "source", "sync", "shop", "-n", ns)
 	testwait.UntilNil(t, "the variant changes", has(us, "Deployment", "web", "nginx:8", image...))
-	if after := version(eu); after != before {
+	if after := describeWrites(t, eu, ns); after != before {
 		t.Errorf("the other member was written:\n%s\n%s", before, after)
 	}
 
