@@ -123,14 +123,21 @@ func (t *template) newOverridePolicy(s *v1alpha1.Source, rules []v1alpha1.RuleWi
 	}
 	meta := metav1.ObjectMeta{Name: overridePolicyName(s, t.key), Namespace: t.key.Namespace, Labels: map[string]string{v1alpha1.LabelSource: s.Name}}
 	if !t.needsClusterPolicy(rules) {
-		return newPolicyObject(&v1alpha1.OverridePolicy{
+		return withLowestPriority(newPolicyObject(&v1alpha1.OverridePolicy{
 			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindOverridePolicy}, ObjectMeta: meta, Spec: spec,
-		})
+		}))
 	}
 	meta.Namespace = ""
-	return newPolicyObject(&v1alpha1.ClusterOverridePolicy{
+	return withLowestPriority(newPolicyObject(&v1alpha1.ClusterOverridePolicy{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindClusterOverridePolicy}, ObjectMeta: meta, Spec: v1alpha1.ClusterOverrideSpec{OverrideSpec: spec},
-	})
+	}))
+}
+
+// withLowestPriority states the priority 0, so that policies of people have the last word. The API's default is another one, and
+// the type leaves 0 out.
+func withLowestPriority(u *unstructured.Unstructured) *unstructured.Unstructured {
+	u.Object["spec"].(map[string]any)["priority"] = int64(0)
+	return u
 }
 
 // The kinds of policies that a Source makes of its variants.

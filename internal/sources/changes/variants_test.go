@@ -346,7 +346,7 @@ func describePolicies(t *testing.T, s *v1alpha1.Source, w Templates) string {
 			}
 		}
 		on := p.Spec.ResourceSelectors[0]
-		if on.Namespace != p.Namespace && p.Namespace != "" || p.Spec.AppliedRules != v1alpha1.AppliedRulesFirst || u.GetLabels()[v1alpha1.LabelSource] != s.Name {
+		if on.Namespace != p.Namespace && p.Namespace != "" || p.Spec.AppliedRules != v1alpha1.AppliedRulesFirst || u.GetLabels()[v1alpha1.LabelSource] != s.Name || u.Object["spec"].(map[string]any)["priority"] != int64(0) {
 			t.Errorf("%+v", p)
 		}
 		out = append(out, fmt.Sprintf("%s %s/%s: %s", p.Kind, on.Namespace, on.Name, strings.Join(rules, ", ")))

@@ -22,7 +22,7 @@ spec:
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: settings}
-data: {common/path: "{{ .Values.common }}"{{ if .Values.debug }}, debug: "true"{{ end }}}
+data: {common.path: "{{ .Values.common }}"{{ if .Values.debug }}, debug: "true"{{ end }}}
 ---
 apiVersion: v1
 kind: Secret
@@ -75,8 +75,8 @@ spec:
 `, "apply -f -")
 }
 
-// describeWrites returns what each write of the objects in a member changes.
-func describeWrites(t *testing.T, member, ns string) string {
+// describeStored returns what each write of the objects in a member changes.
+func describeStored(t *testing.T, member, ns string) string {
 	t.Helper()
 	var out []string
 	for _, o := range [][2]string{{"apps/v1", "Deployment web"}, {"v1", "ConfigMap settings"}} {
@@ -133,16 +133,16 @@ func TestVariantsOfASourceGoToTheirMembers(t *testing.T) {
 	testwait.UntilNil(t, "each member has its variant", allChecks(
 		has(eu, "Deployment", "web", "nginx:1", image...), has(us, "Deployment", "web", "nginx:7", image...), has(us, "Deployment", "web", "Always", policy...),
 		has(eu, "Deployment", "web", "eu", "metadata", "labels", "env"), has(us, "Deployment", "web", "us", "metadata", "labels", "env"),
-		has(eu, "ConfigMap", "settings", "map[common/path:x debug:true]", "data"), has(us, "ConfigMap", "settings", "map[common/path:x]", "data"),
+		has(eu, "ConfigMap", "settings", "map[common.path:x debug:true]", "data"), has(us, "ConfigMap", "settings", "map[common.path:x]", "data"),
 		has(us, "Secret", "same", "map[token:eA==]", "data"), existsIn("v1", "ConfigMap", ns, "us-only", us), existsIn("v1", "ConfigMap", ns, "elsewhere", eu)))
 	if out := runCLI(t, "explain", "deployment/web", "-n", ns); !strings.Contains(out, "variant us of Source shop: chart/templates/all.yaml of commit ") {
 		t.Errorf("explain names no variant:\n%s", out)
 	}
-	before := describeWrites(t, eu, ns)
+	before := describeStored(t, eu, ns)
 	g.commit(t, "one value of one variant", map[string]string{"us.yaml": "env: us\ntag: \"8\"\ndebug: false\n"})
 	runCLI(t, "source", "sync", "shop", "-n", ns)
 	testwait.UntilNil(t, "the variant changes", has(us, "Deployment", "web", "nginx:8", image...))
-	if after := describeWrites(t, eu, ns); after != before {
+	if after := describeStored(t, eu, ns); after != before {
 		t.Errorf("the other member was written:\n%s\n%s", before, after)
 	}
 
@@ -157,11 +157,11 @@ func TestVariantsOfASourceGoToTheirMembers(t *testing.T) {
 	g.commit(t, "both change", map[string]string{"us.yaml": "env: us\ntag: \"9\"\ndebug: false\n"})
 	runCLI(t, "source", "sync", "shop", "-n", ns)
 	testwait.UntilNil(t, "both members change", allChecks(
-		has(eu, "Deployment", "web", "nginx:2", image...), has(us, "Deployment", "web", "nginx:9", image...), has(us, "Deployment", "web", "Always", policy...), has(us, "ConfigMap", "settings", "map[common/path:y]", "data")))
+		has(eu, "Deployment", "web", "nginx:2", image...), has(us, "Deployment", "web", "nginx:9", image...), has(us, "Deployment", "web", "Always", policy...), has(us, "ConfigMap", "settings", "map[common.path:y]", "data")))
 	mustKubectl(t, "", "patch source shop -n "+ns+` --type json -p [{"op":"replace","path":"/spec/variants/0","value":{"name":"us","targetCluster":{"clusterNames":["`+us+`"]},"exclude":true}}]`)
 	testwait.UntilNil(t, "an excluded member has nothing of it", allChecks(
 		existsIn("apps/v1", "Deployment", ns, "web", eu), existsIn("v1", "ConfigMap", ns, "settings", eu), existsIn("v1", "Secret", ns, "same", eu), existsIn("v1", "ConfigMap", ns, "elsewhere", eu)))
 	mustKubectl(t, "", "patch source shop -n "+ns+` --type json -p [{"op":"remove","path":"/spec/variants"}]`)
 	testwait.UntilNil(t, "without variants both members have the content", allChecks(
-		has(us, "Deployment", "web", "nginx:2", image...), has(us, "ConfigMap", "settings", "map[common/path:y debug:true]", "data"), existsIn("v1", "ConfigMap", ns, "elsewhere", eu, us)))
+		has(us, "Deployment", "web", "nginx:2", image...), has(us, "ConfigMap", "settings", "map[common.path:y debug:true]", "data"), existsIn("v1", "ConfigMap", ns, "elsewhere", eu, us)))
 }
