@@ -146,7 +146,7 @@ func TestVariantsOfASourceGoToTheirMembers(t *testing.T) {
 		t.Errorf("the other member was written:\n%s\n%s", before, after)
 	}
 
-	g.commit(t, "a broken variant", map[string]string{"us.yaml": "env: [us\n", "chart/values.yaml": values("2", "b", "y")})
+	g.commit(t, "a broken variant", map[string]string{"us.yaml": "env: [us\n", "chart/values.yaml": values("2", "b", "two")})
 	runCLI(t, "source", "sync", "shop", "-n", ns)
 	testwait.UntilNil(t, "the variant that is not rendered is reported", func(context.Context) error {
 		if out := runCLI(t, "source", "get", "shop", "-n", ns); !strings.Contains(out, "variant us") || !strings.Contains(out, "us.yaml") {
@@ -157,11 +157,11 @@ func TestVariantsOfASourceGoToTheirMembers(t *testing.T) {
 	g.commit(t, "both change", map[string]string{"us.yaml": "env: us\ntag: \"9\"\ndebug: false\n"})
 	runCLI(t, "source", "sync", "shop", "-n", ns)
 	testwait.UntilNil(t, "both members change", allChecks(
-		has(eu, "Deployment", "web", "nginx:2", image...), has(us, "Deployment", "web", "nginx:9", image...), has(us, "Deployment", "web", "Always", policy...), has(us, "ConfigMap", "settings", "map[common.path:y]", "data")))
+		has(eu, "Deployment", "web", "nginx:2", image...), has(us, "Deployment", "web", "nginx:9", image...), has(us, "Deployment", "web", "Always", policy...), has(us, "ConfigMap", "settings", "map[common.path:two]", "data")))
 	mustKubectl(t, "", "patch source shop -n "+ns+` --type json -p [{"op":"replace","path":"/spec/variants/0","value":{"name":"us","targetCluster":{"clusterNames":["`+us+`"]},"exclude":true}}]`)
 	testwait.UntilNil(t, "an excluded member has nothing of it", allChecks(
 		existsIn("apps/v1", "Deployment", ns, "web", eu), existsIn("v1", "ConfigMap", ns, "settings", eu), existsIn("v1", "Secret", ns, "same", eu), existsIn("v1", "ConfigMap", ns, "elsewhere", eu)))
 	mustKubectl(t, "", "patch source shop -n "+ns+` --type json -p [{"op":"remove","path":"/spec/variants"}]`)
 	testwait.UntilNil(t, "without variants both members have the content", allChecks(
-		has(us, "Deployment", "web", "nginx:2", image...), has(us, "ConfigMap", "settings", "map[common.path:y debug:true]", "data"), existsIn("v1", "ConfigMap", ns, "elsewhere", eu, us)))
+		has(us, "Deployment", "web", "nginx:2", image...), has(us, "ConfigMap", "settings", "map[common.path:two debug:true]", "data"), existsIn("v1", "ConfigMap", ns, "elsewhere", eu, us)))
 }
