@@ -69,6 +69,11 @@ type OverrideSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	OverrideRules []RuleWithCluster `json:"overrideRules"`
+	// AppliedRules specifies which of the rules that target a cluster apply there: All, or the First alone. A rule
+	// without overriders, which First permits, keeps later rules out of its clusters. Default All. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:Enum=All;First
+	AppliedRules AppliedRules `json:"appliedRules,omitempty"`
 	// Priority from 0 to 1000. Low is applied first, so that high overrides low. With equal
 	// priorities, a policy that selects the object by name is applied after one that selects it
 	// by labels, and both after one that selects all; then by the policies' names. Default 500.
@@ -87,6 +92,15 @@ type OverrideSpec struct {
 	// +kubebuilder:validation:Enum=Now;WithNextChange
 	Apply ApplyTime `json:"apply,omitempty"`
 }
+
+// AppliedRules specifies which of the rules that target a cluster apply there.
+type AppliedRules string
+
+// The rules that apply.
+const (
+	AppliedRulesAll   AppliedRules = "All"
+	AppliedRulesFirst AppliedRules = "First"
+)
 
 // ApplyTime is when an override policy's edits are applied.
 type ApplyTime string
@@ -118,11 +132,15 @@ type RuleWithCluster struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Stop;Skip
 	OnMissing OnMissing `json:"onMissing,omitempty"`
+	// Description is what the rule is for, which explain shows. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Description string `json:"description,omitempty"`
 	// Atomic: where the rule stops one object of a Bundle in a cluster, it stops all of
 	// the Bundle's objects there. Default false. Not in Karmada.
 	// +optional
 	Atomic bool `json:"atomic,omitempty"`
-	// Overriders of the rule: at least one.
+	// Overriders of the rule: at least one, or none under appliedRules First.
 	Overriders Overriders `json:"overriders"`
 }
 
@@ -177,8 +195,6 @@ type ValueSource struct {
 // Containers are those of every pod template of the object, also in custom kinds: of any map
 // outside of metadata and status whose containers all have names. An overrider for a container
 // that the object does not have has no effect.
-//
-// +kubebuilder:validation:MinProperties=1
 type Overriders struct {
 	// ImageOverrider changes parts of container images.
 	// +optional

@@ -189,6 +189,13 @@ type SourceSpec struct {
 	// PlacementRef names a Placement of the namespace in place of placement.
 	// +optional
 	PlacementRef *PlacementRef `json:"placementRef,omitempty"`
+	// Variants are contents for some clusters, in place of the content of the spec. The first one whose targetCluster
+	// selects a cluster is for it, and the content of the spec is for all other clusters.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=name
+	Variants []SourceVariant `json:"variants,omitempty"`
 	// Prune specifies what happens to an object that a commit drops. Remove removes it on the hub, and from there
 	// in members. Keep leaves it. Default Remove.
 	// +optional
@@ -303,6 +310,61 @@ const (
 	HooksRefuse HelmHooks = "Refuse"
 	HooksOmit   HelmHooks = "Omit"
 )
+
+// SourceVariant is the content for some clusters. Without paths, helm, patches and exclude it is the content of the spec.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.exclude) || !self.exclude || !(has(self.paths) || has(self.helm) || has(self.patches))",message="exclude leaves everything out: give no paths, helm or patches with it"
+// +kubebuilder:validation:XValidation:rule="has(self.targetCluster.labelSelector) || has(self.targetCluster.fieldSelector) || has(self.targetCluster.clusterNames) || has(self.targetCluster.exclude) || has(self.targetCluster.clusterSets) || has(self.targetCluster.celSelector)",message="targetCluster selects no clusters: the content of the spec is for all others already"
+type SourceVariant struct {
+	// Name of the variant.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// TargetCluster selects the clusters, as that of an override rule does. It states one field at least.
+	TargetCluster ClusterTarget `json:"targetCluster"`
+	// Exclude leaves all objects out of the clusters.
+	// +optional
+	Exclude bool `json:"exclude,omitempty"`
+	// Paths are read in place of those of the spec.
+	// +optional
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +listType=set
+	Paths []string `json:"paths,omitempty"`
+	// Helm is values of charts, which go before those of build.helm.
+	// +optional
+	Helm *VariantValues `json:"helm,omitempty"`
+	// Patches change objects of the variant. Each is a part of one object, with its apiVersion, kind and name. Objects of
+	// built-in kinds are changed by a strategic merge, those of other kinds by a JSON merge patch.
+	// +optional
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Type=object
+	// +kubebuilder:validation:items:XPreserveUnknownFields
+	// +listType=atomic
+	Patches []apiextensionsv1.JSON `json:"patches,omitempty"`
+}
+
+// VariantValues is values of Helm charts for a variant.
+//
+// +kubebuilder:validation:MinProperties=1
+type VariantValues struct {
+	// ValuesFiles are files of the repository with values, by their paths from its root. A later file goes before
+	// an earlier one, and all go before build.helm.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +listType=set
+	ValuesFiles []string `json:"valuesFiles,omitempty"`
+	// Values go before those of all files.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	Values *apiextensionsv1.JSON `json:"values,omitempty"`
+}
 
 // SourcePrune specifies what happens to objects that a commit drops.
 // +kubebuilder:validation:Enum=Remove;Keep

@@ -259,7 +259,7 @@ func (p *AdmissionPlugin) checkRule(a admission.Attributes, spec *v1alpha1.Overr
 	errs := checkTarget(r.TargetCluster, at.Child("targetCluster"))
 	o := &r.Overriders
 	in := at.Child("overriders")
-	if apiequality.Semantic.DeepEqual(*o, v1alpha1.Overriders{}) {
+	if spec.AppliedRules != v1alpha1.AppliedRulesFirst && apiequality.Semantic.DeepEqual(*o, v1alpha1.Overriders{}) {
 		errs = append(errs, field.Required(in, "a rule without overriders does nothing"))
 	}
 	for _, problem := range overrides.CheckOverridersOnWrite(*o) {

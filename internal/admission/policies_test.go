@@ -204,6 +204,8 @@ func TestFieldsOfAnOverridePolicyThatAreRefused(t *testing.T) {
 			"spec.resourceSelectors[1].kind: Forbidden: an override policy names its kinds; without resourceSelectors it selects everything"},
 		{"shop", "resourceSelectors: [{apiVersion: v1, kind: Secret, namespace: blog}], " + labels, "spec.resourceSelectors[0].namespace: Invalid value: \"blog\": a policy in namespace \"shop\" selects only there"},
 		{"shop", secrets + "overrideRules: [{overriders: {}}]", "spec.overrideRules[0].overriders: Required value: a rule without overriders does nothing"},
+		{"shop", secrets + "appliedRules: All, overrideRules: [{overriders: {}}]", "spec.overrideRules[0].overriders: Required value: a rule without overriders does nothing"},
+		{"shop", secrets + "appliedRules: First, overrideRules: [{overriders: {}}]", ""},
 		{"shop", secrets + "overrideRules: [{overriders: {fieldOverrider: []}}]", "spec.overrideRules[0].overriders: Required value: a rule without overriders does nothing"},
 		{"shop", secrets + badTarget, "spec.overrideRules[1].targetCluster.clusterSets[0]: Invalid value: \"A\": is not the name of a cluster set"},
 		{"shop", secrets + "overrideRules: " + likeAny, ""},

@@ -2,9 +2,11 @@ package admission
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -16,6 +18,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/overrides"
 )
 
 // validateRepository refuses a Repository that the hub cannot read, content that the writer may not let Sources apply,
@@ -120,7 +123,7 @@ func (p *AdmissionPlugin) validateSource(ctx context.Context, a admission.Attrib
 		return nil
 	}
 	at := field.NewPath("spec", "placement")
-	errs := checkSource(now)
+	errs := append(checkSource(now), checkVariants(now.Spec.Variants, field.NewPath("spec", "variants"))...)
 	if now.Spec.Placement != nil {
 		errs = append(errs, p.checkPlacement(now.Spec.Placement, at)...)
 	}
@@ -141,16 +144,55 @@ func (p *AdmissionPlugin) validateSource(ctx context.Context, a admission.Attrib
 	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.serviceAccountName: the Source writes by the rights of ServiceAccount %q: the verb impersonate on it is needed, which %q lacks", account, a.GetUserInfo().GetName()))
 }
 
-// validateSourcePlacement refuses names of clusters and sets outside of the namespace's sets.
+// validateSourcePlacement refuses names of clusters and sets outside of the namespace's sets, also in variants.
 func (p *AdmissionPlugin) validateSourcePlacement(a admission.Attributes, now, before *v1alpha1.Source, at *field.Path) error {
-	if now.Spec.Placement == nil {
-		return nil
+	list := func(s *v1alpha1.Source) (out []placementReference) {
+		if s == nil {
+			return nil
+		}
+		if s.Spec.Placement != nil {
+			out = placementReferences(s.Spec.Placement, at)
+		}
+		return append(out, findPlacementReferences(reflect.ValueOf(s.Spec.Variants), field.NewPath("spec", "variants"))...)
 	}
-	var had []placementReference
-	if before != nil && before.Spec.Placement != nil {
-		had = placementReferences(before.Spec.Placement, at)
+	return p.validatePlacementReferences(a, list(now), list(before), at)
+}
+
+// Bounds of the variants of a Source. Each policy that the Source makes of them repeats the targets.
+const (
+	maxVariantBytes       = 256 << 10
+	maxVariantTargetBytes = 16 << 10
+)
+
+// checkVariants returns the variants that could not be honoured.
+func checkVariants(variants []v1alpha1.SourceVariant, at *field.Path) (errs field.ErrorList) {
+	rules := make([]v1alpha1.RuleWithCluster, 0, len(variants))
+	size := 0
+	for i := range variants {
+		v, in := &variants[i], at.Index(i)
+		errs = append(errs, checkTarget(&v.TargetCluster, in.Child("targetCluster"))...)
+		errs = append(errs, checkRepositoryPaths(v.Paths, in.Child("paths"))...)
+		if v.Helm != nil {
+			errs = append(errs, checkRepositoryPaths(v.Helm.ValuesFiles, in.Child("helm", "valuesFiles"))...)
+			if v.Helm.Values != nil {
+				size += len(v.Helm.Values.Raw)
+			}
+		}
+		for _, p := range v.Patches {
+			size += len(p.Raw)
+		}
+		rules = append(rules, v1alpha1.RuleWithCluster{TargetCluster: &v.TargetCluster})
 	}
-	return p.validatePlacementReferences(a, placementReferences(now.Spec.Placement, at), had, at)
+	if size > maxVariantBytes {
+		errs = append(errs, field.TooLong(at, field.OmitValueType{}, maxVariantBytes))
+	}
+	if raw, err := json.Marshal(rules); err != nil || len(raw) > maxVariantTargetBytes {
+		errs = append(errs, field.Invalid(at, field.OmitValueType{}, fmt.Sprintf("the targets of all variants have more than %d bytes as JSON; choose clusters by labels or sets instead of names", maxVariantTargetBytes)))
+	}
+	if cost, over := overrides.SumExpressionCost(rules); over {
+		errs = append(errs, field.Forbidden(at, fmt.Sprintf("their expressions may cost %d units together, and at most %d are allowed", cost, overrides.MaxRowCost)))
+	}
+	return errs
 }
 
 // writesByOtherRights reports whether an update lets the Source write anything else by the rights of its account.
@@ -193,11 +235,7 @@ func checkSource(s *v1alpha1.Source) (errs field.ErrorList) {
 
 // checkSourceFiles returns the paths and patterns that could not be honoured.
 func checkSourceFiles(s *v1alpha1.Source, at *field.Path) (errs field.ErrorList) {
-	for i, dir := range s.Spec.Paths {
-		if why := checkRepositoryPath(dir); why != "" {
-			errs = append(errs, field.Invalid(at.Child("paths").Index(i), dir, why))
-		}
-	}
+	errs = append(errs, checkRepositoryPaths(s.Spec.Paths, at.Child("paths"))...)
 	for i, pattern := range s.Spec.Exclude {
 		if _, err := path.Match(pattern, ""); err != nil {
 			errs = append(errs, field.Invalid(at.Child("exclude").Index(i), pattern, "is no pattern"))
@@ -219,11 +257,7 @@ func checkSourceBuild(b *v1alpha1.SourceBuild, at *field.Path) (errs field.Error
 			errs = append(errs, field.Invalid(at.Child("releaseName"), name, why))
 		}
 	}
-	for i, file := range b.Helm.ValuesFiles {
-		if why := checkRepositoryPath(file); why != "" {
-			errs = append(errs, field.Invalid(at.Child("valuesFiles").Index(i), file, why))
-		}
-	}
+	errs = append(errs, checkRepositoryPaths(b.Helm.ValuesFiles, at.Child("valuesFiles"))...)
 	for i, version := range b.Helm.APIVersions {
 		if strings.ContainsFunc(version, isSpaceOrControl) {
 			errs = append(errs, field.Invalid(at.Child("apiVersions").Index(i), version, "is no version of an API"))
@@ -237,6 +271,16 @@ func checkSourceBuild(b *v1alpha1.SourceBuild, at *field.Path) (errs field.Error
 
 // maxInlineValues is the most bytes of values in a Source, whose status needs its part of what the store takes.
 const maxInlineValues = 128 << 10
+
+// checkRepositoryPaths returns the paths that could lead out of a repository.
+func checkRepositoryPaths(paths []string, at *field.Path) (errs field.ErrorList) {
+	for i, name := range paths {
+		if why := checkRepositoryPath(name); why != "" {
+			errs = append(errs, field.Invalid(at.Index(i), name, why))
+		}
+	}
+	return errs
+}
 
 // checkRepositoryPath returns why a path could lead out of a repository; empty when it does not.
 func checkRepositoryPath(dir string) string {

@@ -107,6 +107,9 @@ func TestContentNeedsTheRightsOfTheSourcesThatApplyIt(t *testing.T) {
 func TestSourcesThatAreRefused(t *testing.T) {
 	source := func(more string) string { return "{repository: r, ref: {branch: main}" + more + "}" }
 	account := "ann impersonate serviceaccounts shop/atoll-sources"
+	variants := func(second string) string {
+		return ", variants: [{name: test, targetCluster: {labelSelector: {matchLabels: {env: test}}}}, {name: prod, " + second + "}]"
+	}
 	for name, c := range map[string]struct {
 		now, before string
 		rights      string
@@ -129,6 +132,15 @@ func TestSourcesThatAreRefused(t *testing.T) {
 		"a version of no form":          {source(", build: {helm: {apiVersions: ['a b']}}"), "", account, "spec.build.helm.apiVersions[0]"},
 		"large values":                  {source(", build: {helm: {values: {a: " + strings.Repeat("x", 128<<10) + "}}}"), "", account, "spec.build.helm.values"},
 		"other values without it":       {source(", build: {helm: {values: {a: 2}}}"), source(", build: {helm: {values: {a: 1}}}"), "", "impersonate"},
+		"variants":                      {source(variants("targetCluster: {labelSelector: {matchLabels: {env: prod}}}, paths: [a], helm: {valuesFiles: [prod.yaml], values: {a: 1}}, patches: [{kind: A}]")), "", account, ""},
+		"a variant's path out":          {source(variants("targetCluster: {clusterSets: [a]}, paths: [a, ../b]")), "", account, "spec.variants[1].paths[1]"},
+		"a variant's values from out":   {source(variants("targetCluster: {clusterSets: [a]}, helm: {valuesFiles: [/a]}")), "", account, "spec.variants[1].helm.valuesFiles[0]"},
+		"a variant of no selector":      {source(variants("targetCluster: {labelSelector: {matchLabels: {'a b': c}}}")), "", account, "spec.variants[1].targetCluster.labelSelector"},
+		"a variant of no expression":    {source(variants("targetCluster: {celSelector: 'cluster.'}")), "", account, "spec.variants[1].targetCluster.celSelector"},
+		"large variants":                {source(variants("targetCluster: {clusterSets: [a]}, helm: {values: {a: " + strings.Repeat("x", 256<<10) + "}}")), "", account, "spec.variants: Too long"},
+		"large targets":                 {source(variants("targetCluster: {clusterSets: [a" + strings.Repeat(", 'a23456789'", 2000) + "]}")), "", account, "more than 16384 bytes"},
+		"a variant for others":          {source(variants("targetCluster: {clusterNames: [oslo]}")), "", account, `no cluster "oslo"`},
+		"a variant without the right":   {source(variants("targetCluster: {clusterSets: [asia]}, exclude: true")), source(""), "", "impersonate"},
 		"a cluster outside of its sets": {source(", placement: {clusterAffinity: {clusterNames: [oslo]}}"), "", account, `no cluster "oslo"`},
 		"no right to the account":       {source(""), "", "", `the verb impersonate on it is needed`},
 		"another account":               {source(", serviceAccountName: admin"), "", account, `ServiceAccount "admin"`},

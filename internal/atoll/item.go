@@ -186,6 +186,10 @@ type Rule struct {
 	Index int `json:"index"`
 	// Target clusters; nil: all.
 	Target *v1alpha1.ClusterTarget `json:"target,omitempty"`
+	// First: of the rules of its policy, only the first one that targets a cluster applies there.
+	First bool `json:"first,omitempty"`
+	// Description as the rule states it.
+	Description string `json:"description,omitempty"`
 	// Items that the rule's policy selects.
 	Items []ItemKey `json:"items"`
 	// Overriders of the rule.
@@ -194,8 +198,9 @@ type Rule struct {
 	// them otherwise. 0: labelsOverrider and annotationsOverrider add only keys that are
 	// absent, and what is merged or set above a divided object's replicas is not looked
 	// at. 1: they leave no empty map of labels or annotations, into which a later overrider of
-	// the object could add. 2 (CurrentRuleSemantics): as api/v1alpha1 defines. A higher one is of a
-	// newer hub, and the rule stops its objects.
+	// the object could add. 2 (CurrentRuleSemantics): as api/v1alpha1 defines. 3 (FirstRuleSemantics): the
+	// same of a rule with First, which older hubs do not support. A higher one is of a newer hub, and the
+	// rule stops its objects.
 	Semantics int `json:"meaning,omitempty"`
 	// OnMissing and Atomic as the rule states them.
 	OnMissing v1alpha1.OnMissing `json:"onMissing,omitempty"`
@@ -207,6 +212,9 @@ type Rule struct {
 // CurrentRuleSemantics is the meaning of rules that are new or were edited; a rule that stays as it
 // was keeps its own.
 const CurrentRuleSemantics = 2
+
+// FirstRuleSemantics is that of rules with First.
+const FirstRuleSemantics = 3
 
 // RuleOrder orders rules of policies of equal priority.
 type RuleOrder int

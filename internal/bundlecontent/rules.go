@@ -85,7 +85,11 @@ func rulesOfPolicy(o *policymatch.CompiledOverride, items []atoll.Item, selects 
 		r := &o.Spec.OverrideRules[n]
 		data := o.Namespace != "" && overrides.ChangesSecretData(r.Overriders)
 		rule := atoll.Rule{Policy: o.String(), Index: n, Target: r.TargetCluster, Overriders: r.Overriders, OnMissing: r.OnMissing, Atomic: r.Atomic,
-			Semantics: atoll.CurrentRuleSemantics, Deferred: o.Spec.Apply == v1alpha1.ApplyWithNextChange}
+			Description: r.Description, Semantics: atoll.CurrentRuleSemantics, Deferred: o.Spec.Apply == v1alpha1.ApplyWithNextChange}
+		if o.Spec.AppliedRules == v1alpha1.AppliedRulesFirst {
+			// Without the rule, a later one of the policy would apply, so a Secret stays with it and is stopped.
+			rule.First, rule.Semantics, data = true, atoll.FirstRuleSemantics, false
+		}
 		for _, item := range chosen {
 			if data && item.Key.Group == "" && item.Key.Kind == "Secret" {
 				continue
@@ -129,7 +133,7 @@ func rulesByItem(rules []atoll.Rule) map[atoll.ItemKey][]*atoll.Rule {
 
 // isSameRule returns whether users stated both rules alike.
 func isSameRule(a, b *atoll.Rule) bool {
-	return a.Policy == b.Policy && a.Index == b.Index && a.OnMissing == b.OnMissing && a.Atomic == b.Atomic &&
+	return a.Policy == b.Policy && a.Index == b.Index && a.OnMissing == b.OnMissing && a.Atomic == b.Atomic && a.First == b.First &&
 		apiequality.Semantic.DeepEqual(a.Target, b.Target) && apiequality.Semantic.DeepEqual(a.Overriders, b.Overriders)
 }
 
@@ -139,7 +143,7 @@ func keepRuleSemantics(rules, before []atoll.Rule) {
 	for i := range rules {
 		r := &rules[i]
 		for j := range before {
-			if b := &before[j]; b.Policy == r.Policy && apiequality.Semantic.DeepEqual(b.Target, r.Target) && apiequality.Semantic.DeepEqual(b.Overriders, r.Overriders) {
+			if b := &before[j]; b.Policy == r.Policy && b.First == r.First && apiequality.Semantic.DeepEqual(b.Target, r.Target) && apiequality.Semantic.DeepEqual(b.Overriders, r.Overriders) {
 				r.Semantics = b.Semantics
 				break
 			}

@@ -54,6 +54,29 @@ func TestRulesKeepTheirMeaning(t *testing.T) {
 	}
 }
 
+// A rule of a policy with appliedRules First has semantics that older hubs refuse, and its description. A change between All and
+// First makes a Revision. A Secret whose data the policy may not change keeps the rule, which stops it: a later one would apply.
+func TestRulesOfWhichTheFirstApplies(t *testing.T) {
+	const rules = "overrideRules: [{description: for a, overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}]"
+	b, edit := newOverrideTest(t, rules)
+	for _, first := range []bool{true, false} {
+		semantics, more := atoll.CurrentRuleSemantics, ""
+		if first {
+			semantics, more = atoll.FirstRuleSemantics, "appliedRules: First\n"
+		}
+		edit(more + rules)
+		out := b.planNext()
+		if r := out.Content.Rules[0]; !out.NeedsRevision || r.First != first || r.Semantics != semantics || r.Description != "for a" {
+			t.Errorf("%v: %+v", first, r)
+		}
+	}
+	o := policymatch.CompiledOverride{Namespace: "shop", Name: "p", Spec: parseYAML[v1alpha1.OverrideSpec](t, "appliedRules: First\noverrideRules: [{overriders: {mergePatch: {data: {a: null}}}}]")}
+	secret := atoll.ItemKey{Kind: "Secret", Namespace: "shop", Name: "s"}
+	if got := rulesForItems([]atoll.Item{{Key: secret}}, []policymatch.CompiledOverride{o}, nil); len(got) != 1 || got[0].Items[0] != secret {
+		t.Errorf("%+v", got)
+	}
+}
+
 // Edits of a policy with apply: WithNextChange make a Revision to which rows that are
 // there need not move; whatever else changes makes one to which all do.
 func TestApplyWithNextChange(t *testing.T) {

@@ -52,8 +52,9 @@ func (r *Renderer) MatchRules(c *atoll.ClusterView) (matching []int, variant str
 		stated.Properties = nil
 		c = &stated
 	}
+	var applied appliedRules
 	for i := range r.rules {
-		if r.rules[i].MatchesCluster(c) {
+		if r.rules[i].MatchesCluster(c) && applied.admitRule(r.rules[i].Rule) {
 			matching = append(matching, i)
 		}
 	}
@@ -190,7 +191,7 @@ func (r *Renderer) newRuleSet(rules []int) (p *ruleSet, bytes int) {
 		item, it := &r.content.Items[i], &p.items[i]
 		it.item, it.rules, it.autoscaled, it.interpreters = item, matching[item.Key], r.autoscaled[item.Key], &r.interpreters
 		if by := kept[item.Key]; by != nil {
-			it.exclusion = &overrides.Provenance{Item: item.Key, Policy: by.Policy, Rule: by.Index, Overrider: "notHere", Value: true}
+			it.exclusion = &overrides.Provenance{Item: item.Key, Policy: by.Policy, Rule: by.Index, Description: by.Description, Overrider: "notHere", Value: true}
 		}
 		for it.sharedRules < len(it.rules) && len(it.rules[it.sharedRules].Expressions()) == 0 {
 			it.sharedRules++

@@ -15,14 +15,31 @@ import (
 func MatchRules(content *atoll.Content, c atoll.ClusterView) (matching []int, variant string) {
 	var texts []string
 	c.Properties = nil // rules do not read what agents report
+	var applied appliedRules
 	for i := range content.Rules {
 		r := &content.Rules[i]
-		if schedule.CompileTarget(r.Target).MatchesCluster(&c) {
+		if schedule.CompileTarget(r.Target).MatchesCluster(&c) && applied.admitRule(r) {
 			matching = append(matching, i)
 			texts = append(texts, overrides.ListExpressions(&r.Overriders)...)
 		}
 	}
 	return matching, chooseVersions(content, c.Versions).nameVariant(hashVariant(matching, texts, &c))
+}
+
+// appliedRules is the rule with First that a cluster has of the policy before. Rules of a policy stand together,
+// several times where it selects some items more specifically than others.
+type appliedRules struct {
+	policy string
+	index  int
+}
+
+// admitRule reports whether a rule that targets the cluster applies there. Rules are passed in their order.
+func (a *appliedRules) admitRule(r *atoll.Rule) bool {
+	if r.First && a.policy == r.Policy && a.index != r.Index {
+		return false
+	}
+	a.policy, a.index = r.Policy, r.Index
+	return true
 }
 
 // VariantCache holds the rules of a content, prepared for many clusters. It parses selectors once,
@@ -50,8 +67,9 @@ func (t *VariantCache) variantOfRules(c atoll.ClusterView) string {
 	c.Properties = nil // as in MatchRules
 	key := t.key[:0]
 	var texts []string
+	var applied appliedRules
 	for i := range t.renderer.rules {
-		if rule := &t.renderer.rules[i]; rule.MatchesCluster(&c) {
+		if rule := &t.renderer.rules[i]; rule.MatchesCluster(&c) && applied.admitRule(rule.Rule) {
 			key = binary.AppendUvarint(key, uint64(i))
 			texts = append(texts, rule.Expressions()...)
 		}

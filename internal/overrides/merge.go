@@ -70,6 +70,27 @@ func (o *ObjectPatcher) applyStrategicMerge(raw *apiextensionsv1.JSON) error {
 	return nil
 }
 
+// MergePart returns the object with a part of it merged into it: by a strategic merge for a built-in kind, and by a JSON merge
+// patch for another one. It may change the object.
+func MergePart(obj, part map[string]any) (map[string]any, error) {
+	if isDeeperThan(part, maxDepth) {
+		return nil, errors.New(tooDeepReason)
+	}
+	lists, known, err := BuiltInMergeMeta(objectKind(obj))
+	switch {
+	case err != nil:
+		return nil, err
+	case !known:
+		mergeJSON(obj, part)
+		return obj, nil
+	}
+	out, err := strategicMergeMap(deepCopyMap(obj), deepCopyMap(part), lists)
+	if err != nil {
+		return nil, explainMergeFailure(obj, part, lists)
+	}
+	return out, nil
+}
+
 // explainMergeFailure returns which part of a patch cannot be merged, of several the first. The
 // library finds them in random order, and the error of a row must not change by itself.
 func explainMergeFailure(obj, patch map[string]any, lists strategicpatch.LookupPatchMeta) error {

@@ -29,6 +29,8 @@ type Provenance struct {
 	Policy string
 	// Rule is the index in the policy's overrideRules.
 	Rule int
+	// Description of the rule as its policy states it.
+	Description string
 	// Overrider of the rule, such as imageOverrider[0] or ordered[2].plaintext; empty
 	// for assigned replicas.
 	Overrider string
@@ -72,7 +74,7 @@ func (o *ObjectPatcher) noteChangeAt(path string, value any) {
 		value = runtime.DeepCopyJSONValue(value)
 	}
 	o.Notes = append(o.Notes, Provenance{
-		Item: o.Item.Key, Path: path, Policy: o.rule.Policy, Rule: o.rule.Index, Overrider: o.overrider, Value: value,
+		Item: o.Item.Key, Path: path, Policy: o.rule.Policy, Rule: o.rule.Index, Description: o.rule.Description, Overrider: o.overrider, Value: value,
 	})
 }
 
@@ -90,7 +92,7 @@ func (o *ObjectPatcher) ApplyRules(rules []*CompiledRule) (failed *atoll.Rule, e
 // applyRule applies one rule. The error names the part that does not apply, and why.
 func (o *ObjectPatcher) applyRule(r *CompiledRule) error {
 	o.rule = r.Rule
-	if r.Semantics > atoll.CurrentRuleSemantics {
+	if r.Semantics > atoll.FirstRuleSemantics {
 		return fmt.Errorf("%s rule %d: %w", r.Policy, r.Index, newerHubError("this rule"))
 	}
 	if err := o.checkRulePermitted(); err != nil {
@@ -131,7 +133,7 @@ func (o *ObjectPatcher) applyStep(s overrideStep) error {
 		return err
 	}
 	o.Object, o.Notes = obj, append(o.Notes[:notes], Provenance{
-		Item: o.Item.Key, Policy: o.rule.Policy, Rule: o.rule.Index, Overrider: s.name,
+		Item: o.Item.Key, Policy: o.rule.Policy, Rule: o.rule.Index, Description: o.rule.Description, Overrider: s.name,
 		Skipped: err.Error(), SkippedReason: refusal.ReasonOf(err, atoll.ReasonRuleNotApplicable),
 	})
 	return nil

@@ -32,7 +32,7 @@ func TestPartsOfNewerHubsStopTheObject(t *testing.T) {
 		}
 	}
 	c := newContent(newRule("ClusterOverridePolicy/p", parseOverriders(t, `{replicas: 1}`), webKey))
-	c.Rules[0].Semantics = atoll.CurrentRuleSemantics + 1
+	c.Rules[0].Semantics = atoll.FirstRuleSemantics + 1
 	if r, _ := renderedItem(t, c, manifest.RenderInput{Rules: []int{0}}, webKey); !strings.Contains(r.Error, "a newer hub wrote this rule") || r.ErrorReason != atoll.ReasonRuleUnknown {
 		t.Errorf("of a newer meaning: %q (%s)", r.Error, r.ErrorReason)
 	}

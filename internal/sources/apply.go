@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -99,17 +100,9 @@ func (a *application) run(ctx context.Context, c gitfetch.Content) error {
 		a.failedRemovals = append(a.failedRemovals, a.decision.Remove...)
 		return nil
 	}
-	var failed []int
-	for _, i := range a.decision.Apply {
-		if err := a.applyObject(ctx, i); err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			a.reportFailure(i, err)
-			failed = append(failed, i)
-		}
+	if err := a.applyObjects(ctx); err != nil {
+		return err
 	}
-	a.keepOldHashes(failed)
 	if a.failed > 0 {
 		a.failedRemovals = append(a.failedRemovals, a.decision.Remove...)
 		return nil
@@ -209,10 +202,15 @@ func (a *application) oldEntry(i int) v1alpha1.SourceObject {
 	return a.old[changes.KeyOf(a.wanted.Keys[i])]
 }
 
-// applyObject applies one object by server-side apply.
+// applyObject applies one object of the content by server-side apply.
 func (a *application) applyObject(ctx context.Context, i int) error {
+	return a.applyForm(ctx, i, a.wanted.Objects[i])
+}
+
+// applyForm applies a form of an object of the content, and notes whether the Source created the object.
+func (a *application) applyForm(ctx context.Context, i int, form *unstructured.Unstructured) error {
 	if a.wanted.Resources[i].Empty() {
-		return &meta.NoKindMatchError{GroupKind: a.wanted.Objects[i].GroupVersionKind().GroupKind()}
+		return &meta.NoKindMatchError{GroupKind: form.GroupVersionKind().GroupKind()}
 	}
 	entry := &a.wanted.Keys[i]
 	objects := a.objectsOf(a.wanted.Resources[i], entry.Namespace)
@@ -222,12 +220,18 @@ func (a *application) applyObject(ctx context.Context, i int) error {
 	} else if !apierrors.IsNotFound(err) {
 		return err
 	}
-	after, err := objects.Apply(ctx, entry.Name, a.wanted.Objects[i], metav1.ApplyOptions{FieldManager: changes.FieldManagerOf(a.source), Force: a.source.Spec.Force})
+	after, err := a.sendApply(ctx, objects, form)
 	if err != nil {
 		return err
 	}
-	entry.UID = changes.CreatedUID(a.oldEntry(i).UID, before, after, changes.FieldManagerOf(a.source))
+	// A transition may have created it in this check already.
+	entry.UID = changes.CreatedUID(cmp.Or(entry.UID, a.oldEntry(i).UID), before, after, changes.FieldManagerOf(a.source))
 	return nil
+}
+
+// sendApply sends the request of a server-side apply.
+func (a *application) sendApply(ctx context.Context, objects dynamic.ResourceInterface, form *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return objects.Apply(ctx, form.GetName(), form, metav1.ApplyOptions{FieldManager: changes.FieldManagerOf(a.source), Force: a.source.Spec.Force})
 }
 
 func (a *application) objectsOf(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {

@@ -38,7 +38,7 @@ func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitf
 	case len(c.Objects) == 0:
 		return true, r.refuseContent(ctx, s, c, changes.EmptyContent, nil)
 	}
-	w, problems := changes.NewTemplates(s, c.Objects, r.findKind)
+	w, problems := changes.NewTemplates(s, c.Result, c.Commit, r.findKind)
 	if len(problems) > 0 {
 		return true, r.refuseContent(ctx, s, c, invalidContent(problems), problems)
 	}
@@ -88,7 +88,7 @@ func (r *Reconciler) findKind(gvk schema.GroupVersionKind) (changes.ServedKind, 
 func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, w changes.Templates, check repositoryCheck) (bool, error) {
 	settings := changes.DigestSettings(s, check.request.URL, c.Builds, c.Program)
 	d := changes.Decide(changes.Input{
-		Wanted: w.Keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
+		Source: s, Wanted: w.Keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
 		SameSettings: s.Status.Settings == settings, ApplyAll: !s.Status.SyncRequest.Equal(s.Spec.SyncRequest),
 	})
 	if tooLarge := changes.CheckSize(slices.Concat(w.Keys, d.Keep, d.Remove)); tooLarge != nil {
@@ -111,13 +111,13 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 			return // the check of the present spec reports
 		}
 		now.Status.ObservedGeneration, now.Status.SyncRequest, now.Status.Errors = s.Generation, s.Spec.SyncRequest, a.errors
-		now.Status.Objects = v1alpha1.SourceObjects{Total: int32(len(c.Objects)), Applied: int32(max(0, len(c.Objects)-a.failed)), Kept: int32(len(a.decision.Keep))}
+		now.Status.Objects = v1alpha1.SourceObjects{Total: int32(w.CountContent()), Applied: int32(max(0, w.CountContent()-a.failed)), Kept: int32(len(a.decision.Keep))}
 		now.Status.Objects.Omitted, now.Status.Builds = int32(c.Omitted), newBuilt(c.Builds)
 		setRendered(now)
 		if a.failed == 0 && len(a.failedRemovals) == 0 {
 			now.Status.Commit, now.Status.ShortCommit, now.Status.Message, now.Status.Author = c.Commit, shortCommit(c.Commit), phrase.EscapeLine(c.Message), phrase.EscapeLine(c.Author)
 			now.Status.Digest = c.Digest
-			setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionTrue, atoll.ReasonApplied, formatApplied(len(c.Objects), len(a.decision.Keep)))
+			setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionTrue, atoll.ReasonApplied, formatApplied(w.CountContent(), len(a.decision.Keep)))
 			return
 		}
 		setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionFalse, a.reason, fmt.Sprintf("commit %s: %s", shortCommit(c.Commit), a.describeFailure()))

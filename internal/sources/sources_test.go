@@ -78,12 +78,14 @@ func newHub(t *testing.T, spec string) *hub {
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "atoll-sources"}}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "token"}, Data: map[string][]byte{"token": []byte("hush\n")}}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}, {Group: "example.com", Version: "v1"}})
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}, {Group: "example.com", Version: "v1"}, v1alpha1.GroupVersion})
 	for _, kind := range []string{"ConfigMap", "Secret"} {
 		mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: kind}, meta.RESTScopeNamespace)
 	}
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, meta.RESTScopeRoot)
-	mapper.Add(v1alpha1.GroupVersion.WithKind("PropagationPolicy"), meta.RESTScopeNamespace)
+	for _, kind := range []string{"PropagationPolicy", "OverridePolicy"} {
+		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
 	c := ctrlfake.NewClientBuilder().WithScheme(state.NewScheme()).WithRESTMapper(mapper).WithObjects(repo, s, account, secret).WithStatusSubresource(&v1alpha1.Repository{}, &v1alpha1.Source{}).Build()
 	h.tables = statetest.NewTables(t, c)
 	h.r = New(Config{

@@ -143,7 +143,7 @@ var layers = []layer{
 		why:   "reconcilers meet in the store only: one that called another could not be restarted, tested or reasoned about alone",
 	},
 	{
-		name: "source cores", packages: []string{"internal/sources/render/...", "internal/sources/changes"}, below: []string{"api", "vocabulary"},
+		name: "source cores", packages: []string{"internal/sources/render/...", "internal/sources/changes"}, below: []string{"api", "vocabulary", "cores"},
 		why: "the hub decides by them what a commit changes, and its child and tests call them as it does",
 	},
 	{

@@ -185,7 +185,7 @@ type comparison struct {
 
 // compareContent returns what the content would change, as the hub decides it of a commit.
 func compareContent(ctx context.Context, c *client.Connection, s *v1alpha1.Source, content render.Result) (*contentDiff, error) {
-	x, err := newComparison(ctx, c, s, content.Objects)
+	x, err := newComparison(ctx, c, s, content)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func compareContent(ctx context.Context, c *client.Connection, s *v1alpha1.Sourc
 		return nil, fmt.Errorf("read the Repository of the Source, which decides what a commit removes: %w", err)
 	}
 	decided := changes.Decide(changes.Input{
-		Wanted: x.wanted.Keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
+		Source: s, Wanted: x.wanted.Keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
 		SameSettings: s.Status.Settings == changes.DigestSettings(s, repo.Spec.Git.URL, content.Builds, content.Program),
 		ApplyAll:     !s.Status.SyncRequest.Equal(s.Spec.SyncRequest),
 	})
@@ -217,14 +217,14 @@ func compareContent(ctx context.Context, c *client.Connection, s *v1alpha1.Sourc
 	return out, err
 }
 
-func newComparison(ctx context.Context, c *client.Connection, s *v1alpha1.Source, objects []render.Object) (*comparison, error) {
+func newComparison(ctx context.Context, c *client.Connection, s *v1alpha1.Source, content render.Result) (*comparison, error) {
 	api, err := c.NewSilentClient()
 	if err != nil {
 		return nil, err
 	}
 	x := &comparison{source: s, client: api, kinds: c.ServedKinds(), namespaces: map[string]bool{}, definedKinds: map[schema.GroupKind]bool{}}
 	var failed error
-	wanted, problems := changes.NewTemplates(s, objects, func(gvk schema.GroupVersionKind) (changes.ServedKind, bool) {
+	wanted, problems := changes.NewTemplates(s, content, "", func(gvk schema.GroupVersionKind) (changes.ServedKind, bool) {
 		m, err := x.kinds.MappingFor(ctx, gvk)
 		if err != nil {
 			if !meta.IsNoMatchError(err) {

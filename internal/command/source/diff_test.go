@@ -186,7 +186,7 @@ func TestDiffOfASuspendedSourceWithASyncRequest(t *testing.T) {
 	s := &v1alpha1.Source{}
 	s.Name, s.Namespace = "web", "shop"
 	fields := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}
-	applied, _ := changes.NewTemplates(s, []render.Object{{Fields: fields}}, func(schema.GroupVersionKind) (changes.ServedKind, bool) {
+	applied, _ := changes.NewTemplates(s, render.Result{Objects: []render.Object{{Fields: fields}}}, "", func(schema.GroupVersionKind) (changes.ServedKind, bool) {
 		return changes.ServedKind{IsNamespaced: true}, true
 	})
 	text := appliedSource(t, "", applied.Keys...)
@@ -228,7 +228,7 @@ func TestDiffOfTheAppliedContentIsEmpty(t *testing.T) {
 	s := &v1alpha1.Source{}
 	s.Name, s.Namespace = "web", "shop"
 	fields := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}
-	applied, problems := changes.NewTemplates(s, []render.Object{{Fields: fields, File: "deploy/a.yaml", Line: 1}}, func(schema.GroupVersionKind) (changes.ServedKind, bool) {
+	applied, problems := changes.NewTemplates(s, render.Result{Objects: []render.Object{{Fields: fields, File: "deploy/a.yaml", Line: 1}}}, "", func(schema.GroupVersionKind) (changes.ServedKind, bool) {
 		return changes.ServedKind{IsNamespaced: true}, true
 	})
 	if len(problems) > 0 {

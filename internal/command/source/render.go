@@ -2,12 +2,14 @@ package source
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -27,6 +29,7 @@ const hubProgram = "atoll-hub"
 type renderOptions struct {
 	build                          buildFlags
 	file, name, namespace, program string
+	variant                        string
 	paths, exclude                 []string
 }
 
@@ -40,7 +43,7 @@ func newRenderCommand() *cobra.Command {
 DIR is the root of a repository, as a commit of its files would be. -f takes the paths and the build from a
 manifest of a Source. The functions are those of the hub. Charts and kustomizations are rendered by ` + hubProgram + `,
 which must be beside atoll or in the PATH, and of the version of your hub. The hub adds the label of the Source, and
-the namespace where an object states none. Content that the hub would refuse is an error, and nothing is printed.`,
+the namespace where an object states none. All variants of the Source are rendered, and --variant prints one. Content that the hub would refuse is an error, and nothing is printed.`,
 		Example: `  atoll source render . -f source.yaml
   atoll source render . --name shop -n shop --path charts/shop --values prod.yaml`,
 		Args: cobra.ExactArgs(1),
@@ -54,6 +57,7 @@ the namespace where an object states none. Content that the hub would refuse is 
 	f.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the Source")
 	f.StringSliceVar(&o.paths, "path", nil, "directory or file below DIR; may be given more than once (default: all)")
 	f.StringSliceVar(&o.exclude, "exclude", nil, "pattern of files that are not read; may be given more than once")
+	f.StringVar(&o.variant, "variant", "", "variant of the Source of -f to print (default: what clusters without a variant get)")
 	f.StringVar(&o.program, "hub-program", "", "path of "+hubProgram+" (default: beside atoll, or in the PATH)")
 	o.build.addTo(f)
 	for _, flag := range []string{"name", "path", "exclude", "build", "values", "values-path", "release-name", "kube-version", "api-versions", "omit-hooks"} {
@@ -74,7 +78,27 @@ func (o *renderOptions) run(ctx context.Context, out io.Writer, dir string) erro
 	if err := checkComplete(result); err != nil {
 		return err
 	}
-	return printResult(out, result)
+	if o.variant != "" {
+		if result.Objects, err = selectVariant(s, &result, o.variant); err != nil {
+			return err
+		}
+	}
+	return printResult(out, result, o.variant == "")
+}
+
+// selectVariant returns the objects of a variant.
+func selectVariant(s *v1alpha1.Source, result *render.Result, name string) ([]render.Object, error) {
+	if objects, ok := result.ObjectsOf(name); ok {
+		return objects, nil
+	}
+	names := make([]string, 0, len(s.Spec.Variants))
+	for _, v := range s.Spec.Variants {
+		if v.Name == name {
+			return nil, nil // excluded
+		}
+		names = append(names, v.Name)
+	}
+	return nil, fmt.Errorf("--variant: the Source has no variant %q; it has %s", name, cmp.Or(strings.Join(names, ", "), "none"))
 }
 
 // renderDirectory renders the files of a directory as the Source would. program is the path of the one that renders charts
@@ -153,8 +177,8 @@ func checkComplete(result render.Result) error {
 	return joinProblems(result.Problems)
 }
 
-// printResult prints the objects as YAML, each with its file and line.
-func printResult(out io.Writer, result render.Result) error {
+// printResult prints the objects as YAML, each with its file and line, and counts what variants have of their own.
+func printResult(out io.Writer, result render.Result, withVariants bool) error {
 	var text bytes.Buffer
 	for _, o := range result.Objects {
 		raw, err := yaml.Marshal(o.Fields)
@@ -165,6 +189,11 @@ func printResult(out io.Writer, result render.Result) error {
 	}
 	if result.Omitted > 0 {
 		fmt.Fprintf(&text, "# %s of Helm left out\n", phrase.CountNoun(result.Omitted, "hook"))
+	}
+	for _, v := range result.Variants {
+		if withVariants {
+			fmt.Fprintf(&text, "# variant %s: %s of its own, %d left out or other ones; --variant %s prints it\n", v.Name, phrase.CountNoun(len(v.Objects), "object"), len(v.Absent), v.Name)
+		}
 	}
 	_, err := out.Write(text.Bytes())
 	return err

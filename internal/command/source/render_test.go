@@ -59,13 +59,18 @@ func TestRenderPrintsWhatTheHubWouldApply(t *testing.T) {
 		"chart/templates/job.yaml": "apiVersion: batch/v1\nkind: Job\nmetadata: {name: hook, annotations: {helm.sh/hook: pre-install}}\n",
 		"env/prod.yaml":            "size: large\n",
 		"source.yaml":              "apiVersion: atoll.dev/v1alpha1\nkind: Source\nmetadata: {name: web, namespace: shop}\nspec:\n  repository: r\n  ref: {branch: main}\n  paths: [chart]\n  build: {helm: {hooks: Omit, values: {colour: red}, valuesFiles: [env/prod.yaml]}}\n",
+		"variants.yaml":            "apiVersion: atoll.dev/v1alpha1\nkind: Source\nmetadata: {name: web, namespace: shop}\nspec:\n  repository: r\n  ref: {branch: main}\n  paths: [chart]\n  build: {helm: {hooks: Omit, values: {colour: red, size: small}}}\n  variants:\n  - {name: prod, targetCluster: {clusterSets: [prod]}, helm: {valuesFiles: [env/prod.yaml], values: {colour: blue}}}\n  - {name: none, targetCluster: {clusterSets: [none]}, exclude: true}\n",
 		"typo.yaml":                "apiVersion: atoll.dev/v1alpha1\nkind: Source\nmetadata: {name: web}\nspec: {path: chart}\n",
 	})
 	chart := "---\n# chart/templates/a.yaml:1\napiVersion: v1\ndata:\n  colour: red\n  size: large\nkind: ConfigMap\nmetadata:\n  name: web\n  namespace: shop\n# 1 hook of Helm left out\n"
 	values := filepath.Join(writeFiles(t, map[string]string{"v.yaml": "colour: red\n"}), "v.yaml")
 	for args, want := range map[string]string{
-		"--path plain":               "---\n# plain/a.yaml:1\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n",
-		"-f " + dir + "/source.yaml": chart,
+		"--path plain":                                "---\n# plain/a.yaml:1\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n",
+		"-f " + dir + "/source.yaml":                  chart,
+		"-f " + dir + "/variants.yaml":                strings.Replace(chart, "large", "small", 1) + "# variant prod: 1 object of its own, 1 left out or other ones; --variant prod prints it\n",
+		"-f " + dir + "/variants.yaml --variant prod": strings.Replace(chart, "red", "blue", 1),
+		"-f " + dir + "/variants.yaml --variant none": "# 1 hook of Helm left out\n",
+		"-f " + dir + "/variants.yaml --variant x":    `error: --variant: the Source has no variant "x"; it has prod, none`,
 		"--name web -n shop --path chart --build helm --omit-hooks --values-path env/prod.yaml --values " + values: chart,
 		"--path chart":                         "error: chart/templates/job.yaml:1: Job hook is a hook (pre-install)",
 		"--path bad":                           "error: bad/a.yaml:1: it is no Kubernetes object",

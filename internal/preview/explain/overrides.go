@@ -8,6 +8,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/manifest"
 	"atoll.dev/atoll/internal/overrides"
+	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/rollout"
 )
 
@@ -17,6 +18,8 @@ type Override struct {
 	Path   string `json:"path,omitempty"`
 	Policy string `json:"policy"`
 	Rule   int    `json:"rule"`
+	// Description of the rule, as its policy states it.
+	Description string `json:"description,omitempty"`
 	// Overrider of the rule, such as plaintext[0].
 	Overrider string `json:"overrider,omitempty"`
 	// Skipped is why the overrider does not apply and was left out.
@@ -60,7 +63,7 @@ func (in ExplanationInput) visibleOverrides(b Bundle, provenance []overrides.Pro
 		if !in.isAboutBundle(b) && p.Item != in.Object || !in.mayRead(p.Item) {
 			continue
 		}
-		o := Override{Path: p.Path, Policy: p.Policy, Rule: p.Rule, Overrider: p.Overrider, Skipped: p.Skipped, SkippedReason: p.SkippedReason, Value: p.Value}
+		o := Override{Path: p.Path, Policy: p.Policy, Rule: p.Rule, Description: p.Description, Overrider: p.Overrider, Skipped: p.Skipped, SkippedReason: p.SkippedReason, Value: p.Value}
 		if p.Item.Group == "" && p.Item.Kind == "Secret" {
 			o.Value, o.Hidden = nil, true
 		}
@@ -105,9 +108,13 @@ func (o Override) String() string {
 		raw, _ := json.Marshal(o.Value)
 		value = "= " + string(raw)
 	}
-	by := strings.TrimSpace(fmt.Sprintf("%s rule %d %s", o.Policy, o.Rule, o.Overrider))
+	about := ""
+	if o.Description != "" {
+		about = " (" + phrase.EscapeLine(o.Description) + ")"
+	}
+	by := strings.TrimSpace(fmt.Sprintf("%s rule %d %s", o.Policy, o.Rule, o.Overrider)) + about
 	if o.Overrider == "notHere" {
-		return strings.TrimPrefix(fmt.Sprintf("%s not here, by %s rule %d", o.Item, o.Policy, o.Rule), " ")
+		return strings.TrimPrefix(fmt.Sprintf("%s not here, by %s rule %d%s", o.Item, o.Policy, o.Rule, about), " ")
 	}
 	if o.Skipped != "" {
 		return strings.TrimPrefix(fmt.Sprintf("%s left out %s: %s", o.Item, by, o.Skipped), " ")

@@ -44,6 +44,8 @@ func TestOnlyActiveRowsStayAtARevision(t *testing.T) {
 // An exclusion by a rule, or of a part, is explained in words.
 func TestOverridesInWords(t *testing.T) {
 	for want, o := range map[string]Override{
+		"/a = 1 by OverridePolicy/shop/p rule 1 mergePatch (variant prod of Source web: a\\x0a)":    {Path: "/a", Policy: "OverridePolicy/shop/p", Rule: 1, Overrider: "mergePatch", Value: 1, Description: "variant prod of Source web: a\n"},
+		"not here, by OverridePolicy/shop/p rule 0 (variant off)":                                   {Policy: "OverridePolicy/shop/p", Overrider: "notHere", Value: true, Description: "variant off"},
 		`/spec/a = 1 by OverridePolicy/shop/p rule 0 ordered[1].plaintext`:                          {Path: "/spec/a", Policy: "OverridePolicy/shop/p", Overrider: "ordered[1].plaintext", Value: 1},
 		`Deployment/web left out OverridePolicy/shop/p rule 2 plaintext[0]: there is no "a" to add`: {Item: "Deployment/web", Policy: "OverridePolicy/shop/p", Rule: 2, Overrider: "plaintext[0]", Skipped: `there is no "a" to add`},
 		`/spec/a = null by OverridePolicy/shop/p rule 0 plaintext[0]`:                               {Path: "/spec/a", Policy: "OverridePolicy/shop/p", Overrider: "plaintext[0]", Value: json.RawMessage("null")},

@@ -59,8 +59,11 @@ func ServeChild(in io.Reader, out io.Writer) error {
 // cpuSeconds is the most time of a processor for one Job. Tests have less.
 var cpuSeconds uint64 = 15
 
-// RenderJob renders a Job. A chart that renders to two results is refused.
-func RenderJob(j render.Job) render.Result {
+// RenderJob renders a Job with its variants. A chart that renders to two results is refused.
+func RenderJob(j render.Job) render.Result { return render.RenderVariants(j, renderTwice) }
+
+// renderTwice renders a Job, and a chart a second time.
+func renderTwice(j render.Job) render.Result {
 	isChart := func(b render.Build) bool { return b.Type == render.Helm }
 	now := time.Now().UTC()
 	first := renderOnce(j, now)

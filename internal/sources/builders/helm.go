@@ -117,15 +117,22 @@ func (b *builder) readValues() (map[string]any, string, error) {
 		values = loader.MergeMaps(values, more)
 		return err
 	}
-	for _, name := range stated.ValuesFiles {
-		name = render.CleanPath(name)
-		if err := add(b.job.Files[name]); err != nil {
-			return nil, name, err
+	for _, of := range []struct {
+		files  []string
+		values []byte
+		field  string
+	}{{stated.ValuesFiles, stated.Values, "spec.build.helm.values"}, {stated.VariantFiles, stated.VariantValues, "helm.values of the variant"}} {
+		for _, name := range of.files {
+			name = render.CleanPath(name)
+			if err := add(b.job.Files[name]); err != nil {
+				return nil, name, err
+			}
 		}
-	}
-	if len(stated.Values) > 0 {
-		if err := add(stated.Values); err != nil {
-			return nil, "spec.build.helm.values", err
+		if len(of.values) == 0 {
+			continue
+		}
+		if err := add(of.values); err != nil {
+			return nil, of.field, err
 		}
 	}
 	return values, "", nil

@@ -47,6 +47,8 @@ type Input struct {
 	Prune v1alpha1.SourcePrune
 	// ApplyAll applies objects that have not changed, too.
 	ApplyAll bool
+	// Source that decides.
+	Source *v1alpha1.Source
 }
 
 // Decision is what is to be done.
@@ -59,11 +61,13 @@ type Decision struct {
 	Remove []v1alpha1.SourceObject
 	// Keep are objects of the inventory that the content lacks and that stay.
 	Keep []v1alpha1.SourceObject
+
+	source *v1alpha1.Source
 }
 
 // Decide returns what is to be done.
 func Decide(in Input) Decision {
-	var d Decision
+	d := Decision{source: in.Source}
 	before := make(map[Key]v1alpha1.SourceObject, len(in.Inventory))
 	for _, o := range in.Inventory {
 		before[KeyOf(o)] = o
@@ -89,6 +93,7 @@ func Decide(in Input) Decision {
 			d.Remove = append(d.Remove, o)
 		}
 	}
+	d.releasePolicies(d.source)
 	return d
 }
 
@@ -99,6 +104,7 @@ func (d *Decision) KeepAll(why atoll.Reason) {
 		d.Keep = append(d.Keep, o)
 	}
 	d.Remove = nil
+	d.releasePolicies(d.source)
 }
 
 // holdsOthers are the kinds whose deletion deletes objects that others made.

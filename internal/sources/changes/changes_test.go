@@ -84,7 +84,7 @@ func TestDecide(t *testing.T) {
 		"kept before, and back":         {"A/a=1, A/b=1", "A/a=1, A/b=1 SettingsChanged", nil, "apply b, same a"},
 		"everything again":              {"A/a=1", "A/a=1", func(in *Input) { in.ApplyAll = true }, "apply a"},
 	} {
-		in := Input{Wanted: parseObjects(c.wanted), Inventory: parseObjects(c.inventory), SameSettings: true, Prune: v1alpha1.PruneRemove}
+		in := Input{Source: &v1alpha1.Source{}, Wanted: parseObjects(c.wanted), Inventory: parseObjects(c.inventory), SameSettings: true, Prune: v1alpha1.PruneRemove}
 		if c.change != nil {
 			c.change(&in)
 		}
@@ -95,7 +95,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestAnotherVersionOfAnAPIIsTheSameObject(t *testing.T) {
-	in := Input{Wanted: parseObjects("A/a=1"), Inventory: parseObjects("A/a=1"), SameSettings: true}
+	in := Input{Source: &v1alpha1.Source{}, Wanted: parseObjects("A/a=1"), Inventory: parseObjects("A/a=1"), SameSettings: true}
 	in.Wanted[0].APIVersion, in.Inventory[0].APIVersion = "x.dev/v2", "x.dev/v1"
 	if got := formatDecision(in.Wanted, Decide(in)); got != "same a" {
 		t.Error(got)
@@ -106,7 +106,7 @@ func TestAnotherVersionOfAnAPIIsTheSameObject(t *testing.T) {
 }
 
 func TestRewrittenHistoryRemovesNothing(t *testing.T) {
-	in := Input{Wanted: parseObjects("A/a=1"), Inventory: parseObjects("A/a=1, A/b=1"), SameSettings: true}
+	in := Input{Source: &v1alpha1.Source{}, Wanted: parseObjects("A/a=1"), Inventory: parseObjects("A/a=1, A/b=1"), SameSettings: true}
 	d := Decide(in)
 	d.KeepAll(atoll.ReasonHistoryRewritten)
 	if got := formatDecision(in.Wanted, d); got != "same a, keep b HistoryRewritten" {
@@ -260,7 +260,7 @@ func TestInventoryBytes(t *testing.T) {
 // Every object of the inventory and of the content is in exactly one part of the decision.
 func TestNothingIsLost(t *testing.T) {
 	for n := range 1 << 8 {
-		in := Input{SameSettings: n&1 == 0, ApplyAll: n&2 == 0, Prune: v1alpha1.PruneRemove}
+		in := Input{Source: &v1alpha1.Source{}, SameSettings: n&1 == 0, ApplyAll: n&2 == 0, Prune: v1alpha1.PruneRemove}
 		for i := range 3 {
 			o := parseObject(fmt.Sprintf("A/%d=1", i))
 			if n&(4<<i) == 0 {
@@ -303,5 +303,50 @@ func TestWantOfASource(t *testing.T) {
 	}}
 	if got := NewWant(s); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Variants take the settings of the build along, and excluded ones read nothing.
+func TestWantOfVariants(t *testing.T) {
+	raw := func(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }
+	s := &v1alpha1.Source{}
+	s.Name, s.Namespace = "web", "shop"
+	s.Spec.Variants = []v1alpha1.SourceVariant{
+		{Name: "off", Exclude: true}, {Name: "path", Paths: []string{"b"}}, {Name: "values", Helm: &v1alpha1.VariantValues{ValuesFiles: []string{"p.yaml"}, Values: raw(`{"a":2}`)}, Patches: []apiextensionsv1.JSON{*raw(`{"b":3}`)}},
+	}
+	w := NewWant(s)
+	own := render.Options{ReleaseName: "web", Namespace: "shop"}
+	values := own
+	values.Helm = &render.HelmOptions{VariantFiles: []string{"p.yaml"}, VariantValues: []byte(`{"a":2}`)}
+	want := []render.Variant{{Name: "path", Paths: []string{"b"}, Options: own}, {Name: "values", Options: values, Patches: []json.RawMessage{[]byte(`{"b":3}`)}}}
+	if !reflect.DeepEqual(w.Variants, want) {
+		t.Errorf("%+v", w.Variants)
+	}
+	s.Spec.Build = &v1alpha1.SourceBuild{Helm: &v1alpha1.HelmBuild{Values: raw(`{"a":1}`)}}
+	w = NewWant(s)
+	want[0].Options.Helm, want[1].Options.Helm.Values = &render.HelmOptions{Values: []byte(`{"a":1}`), MayBeUnused: true}, []byte(`{"a":1}`)
+	if !reflect.DeepEqual(w.Variants, want) || w.Options.Helm.MayBeUnused || w.Options.Helm.VariantFiles != nil {
+		t.Errorf("%+v", w)
+	}
+}
+
+// The settings have what decides which objects variants have, and no target. They are as before without variants.
+func TestSettingsHaveVariants(t *testing.T) {
+	s := &v1alpha1.Source{}
+	digest := func() string { return DigestSettings(s, "u", nil, "") }
+	none := digest()
+	s.Spec.Variants = []v1alpha1.SourceVariant{{Name: "a", Paths: []string{"b"}}}
+	path := digest()
+	s.Spec.Variants[0].Name, s.Spec.Variants[0].TargetCluster.ClusterSets = "b", []string{"c"}
+	if path == none || digest() != path {
+		t.Error("a path is not of the settings, or a target is")
+	}
+	for _, change := range []func(*v1alpha1.SourceVariant){
+		func(v *v1alpha1.SourceVariant) { v.Exclude = true }, func(v *v1alpha1.SourceVariant) { v.Helm = &v1alpha1.VariantValues{} }, func(v *v1alpha1.SourceVariant) { v.Patches = make([]apiextensionsv1.JSON, 1) },
+	} {
+		s.Spec.Variants[0] = v1alpha1.SourceVariant{Paths: []string{"b"}}
+		if change(&s.Spec.Variants[0]); digest() == path {
+			t.Errorf("%+v", s.Spec.Variants[0])
+		}
 	}
 }

@@ -2,12 +2,10 @@ package changes
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -47,14 +45,9 @@ func newPolicy(s *v1alpha1.Source, keys []v1alpha1.SourceObject) *unstructured.U
 			APIVersion: k.GroupVersion().String(), Kind: k.Kind, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelSource: s.Name}},
 		})
 	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
-	if err != nil {
-		panic(fmt.Sprintf("changes: a policy cannot be converted: %v", err))
-	}
-	delete(fields, "status")
-	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
+	out := newPolicyObject(p)
 	for _, empty := range []string{"groupBy", "removal"} {
-		unstructured.RemoveNestedField(fields, "spec", empty)
+		unstructured.RemoveNestedField(out.Object, "spec", empty)
 	}
-	return &unstructured.Unstructured{Object: fields}
+	return out
 }

@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -15,15 +17,26 @@ import (
 	"atoll.dev/atoll/internal/sources/render"
 )
 
-// Templates are the objects that a Source wants on the hub. The slices have one entry each.
+// Templates are the objects that a Source wants on the hub. The slices have one entry each: first the objects of the content,
+// then the policies that the Source makes.
 type Templates struct {
 	// Keys are the objects as an inventory has them, without UIDs.
 	Keys    []v1alpha1.SourceObject
 	Objects []*unstructured.Unstructured
-	// Places are the files and lines of the objects. The policy of the Source has none.
+	// Places are the files and lines of the objects. The policies of the Source have none.
 	Places []render.Problem
 	// Resources are where the hub's API serves the objects; empty for a kind that it does not serve.
 	Resources []schema.GroupVersionResource
+	// templates are the objects of the content, with their variants.
+	templates []template
+}
+
+// CountContent returns the number of objects of the content, without the policies that the Source makes.
+func (t *Templates) CountContent() int { return len(t.templates) }
+
+// IsOverridePolicy reports whether an object is a policy that the Source makes of its variants.
+func (t *Templates) IsOverridePolicy(s *v1alpha1.Source, i int) bool {
+	return i >= len(t.templates) && isOverridePolicy(s.Name, t.Keys[i])
 }
 
 // ServedKind is where an API serves a kind.
@@ -35,42 +48,159 @@ type ServedKind struct {
 // FindKind returns where the hub's API serves a kind; false for a kind that it does not serve.
 type FindKind func(schema.GroupVersionKind) (ServedKind, bool)
 
-// NewTemplates completes the objects of a commit, and adds the policy that places them. It changes the objects.
-func NewTemplates(s *v1alpha1.Source, objects []render.Object, find FindKind) (t Templates, problems []render.Problem) {
-	seen := map[Key]render.Problem{}
-	for _, o := range objects {
+// NewTemplates completes the objects of a commit, and adds the policies that place them and make their variants. It changes the
+// objects. commit is empty for content that is not committed yet.
+func NewTemplates(s *v1alpha1.Source, content render.Result, commit string, find FindKind) (t Templates, problems []render.Problem) {
+	c := completer{source: s, find: find, at: map[Key]int{}}
+	c.addContent(content)
+	problems = c.problems
+	for i := range c.templates {
+		one := &c.templates[i]
+		on := one.hubForm()
+		t.add(&unstructured.Unstructured{Object: on.fields}, c.resources[i], on.at)
+		if p := one.checkVariants(s); p != nil {
+			problems = append(problems, *p)
+		}
+	}
+	t.templates = c.templates
+	own := t.newPolicies(s)
+	for _, policy := range own {
+		if i, has := c.at[PolicyKey(policy)]; has {
+			at := c.templates[i].hubForm().at
+			at.Message = "the Source itself makes " + policy.GetKind() + " " + policy.GetName() + " of its placement or its variants; give the policy of the file another name"
+			problems = append(problems, at)
+		}
+	}
+	if len(problems) > 0 {
+		return t, problems[:min(len(problems), render.MaxProblems)]
+	}
+	for _, policy := range own {
+		resource := v1alpha1.GroupVersion.WithResource("propagationpolicies")
+		if policy.GetKind() != "PropagationPolicy" {
+			resource = overrideResource(policy.GetKind())
+		}
+		t.add(policy, resource, render.Problem{})
+	}
+	t.nameCommit(s, commit)
+	return t, nil
+}
+
+// newPolicies returns the policies that the Source makes.
+func (t *Templates) newPolicies(s *v1alpha1.Source) (out []*unstructured.Unstructured) {
+	if policy := newPolicy(s, t.Keys); policy != nil {
+		out = append(out, policy)
+	}
+	for i := range t.templates {
+		if rules := t.templates[i].newRules(s, "", newMergePatch); len(rules) > 0 {
+			out = append(out, t.templates[i].newOverridePolicy(s, rules))
+		}
+	}
+	return out
+}
+
+// nameCommit adds the commit to the policies of variants. It is none of what their hashes are of: a policy names the commit
+// that changed it last.
+func (t *Templates) nameCommit(s *v1alpha1.Source, commit string) {
+	at := make(map[Key]int, len(t.Keys))
+	for i := len(t.templates); i < len(t.Keys); i++ {
+		at[KeyOf(t.Keys[i])] = i
+	}
+	for i := range t.templates {
+		rules := t.templates[i].newRules(s, commit, newMergePatch)
+		if len(rules) == 0 {
+			continue
+		}
+		policy := t.templates[i].newOverridePolicy(s, rules)
+		t.Objects[at[PolicyKey(policy)]] = policy
+	}
+}
+
+// completer completes the objects of a content and of its variants.
+type completer struct {
+	source    *v1alpha1.Source
+	find      FindKind
+	templates []template
+	resources []schema.GroupVersionResource
+	// at is the index of an object.
+	at       map[Key]int
+	problems []render.Problem
+}
+
+// addContent adds the objects of the content, and then those of its variants.
+func (c *completer) addContent(content render.Result) {
+	for _, o := range content.Objects {
+		u, resource := c.completeObject(o)
 		at := render.Problem{File: o.File, Line: o.Line}
-		u := &unstructured.Unstructured{Object: o.Fields}
-		kind, served := find(u.GroupVersionKind())
-		switch {
-		case served && !kind.IsNamespaced:
-			u.SetNamespace("")
-		case served && u.GetNamespace() == "":
-			u.SetNamespace(cmp.Or(s.Spec.TargetNamespace, s.Namespace))
+		i, isNew := c.ensureTemplate(u, resource)
+		if !isNew {
+			c.reportTwice("", at, c.templates[i].key, c.templates[i].base.at)
+			continue
 		}
-		labels := u.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
+		c.templates[i].base = form{u.Object, at}
+	}
+	common := len(c.templates)
+	for n, v := range c.source.Spec.Variants {
+		i := slices.IndexFunc(content.Variants, func(r render.VariantResult) bool { return r.Name == v.Name })
+		if i < 0 || len(c.problems) > 0 {
+			continue // excluded
 		}
-		labels[v1alpha1.LabelSource] = s.Name
-		u.SetLabels(labels)
-		t.add(u, kind.Resource, at)
-		k := KeyOf(t.Keys[len(t.Keys)-1])
-		if before, twice := seen[k]; twice {
-			problems = append(problems, render.Problem{File: o.File, Line: o.Line, Message: fmt.Sprintf("%s %s is in %s:%d, too", k.Kind, k.Name, before.File, before.Line)})
+		for j := range common {
+			if !slices.Contains(content.Variants[i].Absent, j) {
+				c.templates[j].variants[n] = c.templates[j].base
+			}
 		}
-		seen[k] = at
+		c.addVariant(n, v.Name, content.Variants[i].Objects)
 	}
-	policy := newPolicy(s, t.Keys)
-	own := Key{Group: v1alpha1.GroupVersion.Group, Kind: "PropagationPolicy", Namespace: s.Namespace, Name: policyName(s)}
-	if at, has := seen[own]; has && policy != nil {
-		at.Message = "the Source itself makes PropagationPolicy " + own.Name + " of its placement; give the policy of the file another name"
-		problems = append(problems, at)
+}
+
+// addVariant adds the objects that are other ones in a variant.
+func (c *completer) addVariant(n int, name string, objects []render.Object) {
+	for _, o := range objects {
+		u, resource := c.completeObject(render.Object{Fields: runtime.DeepCopyJSON(o.Fields), File: o.File, Line: o.Line})
+		at := render.Problem{File: o.File, Line: o.Line}
+		i, _ := c.ensureTemplate(u, resource)
+		one := &c.templates[i].variants[n]
+		if one.fields != nil {
+			c.reportTwice("variant "+name+": ", at, c.templates[i].key, one.at)
+		}
+		*one = form{u.Object, at}
 	}
-	if policy != nil && len(problems) == 0 {
-		t.add(policy, v1alpha1.GroupVersion.WithResource("propagationpolicies"), render.Problem{})
+}
+
+func (c *completer) reportTwice(prefix string, at render.Problem, k Key, before render.Problem) {
+	at.Message = fmt.Sprintf("%s%s %s is in %s:%d, too", prefix, k.Kind, k.Name, before.File, before.Line)
+	c.problems = append(c.problems, at)
+}
+
+// ensureTemplate returns the index of the template of an object, and whether it is a new one.
+func (c *completer) ensureTemplate(u *unstructured.Unstructured, resource schema.GroupVersionResource) (int, bool) {
+	k := Key{u.GroupVersionKind().Group, u.GetKind(), u.GetNamespace(), u.GetName()}
+	if i, has := c.at[k]; has {
+		return i, false
 	}
-	return t, problems[:min(len(problems), render.MaxProblems)]
+	c.at[k] = len(c.templates)
+	c.templates = append(c.templates, template{key: k, variants: make([]form, len(c.source.Spec.Variants))})
+	c.resources = append(c.resources, resource)
+	return c.at[k], true
+}
+
+// completeObject sets the namespace and the label of an object.
+func (c *completer) completeObject(o render.Object) (*unstructured.Unstructured, schema.GroupVersionResource) {
+	u := &unstructured.Unstructured{Object: o.Fields}
+	kind, served := c.find(u.GroupVersionKind())
+	switch {
+	case served && !kind.IsNamespaced:
+		u.SetNamespace("")
+	case served && u.GetNamespace() == "":
+		u.SetNamespace(cmp.Or(c.source.Spec.TargetNamespace, c.source.Namespace))
+	}
+	labels := u.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[v1alpha1.LabelSource] = c.source.Name
+	u.SetLabels(labels)
+	return u, kind.Resource
 }
 
 // add adds an object. Its hash is of everything that is applied.
@@ -104,6 +234,9 @@ func DigestSettings(s *v1alpha1.Source, url string, builds []render.Build, progr
 	}
 	for _, b := range builds {
 		settings = append(settings, b.Dir, b.Type)
+	}
+	for _, v := range s.Spec.Variants {
+		settings = append(settings, v.Exclude, v.Paths, v.Helm, v.Patches)
 	}
 	raw, err := json.Marshal(settings)
 	if err != nil {

@@ -65,6 +65,9 @@ func (s *gitServer) readContents(ctx context.Context, wants []Want, dir string) 
 			}
 			n += len(raw)
 		}
+		for i := range c.Variants {
+			n += c.Variants[i].CountBytes()
+		}
 		if size+n > maxContentsBytes && size > 0 {
 			c = Content{ID: w.ID, Postponed: true}
 			n = 0

@@ -29,6 +29,11 @@ type HelmOptions struct {
 	KubeVersion string          `json:"kubeVersion,omitempty"`
 	APIVersions []string        `json:"apiVersions,omitempty"`
 	OmitHooks   bool            `json:"omitHooks,omitempty"`
+	// VariantFiles and VariantValues are the values of a variant, which go before the others.
+	VariantFiles  []string        `json:"variantFiles,omitempty"`
+	VariantValues json.RawMessage `json:"variantValues,omitempty"`
+	// MayBeUnused is true for what a variant with paths of its own has of the Source: the paths need no chart.
+	MayBeUnused bool `json:"mayBeUnused,omitempty"`
 }
 
 // Build is a path of which Kustomize or Helm makes objects.
@@ -46,9 +51,10 @@ type Job struct {
 	// Plain are files that are read as they are.
 	Plain  []string `json:"plain,omitempty"`
 	Builds []Build  `json:"builds,omitempty"`
-	// Files of plain paths and builds, by name.
-	Files   map[string][]byte `json:"files"`
-	Options Options           `json:"options"`
+	// Files of plain paths and builds, also of variants, by name.
+	Files    map[string][]byte `json:"files"`
+	Options  Options           `json:"options"`
+	Variants []VariantJob      `json:"variants,omitempty"`
 }
 
 // Result is what a Job renders to.
@@ -61,6 +67,8 @@ type Result struct {
 	Omitted int `json:"omitted,omitempty"`
 	// Program names the libraries that rendered; empty for plain files. Another one may render other objects.
 	Program string `json:"program,omitempty"`
+	// Variants in the order of the Job.
+	Variants []VariantResult `json:"variants,omitempty"`
 }
 
 // ReadPlain reads the plain files of a Job.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ type Want struct {
 	Paths   []string `json:"paths,omitempty"`
 	Exclude []string `json:"exclude,omitempty"`
 	Options Options  `json:"options"`
+	// Variants are read in addition.
+	Variants []Variant `json:"variants,omitempty"`
 }
 
 // Selection is the files of a tree that a Source reads.
@@ -31,10 +34,37 @@ type Selection struct {
 	builds   []Build
 	problems []Problem
 	options  Options
+	// variants read some of the files.
+	variants []VariantJob
 }
 
-// Select returns what a Source reads of a tree. The error is a *Failure, or one of the tree.
+// Select returns what a Source reads of a tree, with its variants. The error is a *Failure, or one of the tree.
 func Select(t Tree, w Want) (*Selection, error) {
+	s, err := selectOne(t, w)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range w.Variants {
+		of := Want{Paths: w.Paths, Exclude: w.Exclude, Options: v.Options}
+		if len(v.Paths) > 0 {
+			of.Paths = v.Paths
+		}
+		one, err := selectOne(t, of)
+		if err != nil {
+			return nil, inVariantError(v.Name, err)
+		}
+		s.variants = append(s.variants, VariantJob{Name: v.Name, Plain: one.plain, Builds: one.builds, Options: v.Options, Patches: v.Patches})
+		s.problems = append(s.problems, inVariant(v.Name, one.problems)...)
+		maps.Copy(s.files, one.files)
+	}
+	if s.problems = s.problems[:min(len(s.problems), MaxProblems)]; len(s.files) > MaxFiles {
+		return nil, errTooManyFiles
+	}
+	return s, nil
+}
+
+// selectOne returns what a Source reads of a tree without its variants.
+func selectOne(t Tree, w Want) (*Selection, error) {
 	s := &selector{boundedTree: newBoundedTree(t), want: w, paths: []string{""}, Selection: &Selection{files: map[string]Entry{}, options: w.Options}}
 	if len(w.Paths) > 0 {
 		s.paths = nil
@@ -134,8 +164,12 @@ func (s *selector) findBuilds() error {
 		}
 	}
 	isChart := func(b Build) bool { return b.Type == Helm }
-	if s.want.Options.Helm != nil && !slices.ContainsFunc(s.builds, isChart) {
-		s.reportProblem(displayPath(s.paths[0]), "spec.build.helm is stated, and no path of the Source has a %s", chartName)
+	if h := s.want.Options.Helm; h != nil && !h.MayBeUnused && !slices.ContainsFunc(s.builds, isChart) {
+		field := "spec.build.helm"
+		if len(h.VariantFiles)+len(h.VariantValues) > 0 {
+			field = "helm"
+		}
+		s.reportProblem(displayPath(s.paths[0]), "%s is stated, and no path of the Source has a %s", field, chartName)
 	}
 	return nil
 }
@@ -287,11 +321,17 @@ func (s *selector) selectBuild(b *Build) error {
 
 // selectValues selects the files with values of charts.
 func (s *selector) selectValues() error {
-	if s.want.Options.Helm == nil {
+	h := s.want.Options.Helm
+	if h == nil {
 		return nil
 	}
-	for _, name := range s.want.Options.Helm.ValuesFiles {
+	for _, name := range h.ValuesFiles {
 		if err := s.selectFile(CleanPath(name), "spec.build.helm.valuesFiles names the file"); err != nil {
+			return err
+		}
+	}
+	for _, name := range h.VariantFiles {
+		if err := s.selectFile(CleanPath(name), "helm.valuesFiles names the file"); err != nil {
 			return err
 		}
 	}
@@ -333,6 +373,13 @@ func (s *Selection) Digest() string {
 		}
 		h.Write(raw)
 	}
+	if len(s.variants) > 0 {
+		raw, err := json.Marshal(s.variants)
+		if err != nil {
+			panic(fmt.Sprintf("render: variants cannot be encoded: %v", err))
+		}
+		h.Write(raw)
+	}
 	return hex.EncodeToString(h.Sum(nil))[:32]
 }
 
@@ -349,22 +396,11 @@ func (s *Selection) fileNames() []string {
 // error is one of the tree, or of run.
 func (s *Selection) Render(t Tree, run func(Job) (Result, error)) (Result, error) {
 	r := &Reader{Problems: s.problems}
-	if len(s.builds) == 0 || len(s.problems) > 0 {
-		for _, name := range s.plain {
-			if r.IsFull() {
-				break
-			}
-			text, ok, err := s.readFile(t, name, r)
-			if err != nil {
-				return Result{}, err
-			}
-			if ok {
-				r.ReadFile(name, text)
-			}
-		}
-		return r.NewResult(), nil
+	hasBuilds := len(s.builds) > 0 || slices.ContainsFunc(s.variants, func(v VariantJob) bool { return len(v.Builds) > 0 })
+	if !hasBuilds && len(s.variants) == 0 || len(s.problems) > 0 {
+		return s.readPlain(t, r)
 	}
-	j := Job{Plain: s.plain, Builds: s.builds, Files: make(map[string][]byte, len(s.files)), Options: s.options}
+	j := Job{Plain: s.plain, Builds: s.builds, Files: make(map[string][]byte, len(s.files)), Options: s.options, Variants: s.variants}
 	size := 0
 	for _, name := range s.fileNames() {
 		text, ok, err := s.readFile(t, name, r)
@@ -372,16 +408,40 @@ func (s *Selection) Render(t Tree, run func(Job) (Result, error)) (Result, error
 			return Result{}, err
 		}
 		if size += len(text); size > MaxJobBytes {
-			return Result{Failure: NewFailure(atoll.ReasonContentTooLarge, "the charts and kustomizations of the Source read more than %d bytes; exclude files that they do not need", MaxJobBytes)}, nil
+			return Result{Failure: NewFailure(atoll.ReasonContentTooLarge, "the charts, kustomizations and variants of the Source read more than %d bytes; exclude files that they do not need", MaxJobBytes)}, nil
 		}
 		if ok {
 			j.Files[name] = text
 		}
 	}
-	if len(r.Problems) > 0 {
+	switch {
+	case len(r.Problems) > 0:
 		return r.NewResult(), nil
+	case hasBuilds:
+		return run(j)
 	}
-	return run(j)
+	return RenderVariants(j, func(one Job) Result {
+		var plain Reader
+		plain.ReadPlain(one)
+		return plain.NewResult()
+	}), nil
+}
+
+// readPlain reads the plain files, also where there are problems already.
+func (s *Selection) readPlain(t Tree, r *Reader) (Result, error) {
+	for _, name := range s.plain {
+		if r.IsFull() {
+			break
+		}
+		text, ok, err := s.readFile(t, name, r)
+		if err != nil {
+			return Result{}, err
+		}
+		if ok {
+			r.ReadFile(name, text)
+		}
+	}
+	return r.NewResult(), nil
 }
 
 // readFile reads one file; false when it is too large, which is a problem.

@@ -33,6 +33,8 @@ var harmlessFields = map[string]string{
 	"PropagationPolicy.spec.placement.decisionGroups":                   "names clusters that fit",
 	"OverridePolicy.spec.overrideRules[].onMissing":                     "of objects of its own namespace",
 	"OverridePolicy.spec.overrideRules[].atomic":                        "of objects of its own namespace",
+	"OverridePolicy.spec.overrideRules[].description":                   "a text that explain shows of objects of its own namespace",
+	"OverridePolicy.spec.appliedRules":                                  "leaves some of the policy's own rules out",
 	"OverridePolicy.spec.overrideRules[].overriders.notHere":            "keeps out what is its own",
 	"HubSettings.spec":                                                  "no tenant writes it: TestRoles",
 	"OverridePolicy.spec.priority":                                      "among the namespace's own",

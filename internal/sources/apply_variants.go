@@ -1,0 +1,100 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"atoll.dev/atoll/internal/sources/changes"
+)
+
+var (
+	errPolicyRefused = errors.New("it waits for a policy of the variants, which could not be applied: clusters of a variant would get the object as it is without the variant")
+	errObjectRefused = errors.New("the policy of the variants waits for its object, which could not be applied")
+)
+
+// transitionHash is the hash of a policy that a transition replaced.
+const transitionHash = "transition"
+
+// applyObjects applies what has changed. Policies of variants come before their objects. A policy that changes together with its
+// object is replaced by a transition first, and by its last form after the object. Nothing comes after a policy that is refused.
+func (a *application) applyObjects(ctx context.Context) error {
+	o := orderedApply{application: a, last: map[int]int{}}
+	for _, t := range a.wanted.FindTransitions(a.source, a.decision) {
+		err := a.applyTransition(ctx, t)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			o.blocked = true
+			o.failObject(t.Template, err)
+		} else if t.Policy >= 0 {
+			o.last[t.Policy] = t.Template
+		}
+	}
+	order := slices.Concat(filterIndexes(a.decision.Apply, func(i int) bool { return !o.isLast(i) }), filterIndexes(a.decision.Apply, o.isLast))
+	for _, i := range order {
+		if slices.Contains(o.failed, i) {
+			continue
+		}
+		if err := o.applyInTurn(ctx, i); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			o.failObject(i, err)
+		}
+	}
+	// A transition whose last form is not applied is on the hub, and not what the inventory had.
+	for _, i := range filterIndexes(o.failed, o.isLast) {
+		a.wanted.Keys[i].Hash = transitionHash
+	}
+	a.keepOldHashes(filterIndexes(o.failed, func(i int) bool { return !o.isLast(i) }))
+	return nil
+}
+
+// orderedApply is how far the objects are applied.
+type orderedApply struct {
+	*application
+	failed []int
+	// blocked is true from a policy on that is refused.
+	blocked bool
+	// last are the policies that are applied after their templates, with these.
+	last map[int]int
+}
+
+func (o *orderedApply) isLast(i int) bool { _, ok := o.last[i]; return ok }
+
+func (o *orderedApply) failObject(i int, err error) {
+	o.reportFailure(i, err)
+	o.failed = append(o.failed, i)
+}
+
+// applyInTurn applies an object, unless one before it failed that it needs.
+func (o *orderedApply) applyInTurn(ctx context.Context, i int) error {
+	if o.blocked {
+		return errPolicyRefused
+	}
+	if object, waits := o.last[i]; waits && slices.Contains(o.failed, object) {
+		return errObjectRefused
+	}
+	err := o.applyObject(ctx, i)
+	o.blocked = err != nil && o.wanted.IsOverridePolicy(o.source, i)
+	return err
+}
+
+func filterIndexes(all []int, keep func(int) bool) []int {
+	return slices.DeleteFunc(slices.Clone(all), func(i int) bool { return !keep(i) })
+}
+
+// applyTransition applies a policy that is valid for an object as the hub has it, and as the commit has it.
+func (a *application) applyTransition(ctx context.Context, t changes.Transition) error {
+	if t.Policy >= 0 {
+		return a.applyForm(ctx, t.Policy, t.Object)
+	}
+	for i, o := range a.decision.Remove {
+		if changes.KeyOf(o) == changes.PolicyKey(t.Object) {
+			a.decision.Remove[i].Hash = transitionHash
+		}
+	}
+	_, err := a.sendApply(ctx, a.objectsOf(t.Resource, t.Object.GetNamespace()), t.Object)
+	return err
+}

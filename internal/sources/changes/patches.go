@@ -1,0 +1,189 @@
+package changes
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"atoll.dev/atoll/internal/userfields"
+)
+
+// fixedFields are those that no override changes.
+var fixedFields = []string{"apiVersion", "kind", "metadata", "status"}
+
+// clusterMetadata are the fields of metadata that may differ by cluster.
+var clusterMetadata = []string{"labels", "annotations"}
+
+// findFixedDifference returns why an object of a variant cannot be had by an override; empty when it can.
+func findFixedDifference(on, of map[string]any) string {
+	if on["apiVersion"] != of["apiVersion"] {
+		return fmt.Sprintf("it has the version %v, and %v without the variant; one version is on the hub", of["apiVersion"], on["apiVersion"])
+	}
+	was, _ := on["metadata"].(map[string]any)
+	is, _ := of["metadata"].(map[string]any)
+	for _, name := range sortedKeys(was, is) {
+		if slices.Contains(clusterMetadata, name) {
+			a, _ := was[name].(map[string]any)
+			b, _ := is[name].(map[string]any)
+			for _, key := range sortedKeys(a, b) {
+				if userfields.IsHubKey(key) && a[key] != b[key] {
+					return fmt.Sprintf("its metadata.%s differ in %s, which the hub reads, so that it is the same for all clusters", name, key)
+				}
+			}
+			continue
+		}
+		if !userfields.EqualJSON(dropNulls(was[name]), dropNulls(is[name])) {
+			return fmt.Sprintf("metadata.%s differs; of metadata only labels and annotations may differ by cluster", name)
+		}
+	}
+	return ""
+}
+
+// newMergePatch returns the JSON merge patch that makes an object of a variant of that on the hub. A null field is as one that
+// is left out. Lists are replaced as a whole, because what the hub has of a list may be in another order.
+func newMergePatch(on, of map[string]any) map[string]any {
+	return diffMaps(overridableFields(on), overridableFields(of))
+}
+
+// newTransitionPatch returns a patch that makes an object of a variant both of what the hub has had of it and of its new form. A
+// field that both of these had and the variant has not got leaves with the new form.
+func newTransitionPatch(on, of map[string]any) map[string]any {
+	out := joinPatches(overridableFields(of), newMergePatch(on, of))
+	if meta, ok := out["metadata"].(map[string]any); ok {
+		maps.DeleteFunc(meta, func(_ string, keys any) bool { return len(keys.(map[string]any)) == 0 })
+		if len(meta) == 0 {
+			delete(out, "metadata")
+		}
+	}
+	was, _ := on["spec"].(map[string]any)
+	is, _ := of["spec"].(map[string]any)
+	if spec, ok := out["spec"].(map[string]any); ok && userfields.EqualJSON(was["replicas"], is["replicas"]) {
+		delete(spec, "replicas") // a placement may divide them
+	}
+	return out
+}
+
+// overridableFields returns a copy of what overrides may change of an object.
+func overridableFields(fields map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, v := range fields {
+		if v = dropNulls(v); v != nil && !slices.Contains(fixedFields, name) {
+			out[name] = runtime.DeepCopyJSONValue(v)
+		}
+	}
+	meta, _ := fields["metadata"].(map[string]any)
+	kept := map[string]any{}
+	for _, name := range clusterMetadata {
+		keys := map[string]any{} // also where there are none: overrides take keys away, and not the whole
+		all, _ := meta[name].(map[string]any)
+		for key, v := range all {
+			if !userfields.IsHubKey(key) && v != nil {
+				keys[key] = v
+			}
+		}
+		kept[name] = keys
+	}
+	out["metadata"] = kept
+	if fields["kind"] == "Secret" && fields["apiVersion"] == "v1" {
+		encodeStringData(out)
+	}
+	return out
+}
+
+// encodeStringData moves the stringData of a Secret to its data, as the API server does.
+func encodeStringData(fields map[string]any) {
+	texts, ok := fields["stringData"].(map[string]any)
+	if !ok {
+		return
+	}
+	data, ok := fields["data"].(map[string]any)
+	if !ok {
+		data = map[string]any{}
+	}
+	for key, v := range texts {
+		if text, ok := v.(string); ok {
+			data[key] = base64.StdEncoding.EncodeToString([]byte(text))
+		}
+	}
+	delete(fields, "stringData")
+	if len(data) > 0 {
+		fields["data"] = data
+	}
+}
+
+// dropNulls returns a value without null fields. It does not change the value.
+func dropNulls(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, one := range v {
+			if one = dropNulls(one); one != nil {
+				out[key] = one
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, one := range v {
+			out[i] = dropNulls(one)
+		}
+		return out
+	}
+	return v
+}
+
+// diffMaps returns the JSON merge patch from one map to another.
+func diffMaps(was, is map[string]any) map[string]any {
+	out := map[string]any{}
+	for _, key := range sortedKeys(was, is) {
+		before, had := was[key]
+		after, has := is[key]
+		if !has {
+			out[key] = nil
+			continue
+		}
+		a, wasMap := before.(map[string]any)
+		b, isMap := after.(map[string]any)
+		switch {
+		case had && wasMap && isMap:
+			if below := diffMaps(a, b); len(below) > 0 {
+				out[key] = below
+			}
+		case !had || !userfields.EqualJSON(before, after):
+			out[key] = after
+		}
+	}
+	return out
+}
+
+// joinPatches returns a patch that does what both do. Both make the same object.
+func joinPatches(a, b map[string]any) map[string]any {
+	out := maps.Clone(a)
+	for key, v := range b {
+		x, okX := out[key].(map[string]any)
+		y, okY := v.(map[string]any)
+		if okX && okY {
+			v = joinPatches(x, y)
+		}
+		out[key] = v
+	}
+	return out
+}
+
+func sortedKeys(a, b map[string]any) []string {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func encodeJSON(v any) []byte {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("changes: a patch of decoded JSON cannot be encoded: %v", err))
+	}
+	return raw
+}

@@ -1,0 +1,273 @@
+package changes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/overrides"
+	"atoll.dev/atoll/internal/sources/render"
+)
+
+// form is an object as one variant, or the content without a variant, has it.
+type form struct {
+	// fields of the object; nil: the variant has not got it.
+	fields map[string]any
+	at     render.Problem
+}
+
+// template is an object on the hub, and what each variant has of it.
+type template struct {
+	key  Key
+	base form
+	// variants are those of the Source, in their order.
+	variants []form
+}
+
+// hubForm returns the form that the hub has: that without a variant, or of the first variant that has the object.
+func (t *template) hubForm() form {
+	if t.base.fields != nil {
+		return t.base
+	}
+	return t.variants[slices.IndexFunc(t.variants, func(f form) bool { return f.fields != nil })]
+}
+
+// isSentToClusters reports whether a variant can have an object of the kind of its own. Namespaces travel with what is in them,
+// and objects of the hub's own kinds stay on the hub.
+func (t *template) isSentToClusters() bool {
+	gk := schema.GroupKind{Group: t.key.Group, Kind: t.key.Kind}
+	return !atoll.IsHubOwnedKind(gk) && gk != (schema.GroupKind{Kind: "Namespace"})
+}
+
+// checkVariants returns why a variant cannot be had by overrides; nil when it can.
+func (t *template) checkVariants(s *v1alpha1.Source) *render.Problem {
+	on := t.hubForm()
+	for i, f := range t.variants {
+		if f.fields == nil {
+			continue
+		}
+		why := findFixedDifference(on.fields, f.fields)
+		if why == "" && !t.isSentToClusters() && len(newMergePatch(on.fields, f.fields)) > 0 {
+			why = "it differs from the content without a variant, and stays on the hub or travels with what is in it, so that it is the same for all clusters"
+		}
+		if why != "" {
+			return &render.Problem{File: f.at.File, Line: f.at.Line, Message: fmt.Sprintf("variant %s: %s %s: %s", s.Spec.Variants[i].Name, t.key.Kind, t.key.Name, why)}
+		}
+	}
+	return nil
+}
+
+// newRules returns the override rules that make what each cluster gets of the object of what the hub has; none when all clusters
+// get the same. patch returns the patch of a variant.
+func (t *template) newRules(s *v1alpha1.Source, commit string, patch func(on, of map[string]any) map[string]any) (out []v1alpha1.RuleWithCluster) {
+	if !t.isSentToClusters() {
+		return nil
+	}
+	on, needed := t.hubForm(), 0
+	for i, f := range t.variants {
+		v := &s.Spec.Variants[i]
+		r := v1alpha1.RuleWithCluster{TargetCluster: v.TargetCluster.DeepCopy(), Description: describeVariant(s, v.Name, f, commit)}
+		if f.fields == nil {
+			r.Overriders.NotHere = new(true)
+		} else if p := patch(on.fields, f.fields); len(p) > 0 {
+			r.Overriders.MergePatch = &apiextensionsv1.JSON{Raw: encodeJSON(p)}
+		}
+		if out = append(out, r); r.Overriders.NotHere != nil || r.Overriders.MergePatch != nil {
+			needed = len(out)
+		}
+	}
+	if t.base.fields == nil {
+		r := v1alpha1.RuleWithCluster{Description: describeVariant(s, "", t.base, commit)}
+		r.Overriders.NotHere = new(true)
+		return append(out, r)
+	}
+	return out[:needed] // a rule that changes nothing keeps later ones out, and there are none
+}
+
+// describeVariant returns where the form of an object comes from.
+func describeVariant(s *v1alpha1.Source, variant string, f form, commit string) string {
+	text := "Source " + s.Name + " without a variant"
+	if variant != "" {
+		text = "variant " + variant + " of Source " + s.Name
+	}
+	if f.fields == nil {
+		return text + " has no such object"
+	}
+	const most = 300
+	if file := f.at.File; len(file) <= most {
+		text += ": " + file
+	} else {
+		text += ": ..." + strings.ToValidUTF8(file[len(file)-most:], "")
+	}
+	if commit != "" {
+		text += " of commit " + commit[:min(12, len(commit))]
+	}
+	return text
+}
+
+// newOverridePolicy returns the policy of the rules for the object.
+func (t *template) newOverridePolicy(s *v1alpha1.Source, rules []v1alpha1.RuleWithCluster) *unstructured.Unstructured {
+	spec := v1alpha1.OverrideSpec{
+		ResourceSelectors: []v1alpha1.ResourceSelector{{APIVersion: schema.GroupVersion{Group: t.key.Group, Version: versionOf(t.hubForm().fields)}.String(), Kind: t.key.Kind, Namespace: t.key.Namespace, Name: t.key.Name}},
+		AppliedRules:      v1alpha1.AppliedRulesFirst, OverrideRules: rules,
+	}
+	meta := metav1.ObjectMeta{Name: overridePolicyName(s, t.key), Namespace: t.key.Namespace, Labels: map[string]string{v1alpha1.LabelSource: s.Name}}
+	if !t.needsClusterPolicy(rules) {
+		return withLowestPriority(newPolicyObject(&v1alpha1.OverridePolicy{
+			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindOverridePolicy}, ObjectMeta: meta, Spec: spec,
+		}))
+	}
+	meta.Namespace = ""
+	return withLowestPriority(newPolicyObject(&v1alpha1.ClusterOverridePolicy{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindClusterOverridePolicy}, ObjectMeta: meta, Spec: v1alpha1.ClusterOverrideSpec{OverrideSpec: spec},
+	}))
+}
+
+// withLowestPriority states the priority 0, so that policies of people have the last word. The API's default is another one, and
+// the type leaves 0 out.
+func withLowestPriority(u *unstructured.Unstructured) *unstructured.Unstructured {
+	u.Object["spec"].(map[string]any)["priority"] = int64(0)
+	return u
+}
+
+// The kinds of policies that a Source makes of its variants.
+const (
+	kindOverridePolicy        = "OverridePolicy"
+	kindClusterOverridePolicy = "ClusterOverridePolicy"
+)
+
+// needsClusterPolicy reports whether only a ClusterOverridePolicy may have the rules.
+func (t *template) needsClusterPolicy(rules []v1alpha1.RuleWithCluster) bool {
+	changesData := func(r v1alpha1.RuleWithCluster) bool { return overrides.ChangesSecretData(r.Overriders) }
+	return t.key.Namespace == "" || overrides.RequiresClusterOverridePolicy(schema.GroupKind{Group: t.key.Group, Kind: t.key.Kind}) ||
+		t.key.ItemKey().IsSecret() && slices.ContainsFunc(rules, changesData)
+}
+
+func versionOf(fields map[string]any) string {
+	text, _ := fields["apiVersion"].(string)
+	gv, err := schema.ParseGroupVersion(text)
+	if err != nil {
+		return text
+	}
+	return gv.Version
+}
+
+// overridePolicyName returns the name of the policy for an object. Names of ClusterOverridePolicies are of all namespaces.
+func overridePolicyName(s *v1alpha1.Source, k Key) string {
+	return overridePrefix(s.Name) + atoll.HashParts([]byte(s.Namespace), []byte(s.Name), []byte(k.Group), []byte(k.Kind), []byte(k.Namespace), []byte(k.Name))[:overrideHashLength]
+}
+
+// overrideHashLength is the length of the hash in the name of a policy for an object.
+const overrideHashLength = 12
+
+func overridePrefix(source string) string { return "source-" + source + "-" }
+
+// isOverridePolicy reports whether an object is a policy that the Source makes of its variants.
+func isOverridePolicy(source string, o v1alpha1.SourceObject) bool {
+	hash, ok := strings.CutPrefix(o.Name, overridePrefix(source))
+	return ok && KeyOf(o).Group == v1alpha1.GroupVersion.Group && (o.Kind == kindOverridePolicy || o.Kind == kindClusterOverridePolicy) &&
+		len(hash) == overrideHashLength && strings.Trim(hash, "0123456789abcdef") == ""
+}
+
+// releasePolicies removes policies of variants whose objects do not stay, whatever keeps other objects: without its policy, an
+// object is nowhere removed. The policy of an object that stays does so, too.
+func (d *Decision) releasePolicies(s *v1alpha1.Source) {
+	kept := map[string]bool{}
+	for _, o := range d.Keep {
+		kept[overridePolicyName(s, KeyOf(o))] = true
+	}
+	isReleased := func(o v1alpha1.SourceObject) bool { return isOverridePolicy(s.Name, o) && !kept[o.Name] }
+	for _, o := range d.Keep {
+		if isReleased(o) {
+			o.Kept = ""
+			d.Remove = append(d.Remove, o)
+		}
+	}
+	d.Keep = slices.DeleteFunc(d.Keep, isReleased)
+	rank := func(o v1alpha1.SourceObject) int {
+		if isOverridePolicy(s.Name, o) {
+			return 1 // after its object, which would go to every cluster for a moment otherwise
+		}
+		return 0
+	}
+	slices.SortStableFunc(d.Remove, func(a, b v1alpha1.SourceObject) int { return cmp.Compare(rank(a), rank(b)) })
+}
+
+// Transition is a policy of a variant that is valid for what the hub has of an object, and for what the content has of it. It
+// stands while both are replaced, so that no cluster gets the new object with the old policy.
+type Transition struct {
+	// Template is the index of the object.
+	Template int
+	// Policy is the index of the policy that the content has; -1 where it has none any more.
+	Policy   int
+	Object   *unstructured.Unstructured
+	Resource schema.GroupVersionResource
+}
+
+// FindTransitions returns the transitions that an apply needs: those of objects that the inventory has, and that change together
+// with the policy of their variants.
+func (t *Templates) FindTransitions(s *v1alpha1.Source, d Decision) (out []Transition) {
+	before := make(map[Key]v1alpha1.SourceObject, len(s.Status.Inventory))
+	for _, o := range s.Status.Inventory {
+		before[KeyOf(o)] = o
+	}
+	applied := make(map[Key]int, len(d.Apply))
+	for _, i := range d.Apply {
+		applied[KeyOf(t.Keys[i])] = i
+	}
+	for i := range t.templates {
+		one := &t.templates[i]
+		old := before[one.key]
+		if _, changes := applied[one.key]; !changes || old.Hash == "" || old.Hash == t.Keys[i].Hash {
+			continue
+		}
+		rules := one.newRules(s, "", newTransitionPatch)
+		if len(rules) == 0 {
+			continue
+		}
+		policy := one.newOverridePolicy(s, rules)
+		key := PolicyKey(policy)
+		at, stays := applied[key]
+		if !stays {
+			at = -1
+		}
+		isRemoved := slices.ContainsFunc(d.Remove, func(o v1alpha1.SourceObject) bool { return KeyOf(o) == key })
+		if stays && before[key].Hash != t.Keys[at].Hash || isRemoved {
+			out = append(out, Transition{Template: i, Policy: at, Object: policy, Resource: overrideResource(policy.GetKind())})
+		}
+	}
+	return out
+}
+
+// PolicyKey returns the key of a policy of a Source.
+func PolicyKey(u *unstructured.Unstructured) Key {
+	return Key{v1alpha1.GroupVersion.Group, u.GetKind(), u.GetNamespace(), u.GetName()}
+}
+
+func overrideResource(kind string) schema.GroupVersionResource {
+	if kind == kindClusterOverridePolicy {
+		return v1alpha1.GroupVersion.WithResource("clusteroverridepolicies")
+	}
+	return v1alpha1.GroupVersion.WithResource("overridepolicies")
+}
+
+// newPolicyObject returns a policy as it is applied, without fields that are empty.
+func newPolicyObject(p runtime.Object) *unstructured.Unstructured {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
+	if err != nil {
+		panic(fmt.Sprintf("changes: a policy cannot be converted: %v", err))
+	}
+	delete(fields, "status")
+	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
+	return &unstructured.Unstructured{Object: fields}
+}
