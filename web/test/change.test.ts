@@ -224,6 +224,17 @@ test("everything that waits is listed, each with what a person can do", () => {
   assert.equal(new Set(waits.map((w) => w.key)).size, waits.length);
 });
 
+test("a rollout is offered what atoll rollout resume does for its reason", () => {
+  const actionOf = (reason: string, rollout?: object) => {
+    const b = { ...bundle, spec: { ...bundle.spec, rollout }, status: { waitsFor: "x", wait: { reason, actor: "the owner", since: "2026-11-29T12:00:00Z" }, rollout: { reason, message: "m", since: "2026-11-29T12:00:00Z" } } } as unknown as Bundle;
+    return listWaits([], [appRow(b)], () => "the owner").map((w) => [w.action, w.reason, w.message].join(" "));
+  };
+  assert.deepEqual(actionOf("TooManyUnhealthy"), ["resume TooManyUnhealthy m"]);
+  assert.deepEqual(actionOf("TooManyUnhealthy", { type: "Staged", maxUnavailable: "25%" }), ["look TooManyUnhealthy x"]);
+  assert.deepEqual(actionOf("StageFailed", { type: "Staged" }), ["resume StageFailed m"]);
+  assert.deepEqual(actionOf("MaxUnavailableReached"), ["look MaxUnavailableReached x"]);
+});
+
 test("commands are safe to paste", () => {
   assert.equal(commandOf("atoll", "accept", "oslo-1"), "atoll accept oslo-1");
   assert.equal(commandOf("atoll", "undo", "roles.rbac.authorization.k8s.io/$(reboot)'x"), `atoll undo 'roles.rbac.authorization.k8s.io/$(reboot)'\\''x'`);
