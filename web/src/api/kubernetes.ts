@@ -83,7 +83,7 @@ export interface KubeEvent extends KubeObject {
 }
 
 export interface CertificateRequest extends KubeObject {
-  spec: { signerName: string };
+  spec: { signerName: string; request?: string };
   status?: { conditions?: { type: string; status?: string; reason?: string; message?: string }[] };
 }
 
