@@ -1,6 +1,6 @@
 // The requests by which a person acts: the same that kubectl and the atoll command make.
 
-import { type Write, sendWrite } from "./client";
+import { type Write, sendWrite, sendWriteText } from "./client";
 import type { CertificateRequest, KubeObject, ObjectMeta } from "./kubernetes";
 import type { Bundle, Cluster } from "./types.gen";
 
@@ -70,6 +70,10 @@ export interface Change {
   body: string;
   /** What the person wants, whatever version of the object it is planned over. */
   intent: string;
+  /** The field manager of the write; that of the console where there is none. */
+  manager?: string;
+  /** What belongs to the write and follows it, with the object as the hub has stored it. */
+  follow?: (stored: string) => Promise<void>;
 }
 
 /** Returns a change of exactly the version that was read. */
@@ -85,5 +89,6 @@ export function dryRunChange(c: Change, signal?: AbortSignal): Promise<KubeObjec
 
 /** Applies a change. A version that is not the planned one is refused with 409. */
 export async function applyChange(c: Change): Promise<void> {
-  await sendWrite({ method: "PATCH", path: `${c.path}?fieldManager=${manager}&fieldValidation=Strict`, body: c.body });
+  const stored = await sendWriteText({ method: "PATCH", path: `${c.path}?fieldManager=${encodeURIComponent(c.manager ?? manager)}&fieldValidation=Strict`, body: c.body });
+  await c.follow?.(stored);
 }

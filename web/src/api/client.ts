@@ -62,6 +62,11 @@ export async function getJSON<T>(path: string, signal?: AbortSignal): Promise<T>
   return (await (await send("/api" + path, { signal })).json()) as T;
 }
 
+/** Gets a path of the hub's API as the text that it sends, for what must come back unchanged. */
+export async function getText(path: string, signal?: AbortSignal): Promise<string> {
+  return (await send("/api" + path, { signal })).text();
+}
+
 /** A request with a body, as the API takes it. */
 export interface Write {
   method: "PATCH" | "POST" | "PUT";
@@ -72,8 +77,13 @@ export interface Write {
 
 /** Sends a write to the hub's API, and returns the answer. A patch is a merge patch. */
 export async function sendWrite<T>(w: Write, signal?: AbortSignal): Promise<T> {
+  return JSON.parse(await sendWriteText(w, signal)) as T;
+}
+
+/** Sends a write, and returns the text of the answer. */
+export async function sendWriteText(w: Write, signal?: AbortSignal): Promise<string> {
   const type = w.method === "PATCH" ? "application/merge-patch+json" : "application/json";
-  return (await (await send("/api" + w.path, { method: w.method, body: w.body, signal, headers: { "Content-Type": type } })).json()) as T;
+  return (await send("/api" + w.path, { method: w.method, body: w.body, signal, headers: { "Content-Type": type } })).text();
 }
 
 /** Gets the table of reasons, which is the same for everybody. */
