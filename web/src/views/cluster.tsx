@@ -1,7 +1,7 @@
 import { useMemo } from "preact/hooks";
 import { changeOf, clusterPath } from "../api/actions";
 import type { Person } from "../api/client";
-import { fieldSelector } from "../api/collection";
+import { fieldSelector } from "../model/selector";
 import type { Condition, KubeEvent, Pod } from "../api/kubernetes";
 import type { Cluster } from "../api/types.gen";
 import { clusterRow } from "../model/cluster";
