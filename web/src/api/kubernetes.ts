@@ -49,7 +49,7 @@ export interface List<T> {
 }
 
 export interface Pod extends KubeObject {
-  spec?: { nodeName?: string; containers?: { name: string; image?: string }[]; initContainers?: { name: string }[]; ephemeralContainers?: { name: string }[] };
+  spec?: { nodeName?: string; containers?: { name: string; image?: string }[]; initContainers?: { name: string; image?: string }[]; ephemeralContainers?: { name: string }[] };
   status?: {
     phase?: string;
     reason?: string;

@@ -160,6 +160,9 @@ export const en = {
   "state.Missing": "Missing",
   "state.Unknown": "Unknown",
 
+  "pod.containers": "Containers",
+  "pod.events.empty": "No events about this pod.",
+  "pod.exit": "exit code {n}",
   "pod.restarts": "{n} restarts",
 
   "waiting.title": "Waiting",

@@ -208,7 +208,7 @@ function TreeLine({ row, selected, onSelect, onToggle }: { row: TreeRow; selecte
       <span class={"twist" + (row.open ? " twist-open" : "")}>{row.open !== undefined && <Icon name="chevron" label={t(row.open ? "app.tree.collapse" : "app.tree.expand")} />}</span>
       {row.kind && row.icon !== "cluster" && <span class="kind">{row.kind}</span>}
       {row.icon === "cluster" && <Icon name="fleet" />}
-      {row.name && (row.icon === "cluster" ? <Link to={linkTo("clusters", row.name)} class="node-name"><Text>{row.name}</Text></Link> : <span class="node-name"><Text>{row.name}</Text></span>)}
+      {row.name && (row.icon === "cluster" ? <Link to={linkTo("clusters", row.name)} class="node-name"><Text>{row.name}</Text></Link> : row.logs && row.icon === "object" ? <Link to={linkTo("pods", row.logs.namespace, row.logs.name)} class="node-name"><Text>{row.name}</Text></Link> : <span class="node-name"><Text>{row.name}</Text></span>)}
       </span>
       <StatusMark state={row.state} text={row.state === "Nowhere" ? t("app.tree.absent") : undefined} />
       <span class="node-detail">{row.detail}</span>
