@@ -65,13 +65,11 @@ func (k *Keeper) answerQuestion(w http.ResponseWriter, r *http.Request) (any, er
 		why := fmt.Errorf("changes are shown to users that may get the object, and %q may not", q.user.GetName())
 		return nil, refusal.WithReason(atoll.ReasonPermissionMissing, apierrors.NewForbidden(schema.GroupResource{Group: q.object.Group, Resource: strings.ToLower(q.object.Kind)}, q.object.Name, why))
 	}
-	if k.options.ReserveMemory != nil {
-		release, err := k.options.ReserveMemory(q.user.GetName(), "the changes that can be undone", memoryFor(r, q))
-		if err != nil {
-			return nil, err
-		}
-		defer release()
+	release, err := k.reserveMemory(q.user, memoryFor(r, q))
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 	if !k.isLoaded() {
 		return nil, respond.StillStarting("the changes that can be undone are being read")
 	}
@@ -124,6 +122,14 @@ func (k *Keeper) readQuestion(r *http.Request) (*question, error) {
 
 func refuseQuestion(message string) error {
 	return refusal.WithReason(atoll.ReasonInvalidRequest, apierrors.NewBadRequest(message))
+}
+
+// reserveMemory counts the bytes that an answer is about to take.
+func (k *Keeper) reserveMemory(u user.Info, bytes int64) (release func(), err error) {
+	if k.options.ReserveMemory == nil {
+		return func() {}, nil
+	}
+	return k.options.ReserveMemory(u.GetName(), "the changes that can be undone", bytes)
 }
 
 // memoryFor returns about how many bytes the answer takes.

@@ -48,7 +48,7 @@ func readStepObjects(w http.ResponseWriter, r *http.Request, key atoll.ItemKey) 
 	return &s, nil
 }
 
-// planStep returns what the undo of an edit writes. What creates or deletes an object is no step.
+// planStep returns what the undo of an edit writes. An undo that creates or deletes the object is refused.
 func planStep(q *question, changes []*history.Change) (*history.Step, error) {
 	target, err := readTarget(q, changes)
 	if err != nil {

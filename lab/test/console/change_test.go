@@ -199,7 +199,7 @@ func TestAnEditIsPlannedAndARemovalConfirmed(t *testing.T) {
 		t.Error("an undo can be applied without a plan")
 	}
 	p.clickButton("history", "Plan")
-	p.awaitText("the plan of the undo", "in 1 clusters: member2")
+	p.awaitText("the plan of the undo", "comes to 1 clusters: member2")
 	p.clickButton("history", "Apply")
 	awaitColours(t, "edits", "precious", "blue blue")
 	p.checkUnharmed()

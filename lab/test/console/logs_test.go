@@ -49,7 +49,7 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: $NS}]
 `
 
 // fakeKubelet serves logs, as the kubelets do that the lab's nodes do not have. Each container has lines at first, and more
-// when the test says so.
+// by writeMore.
 type fakeKubelet struct {
 	*httptest.Server
 	open atomic.Int64
@@ -155,7 +155,7 @@ func (p *page) awaitLines(what, want string) {
 	})
 }
 
-func (p *page) search(text string) {
+func (p *page) searchLines(text string) {
 	p.t.Helper()
 	p.evaluateScript(fmt.Sprintf(`{ const box = document.querySelector("#logs #filter"); box.value = %q; box.dispatchEvent(new Event("input", {bubbles: true})); } ""`, text))
 }
@@ -186,15 +186,15 @@ func TestLogsOfManyClusters(t *testing.T) {
 	if drawn := p.evaluateScript(`String(Math.max(...[...document.querySelectorAll(".log-text")].map((l) => l.textContent.length)))`); drawn != "1000" {
 		t.Errorf("a row has %s characters", drawn)
 	}
-	p.search("LINE 2")
+	p.searchLines("LINE 2")
 	p.awaitLines("the lines that were searched", "web line 2 of pod 0\nweb line 2 of pod 1")
 	if marked := p.evaluateScript(`document.querySelector(".log-line mark").textContent`); marked != "line 2" {
 		t.Errorf("marked is %q", marked)
 	}
-	p.search("long")
+	p.searchLines("long")
 	p.run(chromedp.Click(chromedp.CSS(".log-line")))
-	p.awaitText("the whole line, as far as it is kept", "The whole line", " … (+10469")
-	p.search("")
+	p.awaitText("the whole line, as far as it is kept", " … (+10469416)")
+	p.searchLines("")
 
 	p.clickButton("logs", "Pause")
 	kubelet.writeMore()

@@ -1,6 +1,6 @@
 // A list of log lines that draws only those on screen, whatever their number, and stays at the end while a person is there.
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type LogLine, splitMatches } from "../model/logbuffer";
 import { formatClock } from "../model/time";
 import { t } from "../text/text";
@@ -34,7 +34,8 @@ export function LogList({ lines, nameOf, wanted, label, opened, onOpen, onPause 
   const atEnd = useRef(true);
   const top = useRef<LogLine | undefined>(undefined);
   const measure = () => {
-    const el = box.current!;
+    const el = box.current;
+    if (!el) return; // the view was left
     const first = Math.max(0, Math.floor(el.scrollTop / rowHeight));
     const next: [number, number] = [Math.max(0, first - overscan), Math.ceil((el.scrollTop + el.clientHeight) / rowHeight) + overscan];
     atEnd.current = el.scrollTop + el.clientHeight >= el.scrollHeight - rowHeight;
@@ -48,11 +49,13 @@ export function LogList({ lines, nameOf, wanted, label, opened, onOpen, onPause 
     else if (kept >= 0) el.scrollTop = kept * rowHeight + (el.scrollTop % rowHeight);
     measure();
   }, [lines]);
-  useEffect(() => {
-    const observer = new ResizeObserver(measure);
+  const present = useRef(measure);
+  present.current = measure;
+  useLayoutEffect(() => {
+    const observer = new ResizeObserver(() => present.current());
     observer.observe(box.current!);
     return () => observer.disconnect();
-  }, [lines]);
+  }, []);
   const move = (to: number) => {
     const line = lines[Math.max(0, Math.min(lines.length - 1, to))];
     const el = box.current!;
