@@ -85,7 +85,7 @@ func TestTheFleetIsLive(t *testing.T) {
 	p.run(chromedp.Click(`//div[contains(@class, "node-object")]//a[contains(@href, "/console/pods/")]`))
 	p.awaitText("a pod with its Events", "Containers", "registry.example/web:1", "Successfully assigned", "kubectl describe pod -n live web-")
 	p.run(chromedp.Click(chromedp.CSS(".manifest summary")))
-	p.awaitText("the object of the pod", "kind: Pod", "nodeName: node-")
+	p.awaitText("the object of the pod", "kind: Pod", "nodeName: member1")
 	p.openView("applications", "live", bundleOf(t, "live"))
 	p.awaitText("the tree again", "Deployment", "member1", "Healthy", "Logs of all pods")
 	p.run(chromedp.Click(`//section[@id="placement"]//button[text()="Explain"]`))

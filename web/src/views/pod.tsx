@@ -35,7 +35,6 @@ export function PodPage({ namespace, name }: { namespace: string; name: string }
           <span>{detail}</span>
           <span class="muted"><Since time={pod.metadata.creationTimestamp} /></span>
           {cluster && <Link to={linkTo("clusters", cluster)}><Text>{cluster}</Text></Link>}
-          <span class="muted"><Text>{pod.spec?.nodeName}</Text></span>
           <LogsLink of={{ kind: "Pod", namespace, name }} />
         </div>
         {pod.status?.message && <p class="waits"><Text>{pod.status.message}</Text></p>}
