@@ -88,6 +88,7 @@ func TestTheFleetIsLive(t *testing.T) {
 	p.awaitText("the object of the pod", "kind: Pod", "nodeName: member1")
 	p.openView("applications", "live", bundleOf(t, "live"))
 	p.awaitText("the tree again", "Deployment", "member1", "Healthy", "Logs of all pods")
+	p.run(chromedp.Click(chromedp.CSS(".node-cluster .twist")))
 	p.run(chromedp.Click(`//section[@id="placement"]//button[text()="Explain"]`))
 	p.awaitText("why it runs where it does", "Read again", "is in 2 clusters and ready", "Chosen", "Fits")
 	p.run(chromedp.Click(`//section[@id="manifests"]//button[text()="Render"]`))
