@@ -22,7 +22,8 @@ const (
 	DriftPath = "/atoll/v1alpha1/drift"
 	// UndoPath answers GET with the changes that are kept for undo, as JSON only. The parameter namespace names
 	// the namespace; those of ExplainPath identify one object. With the parameter revision, the answer
-	// is the state before that change.
+	// is the state before that change. POST with it answers with the patch that takes an edit back. The body has the
+	// present object, and after the write also the live one. Nothing is written.
 	UndoPath = "/atoll/v1alpha1/undo"
 	// TreePath answers GET with the templates, clusters and health of an application, as JSON only. The parameters
 	// namespace and name identify its Bundle; cluster narrows the answer to one cluster, and limit bounds

@@ -46,13 +46,14 @@ type relayedWrite struct {
 // anyResource stands for all groups and resources, but for those of secretResources.
 const anyResource = "*"
 
-// relayedWrites are all of them: changes of an object, a decision on an agent's certificate, the question for a right, and
-// that for a plan. None creates, deletes, or returns a credential.
+// relayedWrites are all of them: changes of an object, a decision on an agent's certificate, the question for a right, that
+// for a plan, and that for what an undo writes. None creates, deletes, or returns a credential.
 var relayedWrites = []relayedWrite{
 	{method: http.MethodPatch, contentType: "application/merge-patch+json", group: anyResource, resource: anyResource},
 	{method: http.MethodPut, contentType: "application/json", group: "certificates.k8s.io", resource: "certificatesigningrequests", subresource: "approval"},
 	{method: http.MethodPost, contentType: "application/json", group: "authorization.k8s.io", resource: "selfsubjectaccessreviews"},
 	{method: http.MethodPost, contentType: "application/json", path: atoll.PlanPath},
+	{method: http.MethodPost, contentType: "application/json", path: atoll.UndoPath},
 }
 
 // secretResources hold credentials. The console changes none of them.

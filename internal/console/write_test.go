@@ -25,6 +25,7 @@ func TestWritesReachTheAPI(t *testing.T) {
 		"a decision on an agent":    {"PUT", "/apis/certificates.k8s.io/v1/certificatesigningrequests/a/approval", "application/json"},
 		"the question for a right":  {"POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "application/json; charset=utf-8"},
 		"the question for the plan": {"POST", "/atoll/v1alpha1/plan", "application/json"},
+		"the question for an undo":  {"POST", "/atoll/v1alpha1/undo?kind=ConfigMap&name=a&revision=1", "application/json"},
 	} {
 		h := newTestHub(t, 1)
 		r := pageRequest(c.method, apiPath+c.path, `{"a":1}`)

@@ -349,7 +349,7 @@ func (g *Gateway) replyPending(ctx context.Context, j *joinCall, c *v1alpha1.Clu
 	name := handshake.RequestName(c.Name, j.request.KeyHash)
 	csr, err := g.options.Requests.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		csr, err = g.options.Requests.Create(ctx, handshake.NewRequest(c.Name, string(c.UID), j.request, int32(g.options.CertificateLifetime.Seconds())), metav1.CreateOptions{})
+		csr, err = g.options.Requests.Create(ctx, handshake.NewRequest(c.Name, string(c.UID), j.peer, j.request, int32(g.options.CertificateLifetime.Seconds())), metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			csr, err = g.options.Requests.Get(ctx, name, metav1.GetOptions{})
 		}

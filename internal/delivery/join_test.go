@@ -85,6 +85,9 @@ func TestPendingUntilAccepted(t *testing.T) {
 	if c, _ := h.clusters.Get("tokyo"); c.Spec.Accepted || csr.Spec.SignerName != handshake.SignerName || !strings.HasPrefix(csr.Name, "atoll-tokyo-") {
 		t.Errorf("accepted %t, request %s for %s", c.Spec.Accepted, csr.Name, csr.Spec.SignerName)
 	}
+	if from := csr.Annotations[handshake.AnnotationFrom]; !strings.HasPrefix(from, "127.0.0.1:") {
+		t.Errorf("the request is noted as from %q", from)
+	}
 	h.acceptCluster("tokyo")
 	a := <-answers
 	if a.err != nil || a.reply.GetState() != stateAccepted {

@@ -86,7 +86,7 @@ func TestWhichRequestsAreSigned(t *testing.T) {
 		}, failed: "its key is not one"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{csr: handshake.NewRequest("tokyo", "u1", request, 3600), cluster: &v1alpha1.Cluster{Spec: v1alpha1.ClusterSpec{Accepted: true}}}
+			w := &world{csr: handshake.NewRequest("tokyo", "u1", "203.0.113.7:4711", request, 3600), cluster: &v1alpha1.Cluster{Spec: v1alpha1.ClusterSpec{Accepted: true}}}
 			w.cluster.Name, w.cluster.UID, w.cluster.Annotations = "tokyo", "u1", map[string]string{handshake.AnnotationAgentKey: seals("tokyo")}
 			decide(w, certificatesv1.CertificateApproved)
 			c.change(w)

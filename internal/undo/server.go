@@ -26,6 +26,9 @@ const (
 	// targetMemory is about what an answer with a content takes at most: the content as text, as values, which take
 	// up to a dozen times as much, and as JSON again, with the fields that later changes have.
 	targetMemory = 16 * history.MaxContentBytes
+	// maxStepBytes bounds the objects of a question for a step, and stepMemory is about what the answer takes.
+	maxStepBytes = 3 << 20
+	stepMemory   = targetMemory + 16*maxStepBytes
 )
 
 // question is what a request is about.
@@ -37,13 +40,15 @@ type question struct {
 	// object, of which changes are listed; nil: all of the namespace.
 	object   *atoll.ItemKey
 	revision string
+	// step is what a question for a step sends; nil: the question is for what is kept.
+	step *stepObjects
 	// mayGet stores what the user may read: by kind and namespace, then by key.
 	mayGet map[atoll.ItemKey]bool
 }
 
 // ServeUndo answers, or refuses with a Status as the API does.
 func (k *Keeper) ServeUndo(w http.ResponseWriter, r *http.Request) {
-	answer, err := k.answerQuestion(r)
+	answer, err := k.answerQuestion(w, r)
 	if err != nil {
 		respond.WriteError(w, err)
 		return
@@ -51,7 +56,7 @@ func (k *Keeper) ServeUndo(w http.ResponseWriter, r *http.Request) {
 	respond.WriteJSON(w, http.StatusOK, answer)
 }
 
-func (k *Keeper) answerQuestion(r *http.Request) (any, error) {
+func (k *Keeper) answerQuestion(w http.ResponseWriter, r *http.Request) (any, error) {
 	q, err := k.readQuestion(r)
 	if err != nil {
 		return nil, err
@@ -60,26 +65,28 @@ func (k *Keeper) answerQuestion(r *http.Request) (any, error) {
 		why := fmt.Errorf("changes are shown to users that may get the object, and %q may not", q.user.GetName())
 		return nil, refusal.WithReason(atoll.ReasonPermissionMissing, apierrors.NewForbidden(schema.GroupResource{Group: q.object.Group, Resource: strings.ToLower(q.object.Kind)}, q.object.Name, why))
 	}
-	memory := int64(listMemory)
-	if q.revision != "" {
-		memory = targetMemory
+	release, err := k.reserveMemory(q.user, memoryFor(r, q))
+	if err != nil {
+		return nil, err
 	}
-	if k.options.ReserveMemory != nil {
-		release, err := k.options.ReserveMemory(q.user.GetName(), "the changes that can be undone", memory)
-		if err != nil {
-			return nil, err
-		}
-		defer release()
-	}
+	defer release()
 	if !k.isLoaded() {
 		return nil, respond.StillStarting("the changes that can be undone are being read")
+	}
+	if r.Method == http.MethodPost {
+		if q.step, err = readStepObjects(w, r, *q.object); err != nil {
+			return nil, err
+		}
 	}
 	changes, err := k.listVisible(q)
 	if err != nil {
 		return nil, err
 	}
 	window := q.hub.tables.Settings.UndoWindow()
-	if q.revision != "" {
+	switch {
+	case q.step != nil:
+		return planStep(q, changes)
+	case q.revision != "":
 		return readTarget(q, changes)
 	}
 	out := history.Answer{Changes: []history.ListedChange{}, Window: window.String()}
@@ -91,7 +98,7 @@ func (k *Keeper) answerQuestion(r *http.Request) (any, error) {
 
 // readQuestion reads a request, and refuses a malformed one.
 func (k *Keeper) readQuestion(r *http.Request) (*question, error) {
-	if r.Method != http.MethodGet {
+	if r.Method != http.MethodGet && r.Method != http.MethodPost {
 		return nil, refusal.WithReason(atoll.ReasonInvalidRequest, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "undo"}, r.Method))
 	}
 	v := r.URL.Query()
@@ -107,7 +114,33 @@ func (k *Keeper) readQuestion(r *http.Request) (*question, error) {
 		return nil, respond.StillStarting("its tables are being read")
 	}
 	q := &question{ctx: r.Context(), hub: hub, user: u, namespace: v.Get("namespace"), revision: v.Get("revision"), mayGet: map[atoll.ItemKey]bool{}}
+	if r.Method == http.MethodPost && q.revision == "" {
+		return nil, refuseQuestion("name the change: kind, name and revision")
+	}
 	return q, q.readObject(v)
+}
+
+func refuseQuestion(message string) error {
+	return refusal.WithReason(atoll.ReasonInvalidRequest, apierrors.NewBadRequest(message))
+}
+
+// reserveMemory counts the bytes that an answer is about to take.
+func (k *Keeper) reserveMemory(u user.Info, bytes int64) (release func(), err error) {
+	if k.options.ReserveMemory == nil {
+		return func() {}, nil
+	}
+	return k.options.ReserveMemory(u.GetName(), "the changes that can be undone", bytes)
+}
+
+// memoryFor returns about how many bytes the answer takes.
+func memoryFor(r *http.Request, q *question) int64 {
+	switch {
+	case r.Method == http.MethodPost:
+		return stepMemory
+	case q.revision != "":
+		return targetMemory
+	}
+	return listMemory
 }
 
 // readObject reads the object that the parameters name, if any.
@@ -115,7 +148,7 @@ func (q *question) readObject(v url.Values) error {
 	kind, name := v.Get("kind"), v.Get("name")
 	switch {
 	case (kind == "") != (name == ""), q.revision != "" && kind == "":
-		return refusal.WithReason(atoll.ReasonInvalidRequest, apierrors.NewBadRequest("name the object: kind, name, and for kinds outside of the core group, group"))
+		return refuseQuestion("name the object: kind, name, and for kinds outside of the core group, group")
 	case kind != "":
 		q.object = &atoll.ItemKey{Group: v.Get("group"), Kind: kind, Namespace: q.namespace, Name: name}
 	}

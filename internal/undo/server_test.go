@@ -113,8 +113,8 @@ func TestRefusedQuestions(t *testing.T) {
 		t.Errorf("a request without a user: %d", w.Code)
 	}
 	w = httptest.NewRecorder()
-	if k.ServeUndo(w, httptest.NewRequest(http.MethodPost, atoll.UndoPath, nil)); w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("a POST: %d", w.Code)
+	if k.ServeUndo(w, httptest.NewRequest(http.MethodPut, atoll.UndoPath, nil)); w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("a PUT: %d", w.Code)
 	}
 	reserved, released := int64(0), 0
 	k.options.ReserveMemory = func(_, _ string, n int64) (func(), error) {

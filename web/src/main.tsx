@@ -16,6 +16,8 @@ import { Application } from "./views/application";
 import { ApplicationList } from "./views/applications";
 import { ClusterPage } from "./views/cluster";
 import { Fleet } from "./views/fleet";
+import { Logs } from "./views/logs";
+import { PodPage } from "./views/pod";
 import { SignIn } from "./views/signin";
 import { Waiting, useWaits } from "./views/waiting";
 
@@ -106,10 +108,10 @@ function Shell({ person, onLeave, onLanguage }: { person: Person; onLeave: () =>
     return () => removeEventListener("keydown", keys);
   }, []);
   useEffect(() => {
-    const at = route.path[2] ?? route.path[1];
+    const at = route.path.length > 1 ? route.path.at(-1) : undefined;
     document.title = (at ? at.replace(/[\p{Cc}\p{Cf}]/gu, "") + " · " : "") + t("app.title");
   }, [location.pathname]);
-  const isApplications = view === "applications";
+  const isApplications = ["applications", "logs", "pods"].includes(view);
   const nav = [
     ["fleet", t("nav.fleet"), view === "fleet" || view === "clusters"],
     ["applications", t("nav.applications"), isApplications],
@@ -156,9 +158,11 @@ function Shell({ person, onLeave, onLanguage }: { person: Person; onLeave: () =>
 }
 
 function View({ path, person }: { path: string[]; person: Person }) {
-  const [view = "fleet", a, b] = path;
+  const [view = "fleet", a, b, c] = path;
   if (view === "clusters" && a) return <ClusterPage key={a} name={a} person={person} />;
   if (view === "applications" && a && b) return <Application key={a + "/" + b} namespace={a === "-" ? "" : a} name={b} person={person} />;
+  if (view === "logs" && a && b && c) return <Logs key={[a, b, c].join("/")} namespace={a} kind={b} name={c} />;
+  if (view === "pods" && a && b) return <PodPage key={a + "/" + b} namespace={a} name={b} />;
   if (view === "applications") return <ApplicationList person={person} />;
   if (view === "waiting") return <WaitingPage person={person} />;
   if (view === "fleet") return <Fleet />;

@@ -3,13 +3,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parse } from "yaml";
-import { acceptedWrite, approveWrite, changeOf, confirmWrite, correctDriftWrite, decisionWrite, pauseWrite, resumeWrite } from "../src/api/actions";
+import { acceptedWrite, applyChange, approveWrite, changeOf, confirmWrite, correctDriftWrite, decisionWrite, pauseWrite, resumeWrite } from "../src/api/actions";
 import { RequestError, getPerson, sendWrite, signIn } from "../src/api/client";
 import { countHidden } from "../src/api/drift";
 import type { Right } from "../src/api/kubernetes";
 import type { ItemChange, Plan, RowGroup } from "../src/api/plan";
 import { RightChecker } from "../src/api/rights";
 import { findTemplate, keyOfTemplate } from "../src/api/tree";
+import { canUndo, readUndo } from "../src/api/undo";
 import type { Bundle, Cluster } from "../src/api/types.gen";
 import { appRow } from "../src/model/application";
 import { clusterRow } from "../src/model/cluster";
@@ -222,6 +223,54 @@ test("everything that waits is listed, each with what a person can do", () => {
     "full look CannotLeave ", "new join WaitsForAdministrator ", "web approve WaitsForApproval eu", "web confirm WaitsForConfirmation ", "web resume RolloutPaused ", "web resume StageFailed ",
   ]);
   assert.equal(new Set(waits.map((w) => w.key)).size, waits.length);
+});
+
+test("an undo is what the hub says, over exactly the version that was read, with its numbers", async () => {
+  const present = '{"kind":"Deployment","metadata":{"name":"web","resourceVersion":"30"},"spec":{"n":9007199254740993}}';
+  const patch = '{"metadata":{"resourceVersion":"30","uid":"u"},"spec":{"n":9007199254740995}}';
+  const sent: string[] = [];
+  let conflicts = 1;
+  const hub = async (path: string, init: RequestInit) => {
+    const method = init.method ?? "GET";
+    const address = path.replace("/console/api", "");
+    if (method !== "GET") sent.push(`${method} ${address} ${init.body as string}`);
+    const answer = (body: string, status = 200) => new Response(body, { status });
+    if (address === "/apis/apps") return answer('{"preferredVersion":{"version":"v1"}}');
+    if (address === "/apis/apps/v1") return answer('{"resources":[{"name":"deployments","kind":"Deployment","namespaced":true}]}');
+    if (method === "GET") return answer(present);
+    if (method === "POST") return answer((init.body as string).includes('"live"') ? '{"manager":"argo cd","owners":"{\\"o\\":1}"}' : JSON.stringify({ manager: "argo cd", applies: true, patch, fields: [] }));
+    if (address.endsWith("fieldManager=atoll-cli") && conflicts-- > 0) return answer('{"kind":"Status","reason":"Conflict"}', 409);
+    return answer('{"stored":9007199254740995}');
+  };
+  const before = globalThis.fetch;
+  globalThis.fetch = hub as typeof fetch;
+  try {
+    const kept = { object: "apps/Deployment/shop/web", resource: "deployments", revision: "12", operation: "Edited", at: "", by: "", until: "" };
+    const undo = await readUndo(kept, new AbortController().signal);
+    await applyChange(undo.change!);
+    const at = "/apis/apps/v1/namespaces/shop/deployments/web";
+    const question = "POST /atoll/v1alpha1/undo?group=apps&kind=Deployment&namespace=shop&name=web&revision=12";
+    assert.deepEqual(sent, [
+      `${question} {"present":${present}}`, `PATCH ${at}?fieldManager=argo%20cd&fieldValidation=Strict ${patch}`,
+      `${question} {"present":${present},"live":{"stored":9007199254740995}}`, `PATCH ${at}?fieldManager=atoll-cli {"o":1}`,
+      `${question} {"present":${present},"live":${present}}`, `PATCH ${at}?fieldManager=atoll-cli {"o":1}`,
+    ]);
+    for (const [object, operation] of [["/Secret/shop/a", "Edited"], ["/ServiceAccount/shop/a", "Edited"], ["/ConfigMap/shop/a", "Deleted"], ["/ConfigMap/shop/a", "Created"]]) assert.ok(!canUndo({ ...kept, object: object!, operation: operation! }));
+    assert.ok(canUndo({ ...kept, object: "example.com/Secret/shop/a" }));
+  } finally {
+    globalThis.fetch = before;
+  }
+});
+
+test("a rollout is offered what atoll rollout resume does for its reason", () => {
+  const actionOf = (reason: string, rollout?: object) => {
+    const b = { ...bundle, spec: { ...bundle.spec, rollout }, status: { waitsFor: "x", wait: { reason, actor: "the owner", since: "2026-11-29T12:00:00Z" }, rollout: { reason, message: "m", since: "2026-11-29T12:00:00Z" } } } as unknown as Bundle;
+    return listWaits([], [appRow(b)], () => "the owner").map((w) => [w.action, w.reason, w.message].join(" "));
+  };
+  assert.deepEqual(actionOf("TooManyUnhealthy"), ["resume TooManyUnhealthy m"]);
+  assert.deepEqual(actionOf("TooManyUnhealthy", { type: "Staged", maxUnavailable: "25%" }), ["look TooManyUnhealthy x"]);
+  assert.deepEqual(actionOf("StageFailed", { type: "Staged" }), ["resume StageFailed m"]);
+  assert.deepEqual(actionOf("MaxUnavailableReached"), ["look MaxUnavailableReached x"]);
 });
 
 test("commands are safe to paste", () => {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Backoff } from "../src/api/backoff";
-import { fieldSelector } from "../src/api/collection";
+import { fieldSelector } from "../src/model/selector";
 import { applyLine, type Tree, type TreeCluster } from "../src/api/tree";
 import type { Bundle, Cluster } from "../src/api/types.gen";
 import { appStatus } from "../src/model/application";

@@ -56,8 +56,7 @@ func (o *undoOptions) prepareChange(ctx context.Context, c *client.Connection, a
 
 // isOfFormerObject reports whether the change is one of a former object of the name, of which no deletion is kept.
 func (ch *change) isOfFormerObject() bool {
-	t := &ch.target
-	return ch.present != nil && t.Change.UID != "" && t.Change.UID != string(ch.present.GetUID()) && !t.Whole
+	return ch.present != nil && ch.target.IsOfFormerObject(string(ch.present.GetUID()))
 }
 
 // chooseRevision returns the revision of the change before which the object had the requested state.

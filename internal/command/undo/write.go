@@ -2,17 +2,14 @@ package undo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/client-go/dynamic"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -24,41 +21,13 @@ import (
 // maxConflictTries is how often an object, and the owners of its fields, are written where the hub writes at the same time.
 const maxConflictTries = 5
 
-// usualManager returns the field manager that the object has its fields from.
-func (ch *change) usualManager() history.Manager {
-	m := history.UsualManager(ch.target.ManagedFields, atoll.HubFieldManager, atoll.PlanManager)
-	if m.Name == "" {
-		m.Name = atoll.CLIFieldManager
-	}
-	return m
-}
-
 // encodePatch returns the merge patch from the present object to the restored one.
 func (ch *change) encodePatch(precondition bool) ([]byte, error) {
-	before, err := json.Marshal(ch.present.Object)
-	if err != nil {
-		return nil, fmt.Errorf("encode the object: %w", err)
+	var bound map[string]any
+	if precondition {
+		bound = map[string]any{"resourceVersion": ch.present.GetResourceVersion()}
 	}
-	after, err := json.Marshal(ch.wanted.Object)
-	if err != nil {
-		return nil, fmt.Errorf("encode the former object: %w", err)
-	}
-	raw, err := jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
-	if err != nil || !precondition {
-		return raw, err
-	}
-	var patch map[string]any
-	if err := json.Unmarshal(raw, &patch); err != nil {
-		return nil, fmt.Errorf("read the patch: %w", err)
-	}
-	meta, _ := patch["metadata"].(map[string]any)
-	meta = maps.Clone(meta)
-	if meta == nil {
-		meta = map[string]any{}
-	}
-	meta["resourceVersion"] = ch.present.GetResourceVersion()
-	patch["metadata"] = meta
-	return json.Marshal(patch)
+	return history.EncodePatch(ch.present.Object, ch.wanted.Object, bound)
 }
 
 // offerDryRun offers the change to the hub as a dry run, and adds what would be stored to the plan.
@@ -116,7 +85,7 @@ func isSameButStatus(a, b *unstructured.Unstructured) bool {
 
 // writeVersion carries the change out on the version that was read, or with force on any.
 func (ch *change) writeVersion(ctx context.Context, c *client.Connection, force bool) error {
-	r, m := ch.resourceClient(c), ch.usualManager()
+	r, m := ch.resourceClient(c), ch.target.ChooseManager()
 	switch {
 	case ch.wanted == nil:
 		uid, version := ch.present.GetUID(), ch.present.GetResourceVersion()
@@ -156,9 +125,9 @@ func writeOwners(ctx context.Context, r dynamic.ResourceInterface, live *unstruc
 		if owners == nil {
 			return nil
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": live.GetResourceVersion(), "managedFields": owners}})
+		patch, err := history.EncodeOwners(live.GetResourceVersion(), owners)
 		if err != nil {
-			return fmt.Errorf("encode the owners of fields: %w", err)
+			return err
 		}
 		_, err = r.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: atoll.CLIFieldManager})
 		if !apierrors.IsConflict(err) || try == maxConflictTries {

@@ -83,7 +83,7 @@ func TestErrorsSayWhatWasToBeDone(t *testing.T) {
 // A request that cannot be read is no key that people could compare, and is not approved.
 func TestRequestsThatCannotBeReadAreNotApproved(t *testing.T) {
 	a := newAdmin(t, "tokyo")
-	csr := NewRequest("tokyo", "uid-of-tokyo", trust.CertificateRequest{DER: []byte("text"), KeyHash: "sha256:0123456789abcdef"}, 3600)
+	csr := NewRequest("tokyo", "uid-of-tokyo", "203.0.113.7:4711", trust.CertificateRequest{DER: []byte("text"), KeyHash: "sha256:0123456789abcdef"}, 3600)
 	u, err := toUnstructured(csr, certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"))
 	if err != nil {
 		t.Fatal(err)

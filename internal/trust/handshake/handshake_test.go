@@ -53,7 +53,7 @@ func (a Admin) storeRequest(t *testing.T, cluster, uid string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	csr := NewRequest(cluster, uid, r, 3600)
+	csr := NewRequest(cluster, uid, "203.0.113.7:4711", r, 3600)
 	u, err := toUnstructured(csr, certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"))
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,8 @@ const (
 
 	// AnnotationUID, on a certificate request, holds the UID of the Cluster.
 	AnnotationUID = "atoll.dev/cluster-uid"
+	// AnnotationFrom, on a certificate request, holds the address from which the hub got it, for people.
+	AnnotationFrom = "atoll.dev/requested-from"
 	// AnnotationAgentKey, on a Cluster, holds its agent's key, sealed by the hub.
 	AnnotationAgentKey = "atoll.dev/agent-key"
 	// AnnotationNextKey, on a Cluster, holds the key of an agent that requested to take the joined
@@ -41,14 +43,14 @@ func RequestName(cluster, keyHash string) string {
 const expirationLeast = 600
 
 // NewRequest returns the CertificateSigningRequest that an administrator approves. It requests
-// that lifetime, or the shortest that Kubernetes accepts.
-func NewRequest(cluster, uid string, r trust.CertificateRequest, lifetimeSeconds int32) *certificatesv1.CertificateSigningRequest {
+// that lifetime, or the shortest that Kubernetes accepts. from is the address of the agent.
+func NewRequest(cluster, uid, from string, r trust.CertificateRequest, lifetimeSeconds int32) *certificatesv1.CertificateSigningRequest {
 	lifetimeSeconds = max(lifetimeSeconds, expirationLeast)
 	return &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        RequestName(cluster, r.KeyHash),
 			Labels:      map[string]string{LabelCluster: cluster},
-			Annotations: map[string]string{AnnotationUID: uid},
+			Annotations: map[string]string{AnnotationUID: uid, AnnotationFrom: from},
 		},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Request:           r.PEM(),

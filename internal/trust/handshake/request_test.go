@@ -13,7 +13,7 @@ import (
 // however short the lifetimes of agents are.
 func TestARequestAsksForALifeThatMayBeAskedFor(t *testing.T) {
 	for seconds, want := range map[int32]int32{30: 600, 599: 600, 600: 600, 86400: 86400} {
-		if got := NewRequest("oslo", "u1", trust.CertificateRequest{}, seconds).Spec.ExpirationSeconds; *got != want {
+		if got := NewRequest("oslo", "u1", "203.0.113.7:4711", trust.CertificateRequest{}, seconds).Spec.ExpirationSeconds; *got != want {
 			t.Errorf("for %d seconds it asks for %d", seconds, *got)
 		}
 	}

@@ -88,8 +88,14 @@ func findBrowser() string {
 // runKubectl runs kubectl against the hub as its administrator, and returns what it prints.
 func runKubectl(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
+	return runKubectlAt(t, world.lab.KubeconfigPath("hub"), stdin, args...)
+}
+
+// runKubectlAt runs kubectl as the administrator of a kubeconfig.
+func runKubectlAt(t *testing.T, kubeconfig, stdin string, args ...string) string {
+	t.Helper()
 	command := filepath.Join(os.Getenv(lab.BinDirVariable), "atoll-lab")
-	cmd := exec.CommandContext(t.Context(), command, append([]string{"kubectl", "--kubeconfig", world.lab.KubeconfigPath("hub")}, args...)...)
+	cmd := exec.CommandContext(t.Context(), command, append([]string{"kubectl", "--kubeconfig", kubeconfig}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

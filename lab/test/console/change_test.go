@@ -193,6 +193,15 @@ func TestAnEditIsPlannedAndARemovalConfirmed(t *testing.T) {
 	p.openView("applications", "edits", "web")
 	p.clickButton("history", "Show changes")
 	p.awaitText("the changes of people", "system:serviceaccount:edits:team", "/spec/placement/clusterAffinity/clusterNames", "atoll undo propagationpolicies.atoll.dev/web -n edits --revision")
+	p.clickButton("history", "Undo")
+	p.awaitText("the fields of the undo", `/spec/placement/clusterAffinity/clusterNames: ["member1"] → ["member1","member2"]`)
+	if enabled := p.evaluateScript(`String(!document.querySelector("#history .primary").disabled)`); enabled != "false" {
+		t.Error("an undo can be applied without a plan")
+	}
+	p.clickButton("history", "Plan")
+	p.awaitText("the plan of the undo", "comes to 1 clusters: member2")
+	p.clickButton("history", "Apply")
+	awaitColours(t, "edits", "precious", "blue blue")
 	p.checkUnharmed()
 }
 

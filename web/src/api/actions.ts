@@ -1,7 +1,7 @@
 // The requests by which a person acts: the same that kubectl and the atoll command make.
 
-import { type Write, getJSON, sendWrite } from "./client";
-import type { CertificateRequest, KubeObject, List, ObjectMeta } from "./kubernetes";
+import { type Write, sendWrite, sendWriteText } from "./client";
+import type { CertificateRequest, KubeObject, ObjectMeta } from "./kubernetes";
 import type { Bundle, Cluster } from "./types.gen";
 
 const group = "/apis/atoll.dev/v1alpha1";
@@ -51,13 +51,6 @@ export function correctDriftWrite(b: Bundle, ids: readonly string[]): Write {
   return patchOf(bundlePath(b.metadata), { metadata: { uid: b.metadata.uid, annotations: { "atoll.dev/correct-drift": ids.join(",") } } });
 }
 
-/** Returns the requests of the cluster's agent that wait for a decision. */
-async function listUndecided(c: Cluster): Promise<CertificateRequest[]> {
-  const list = await getJSON<List<CertificateRequest>>(`${requests}?labelSelector=${encodeURIComponent("atoll.dev/cluster=" + c.metadata.name)}`);
-  const isUndecided = (r: CertificateRequest) => !(r.status?.conditions ?? []).some((x) => x.type === "Approved" || x.type === "Denied");
-  return (list.items ?? []).filter((r) => r.spec.signerName === "atoll.dev/agent" && r.metadata.annotations?.["atoll.dev/cluster-uid"] === c.metadata.uid && isUndecided(r));
-}
-
 /** Returns the write that decides on a request of an agent. */
 export function decisionWrite(r: CertificateRequest, type: "Approved" | "Denied"): Write {
   const message = type === "Approved" ? "accepted with its cluster" : "denied with its cluster";
@@ -71,19 +64,16 @@ export function acceptedWrite(c: Cluster, accepted: boolean): Write {
   return patchOf(clusterPath(c.metadata.name), { metadata: { uid: c.metadata.uid, resourceVersion: c.metadata.resourceVersion }, spec: { accepted } });
 }
 
-/** Accepts a cluster that waits to join, or denies it, with the requests of its agent. */
-export async function decideJoin(c: Cluster, accepted: boolean): Promise<void> {
-  const waiting = await listUndecided(c);
-  if (!!c.spec.accepted !== accepted) await sendWrite(acceptedWrite(c, accepted));
-  for (const r of waiting) await sendWrite(decisionWrite(r, accepted ? "Approved" : "Denied"));
-}
-
 /** A change of one object that is planned first: what is applied has the same body. */
 export interface Change {
   path: string;
   body: string;
   /** What the person wants, whatever version of the object it is planned over. */
   intent: string;
+  /** The field manager of the write; that of the console where there is none. */
+  manager?: string;
+  /** What belongs to the write and follows it, with the object as the hub has stored it. */
+  follow?: (stored: string) => Promise<void>;
 }
 
 /** Returns a change of exactly the version that was read. */
@@ -99,5 +89,6 @@ export function dryRunChange(c: Change, signal?: AbortSignal): Promise<KubeObjec
 
 /** Applies a change. A version that is not the planned one is refused with 409. */
 export async function applyChange(c: Change): Promise<void> {
-  await sendWrite({ method: "PATCH", path: `${c.path}?fieldManager=${manager}&fieldValidation=Strict`, body: c.body });
+  const stored = await sendWriteText({ method: "PATCH", path: `${c.path}?fieldManager=${encodeURIComponent(c.manager ?? manager)}&fieldValidation=Strict`, body: c.body });
+  await c.follow?.(stored);
 }

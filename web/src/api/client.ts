@@ -62,6 +62,11 @@ export async function getJSON<T>(path: string, signal?: AbortSignal): Promise<T>
   return (await (await send("/api" + path, { signal })).json()) as T;
 }
 
+/** Gets a path of the hub's API as the text that it sends, for what must come back unchanged. */
+export async function getText(path: string, signal?: AbortSignal): Promise<string> {
+  return (await send("/api" + path, { signal })).text();
+}
+
 /** A request with a body, as the API takes it. */
 export interface Write {
   method: "PATCH" | "POST" | "PUT";
@@ -72,8 +77,13 @@ export interface Write {
 
 /** Sends a write to the hub's API, and returns the answer. A patch is a merge patch. */
 export async function sendWrite<T>(w: Write, signal?: AbortSignal): Promise<T> {
+  return JSON.parse(await sendWriteText(w, signal)) as T;
+}
+
+/** Sends a write, and returns the text of the answer. */
+export async function sendWriteText(w: Write, signal?: AbortSignal): Promise<string> {
   const type = w.method === "PATCH" ? "application/merge-patch+json" : "application/json";
-  return (await (await send("/api" + w.path, { method: w.method, body: w.body, signal, headers: { "Content-Type": type } })).json()) as T;
+  return (await send("/api" + w.path, { method: w.method, body: w.body, signal, headers: { "Content-Type": type } })).text();
 }
 
 /** Gets the table of reasons, which is the same for everybody. */
@@ -87,34 +97,41 @@ export interface StreamHandler {
   onLine(value: unknown): void;
 }
 
-/** Reads a stream of JSON lines until it ends. A line that is longer than the bound ends it, too. */
-export async function readLines(path: string, signal: AbortSignal, handler: StreamHandler): Promise<void> {
+/** Reads a stream of text until it ends. The next chunk is read once what onChunk returns is done. */
+export async function readText(path: string, signal: AbortSignal, onOpen: () => void, onChunk: (text: string) => void | Promise<void>): Promise<void> {
   const response = await send("/api" + path, { signal });
-  handler.onOpen();
+  onOpen();
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
-  const maxLine = 32 << 20;
-  let parts: string[] = [];
-  let length = 0;
   try {
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
-      let rest = value;
-      for (let at = rest.indexOf("\n"); at >= 0; at = rest.indexOf("\n")) {
-        parts.push(rest.slice(0, at));
-        const line = parts.join("");
-        if (line.trim() !== "") handler.onLine(JSON.parse(line));
-        parts = [];
-        length = 0;
-        rest = rest.slice(at + 1);
-      }
-      parts.push(rest);
-      length += rest.length;
-      if (length > maxLine) throw new RequestError(0, "TooLong", "");
+      await onChunk(value);
     }
   } finally {
     reader.cancel().catch(() => undefined);
   }
+}
+
+/** Reads a stream of JSON lines until it ends. A line that is longer than the bound ends it, too. */
+export async function readLines(path: string, signal: AbortSignal, handler: StreamHandler): Promise<void> {
+  const maxLine = 32 << 20;
+  let parts: string[] = [];
+  let length = 0;
+  await readText(path, signal, () => handler.onOpen(), (value) => {
+    let rest = value;
+    for (let at = rest.indexOf("\n"); at >= 0; at = rest.indexOf("\n")) {
+      parts.push(rest.slice(0, at));
+      const line = parts.join("");
+      if (line.trim() !== "") handler.onLine(JSON.parse(line));
+      parts = [];
+      length = 0;
+      rest = rest.slice(at + 1);
+    }
+    parts.push(rest);
+    length += rest.length;
+    if (length > maxLine) throw new RequestError(0, "TooLong", "");
+  });
 }
 
 function keepSession(p: Person): Person {

@@ -130,12 +130,6 @@ export function keyOf(o: KubeObject): string {
   return (o.metadata.namespace ?? "") + "/" + o.metadata.name;
 }
 
-/** Returns the parameter that selects by fields. */
-export function fieldSelector(fields: Record<string, string>): string {
-  const terms = Object.entries(fields).map(([name, value]) => name + "=" + value.replace(/[\\,=]/g, (c) => "\\" + c));
-  return "fieldSelector=" + encodeURIComponent(terms.join(","));
-}
-
 const shared = new Map<string, Collection<KubeObject>>();
 
 /** Returns the one collection of a path and a selector, such as "labelSelector=a%3Db". */

@@ -49,7 +49,7 @@ export interface List<T> {
 }
 
 export interface Pod extends KubeObject {
-  spec?: { nodeName?: string; containers?: { name: string; image?: string }[] };
+  spec?: { nodeName?: string; containers?: { name: string; image?: string }[]; initContainers?: { name: string; image?: string }[]; ephemeralContainers?: { name: string }[] };
   status?: {
     phase?: string;
     reason?: string;
@@ -57,6 +57,7 @@ export interface Pod extends KubeObject {
     conditions?: Condition[];
     containerStatuses?: ContainerStatus[];
     initContainerStatuses?: ContainerStatus[];
+    ephemeralContainerStatuses?: ContainerStatus[];
   };
 }
 
@@ -64,7 +65,8 @@ export interface ContainerStatus {
   name: string;
   ready: boolean;
   restartCount: number;
-  state?: { waiting?: { reason?: string; message?: string }; terminated?: { reason?: string; exitCode?: number } };
+  containerID?: string;
+  state?: { running?: object; waiting?: { reason?: string; message?: string }; terminated?: { reason?: string; exitCode?: number } };
 }
 
 export interface Workload extends KubeObject {
@@ -83,7 +85,7 @@ export interface KubeEvent extends KubeObject {
 }
 
 export interface CertificateRequest extends KubeObject {
-  spec: { signerName: string };
+  spec: { signerName: string; request?: string };
   status?: { conditions?: { type: string; status?: string; reason?: string; message?: string }[] };
 }
 

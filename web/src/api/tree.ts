@@ -123,9 +123,19 @@ export function followTree(namespace: string, name: string, onChange: (state: Tr
   return () => stop.abort();
 }
 
-/** Returns the plans of a Bundle that wait for a confirmation. */
-export async function getHeldPlans(namespace: string, name: string, signal: AbortSignal): Promise<HeldPlan[]> {
+/** Returns the tree once, with at most one cluster. */
+async function getSmallTree(namespace: string, name: string, signal: AbortSignal): Promise<Tree> {
   const parameters = new URLSearchParams({ name, limit: "1" });
   if (namespace !== "") parameters.set("namespace", namespace);
-  return (await getJSON<Tree>("/atoll/v1alpha1/tree?" + parameters.toString(), signal)).plans ?? [];
+  return getJSON<Tree>("/atoll/v1alpha1/tree?" + parameters.toString(), signal);
+}
+
+/** Returns the plans of a Bundle that wait for a confirmation. */
+export async function getHeldPlans(namespace: string, name: string, signal: AbortSignal): Promise<HeldPlan[]> {
+  return (await getSmallTree(namespace, name, signal)).plans ?? [];
+}
+
+/** Returns the templates of a Bundle that the person may read. */
+export async function getTemplates(namespace: string, name: string, signal: AbortSignal): Promise<Template[]> {
+  return (await getSmallTree(namespace, name, signal)).templates;
 }

@@ -1,6 +1,7 @@
 // The rows of the tree view: what is shown of a tree, given what is open.
 
 import { type RowState, type Tree, type TreeCluster, type TreeItem, stateOrder } from "../api/tree";
+import { hasLogs } from "./logsources";
 import type { OwnedObject } from "./owners";
 
 export type Grouping = "template" | "cluster";
@@ -20,6 +21,8 @@ export interface TreeRow {
   open?: boolean;
   /** The cluster whose objects are wanted while the row is open. */
   cluster?: string;
+  /** The object whose logs can be read. */
+  logs?: { kind: string; namespace: string; name: string };
 }
 
 /** Above so many clusters, those in one state are one row. */
@@ -67,6 +70,11 @@ class RowBuilder {
     return byDefault ? !this.opened.has("-" + id) : this.opened.has(id);
   }
 
+  private logsOf(o: { kind: string; group?: string; namespace?: string }, name: string): TreeRow["logs"] {
+    const namespace = o.namespace || this.tree.namespace;
+    return namespace && hasLogs(o.kind, o.group ?? "") ? { kind: o.kind, namespace, name } : undefined;
+  }
+
   addTemplate(at: number): void {
     const template = this.tree.templates[at]!;
     const states = this.tree.clusters.map((c) => itemState(c, at).state);
@@ -75,7 +83,7 @@ class RowBuilder {
     const good = states.filter((s) => s === "Healthy").length;
     this.rows.push({
       id, depth: 0, icon: "template", kind: template.kind, name: template.name, state: worstOf(states) || "Unknown", detail: `${good}/${states.length}`,
-      reason: "", message: "", open: this.tree.clusters.length > 0 ? open : undefined,
+      reason: "", message: "", open: this.tree.clusters.length > 0 ? open : undefined, logs: template.kind === "Pod" ? undefined : this.logsOf(template, template.name), // the pods of a written Pod are below its clusters
     });
     if (open) this.addClusters(id, 1, this.tree.clusters, at);
   }
@@ -138,7 +146,7 @@ class RowBuilder {
     for (const o of objects) {
       const id = `${parent}/o${o.kind}/${o.name}`;
       const open = o.children.length > 0 ? this.isOpen(id, true) : undefined;
-      this.rows.push({ id, depth, icon: "object", kind: o.kind, name: o.shortName, state: o.state, detail: o.detail, reason: "", message: "", since: o.since, open });
+      this.rows.push({ id, depth, icon: "object", kind: o.kind, name: o.shortName, state: o.state, detail: o.detail, reason: "", message: "", since: o.since, open, logs: o.kind === "Pod" ? this.logsOf(o, o.name) : undefined });
       if (open) this.addOwned(id, depth + 1, o.children);
     }
   }

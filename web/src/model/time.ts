@@ -15,3 +15,11 @@ export function formatAbsolute(time: string | undefined): string {
   const at = time ? Date.parse(time) : NaN;
   return Number.isNaN(at) ? "" : new Date(at).toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
 }
+
+/** Returns the time of a day with milliseconds, in the zone of the browser; nothing without a time. */
+export function formatClock(milliseconds: number | undefined): string {
+  if (milliseconds === undefined) return "";
+  const at = new Date(milliseconds);
+  const digits = (n: number, width = 2) => String(n).padStart(width, "0");
+  return `${digits(at.getHours())}:${digits(at.getMinutes())}:${digits(at.getSeconds())}.${digits(at.getMilliseconds(), 3)}`;
+}

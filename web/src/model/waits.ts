@@ -61,6 +61,14 @@ export function stagesToApprove(b: Bundle): { stage: string; since: string }[] {
   return out;
 }
 
+/**
+ * Reports whether `atoll rollout resume` lets a rollout go on that waits for this reason. It excuses unhealthy clusters under the
+ * default bound alone: a stated maxUnavailable holds until they recover, or the template changes.
+ */
+function canResume(b: Bundle, reason: string): boolean {
+  return reason === "StageFailed" || (reason === "TooManyUnhealthy" && !b.spec.rollout);
+}
+
 function appWaits(a: AppRow, actorOf: ActorOf): Wait[] {
   const { bundle, rollout } = a;
   const out: Wait[] = [];
@@ -72,7 +80,7 @@ function appWaits(a: AppRow, actorOf: ActorOf): Wait[] {
   if (held?.status === "True" || (isWait && a.reason === "WaitsForConfirmation")) add("confirm", "WaitsForConfirmation", held?.message || a.message, held?.lastTransitionTime ?? a.since);
   for (const { stage, since } of stagesToApprove(bundle)) add("approve", "WaitsForApproval", "", since, { stage, revision: bundle.status?.revision });
   if (bundle.spec.pause) add("resume", "RolloutPaused", bundle.spec.pause.message ?? "", bundle.spec.pause.since ?? rollout?.pausedSince);
-  if (rollout?.reason === "StageFailed") add("resume", "StageFailed", rollout.message ?? "", rollout.since);
+  if (rollout?.reason && canResume(bundle, rollout.reason)) add("resume", rollout.reason, rollout.message ?? "", rollout.since);
   const covered = new Set(out.map((w) => w.reason));
   if (isWait && !covered.has(a.reason)) add("look", a.reason, a.message, a.since, { actor: a.actor });
   return out;

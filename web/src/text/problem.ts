@@ -7,6 +7,7 @@ import { t } from "./text";
 /** Returns the sentence of a failed request. */
 export function describeError(e: unknown): string {
   if (!(e instanceof RequestError)) return safeText(String(e));
+  if (e.reason === "JoinChanged") return t("act.accept.changed");
   if (e.code === 409) return t("act.conflict");
   return e.message ? safeText(e.message) : t("act.unreachable");
 }

@@ -29,3 +29,15 @@ export function safeLink(text: string): string | undefined {
     return undefined;
   }
 }
+
+/** Colours of a terminal. They hide nothing, and are left out; all other sequences are shown as escapes. */
+const terminalColours = /\u001b\[[0-9;:]{0,40}m/g;
+const unsafeInLine = /(?!\t)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu;
+
+/** Shows a line of a log, of so many characters at most and with the count of those that are left out. Tabs stay. */
+export function safeLine(text: string, longestLine: number, alreadyCut = 0): string {
+  const plain = (text.endsWith("\r") ? text.slice(0, -1) : text).replace(terminalColours, "");
+  const escaped = plain.replace(unsafeInLine, escapeCharacter);
+  const cut = alreadyCut + Math.max(0, escaped.length - longestLine);
+  return cut > 0 ? escaped.slice(0, longestLine) + ` … (+${cut})` : escaped;
+}

@@ -1,7 +1,8 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { pauseWrite } from "../api/actions";
 import { type Person, sendWrite } from "../api/client";
-import { collectionOf, fieldSelector } from "../api/collection";
+import { collectionOf } from "../api/collection";
+import { fieldSelector } from "../model/selector";
 import type { Condition, KubeObject, Pod, Workload } from "../api/kubernetes";
 import type { Template } from "../api/tree";
 import type { Bundle } from "../api/types.gen";
@@ -22,6 +23,7 @@ import { Icon } from "../ui/icons";
 import { isPerson } from "../model/status";
 import { Conditions } from "./conditions";
 import { ClusterBar, rolloutText } from "./applications";
+import { LogsLink } from "./logs";
 import { Manifests } from "./manifests";
 import { Placement } from "./placement";
 
@@ -65,6 +67,7 @@ export function Application({ namespace, name, person }: { namespace: string; na
             </span>
           </p>
         )}
+        {namespace !== "" && <p><LogsLink of={{ kind: "Bundle", namespace, name }}>{t("logs.all")}</LogsLink></p>}
         {waits.map((w) => <WaitActions key={w.key} wait={w} person={person} />)}
       </header>
       {row.rollout && <Stages rollout={row.rollout} text={rolloutText(row.rollout)} />}
@@ -205,11 +208,12 @@ function TreeLine({ row, selected, onSelect, onToggle }: { row: TreeRow; selecte
       <span class={"twist" + (row.open ? " twist-open" : "")}>{row.open !== undefined && <Icon name="chevron" label={t(row.open ? "app.tree.collapse" : "app.tree.expand")} />}</span>
       {row.kind && row.icon !== "cluster" && <span class="kind">{row.kind}</span>}
       {row.icon === "cluster" && <Icon name="fleet" />}
-      {row.name && (row.icon === "cluster" ? <Link to={linkTo("clusters", row.name)} class="node-name"><Text>{row.name}</Text></Link> : <span class="node-name"><Text>{row.name}</Text></span>)}
+      {row.name && (row.icon === "cluster" ? <Link to={linkTo("clusters", row.name)} class="node-name"><Text>{row.name}</Text></Link> : row.logs && row.icon === "object" ? <Link to={linkTo("pods", row.logs.namespace, row.logs.name)} class="node-name"><Text>{row.name}</Text></Link> : <span class="node-name"><Text>{row.name}</Text></span>)}
       </span>
       <StatusMark state={row.state} text={row.state === "Nowhere" ? t("app.tree.absent") : undefined} />
       <span class="node-detail">{row.detail}</span>
       <span class="node-why muted small"><Reason reason={row.reason} message={row.message} />{row.message && <> — <Text>{row.message}</Text></>}</span>
+      {row.logs && <span class="node-logs" onClick={(e) => e.stopPropagation()}><LogsLink of={row.logs} /></span>}
       <span class="node-since muted small"><Since time={row.since} /></span>
     </div>
   );

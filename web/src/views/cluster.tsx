@@ -1,8 +1,8 @@
 import { useMemo } from "preact/hooks";
 import { changeOf, clusterPath } from "../api/actions";
 import type { Person } from "../api/client";
-import { fieldSelector } from "../api/collection";
-import type { Condition, KubeEvent, Pod } from "../api/kubernetes";
+import { fieldSelector } from "../model/selector";
+import type { Condition, Pod } from "../api/kubernetes";
 import type { Cluster } from "../api/types.gen";
 import { clusterRow } from "../model/cluster";
 import { canDrain, drainPatch, isDrained } from "../model/drain";
@@ -19,9 +19,8 @@ import { t, textOr } from "../text/text";
 import { linkTo, useCollection } from "../ui/hooks";
 import { Empty, Link, Meter, Reason, Refusal, Since, StatusMark, Text } from "../ui/parts";
 import { Conditions } from "./conditions";
+import { Events } from "./events";
 import { clustersPath } from "./fleet";
-
-const maxEvents = 30;
 
 /** Drains a cluster, or gives it back: the plan first. */
 function Drain({ cluster, back: drained }: { cluster: Cluster; back: boolean }) {
@@ -94,7 +93,7 @@ export function ClusterPage({ name, person }: { name: string; person: Person }) 
       </div>
       {cluster.spec.accepted && !cluster.spec.removal && <Taints cluster={cluster} />}
       <Runs cluster={name} />
-      <Events name={name} />
+      <Events path="/api/v1/events" selector={fieldSelector({ "involvedObject.kind": "Cluster", "involvedObject.name": name })} empty={t("cluster.events.empty")} />
     </>
   );
 }
@@ -114,7 +113,7 @@ function Runs({ cluster }: { cluster: string }) {
           return (
             <li key={p.metadata.namespace + "/" + p.metadata.name}>
               <span class="muted"><Text>{p.metadata.namespace}</Text></span>
-              <span class="grow"><Text>{shortNameOf(p)}</Text></span>
+              <Link to={linkTo("pods", p.metadata.namespace ?? "", p.metadata.name)} class="grow"><Text>{shortNameOf(p)}</Text></Link>
               <StatusMark state={state} tone={toneOf(state)} />
               <span class="muted">{detail}</span>
               <span class="muted small"><Since time={p.metadata.creationTimestamp} /></span>
@@ -123,28 +122,6 @@ function Runs({ cluster }: { cluster: string }) {
         })}
       </ul>
       {pods.length > 200 && <p class="muted small">{t("more", { n: pods.length - 200 })}</p>}
-    </section>
-  );
-}
-
-function Events({ name }: { name: string }) {
-  const { items, loaded, refusal } = useCollection<KubeEvent>("/api/v1/events", fieldSelector({ "involvedObject.kind": "Cluster", "involvedObject.name": name }));
-  const timeOf = (e: KubeEvent) => e.lastTimestamp ?? e.eventTime ?? e.metadata.creationTimestamp ?? "";
-  const events = useMemo(() => [...items].sort((a, b) => (timeOf(a) < timeOf(b) ? 1 : -1)).slice(0, maxEvents), [items]);
-  return (
-    <section class="card">
-      <h2>{t("cluster.events")}</h2>
-      {refusal && <p class="muted small"><Text>{refusal.message}</Text></p>}
-      {!refusal && events.length === 0 && <p class="muted">{t(loaded ? "cluster.events.empty" : "loading")}</p>}
-      <ul class="lines">
-        {events.map((e) => (
-          <li key={e.metadata.uid}>
-            <StatusMark state={e.reason ?? ""} text={e.reason} tone={e.type === "Warning" ? "warn" : "none"} />
-            <span class="grow"><Text>{e.message}</Text></span>
-            <span class="muted small"><Since time={timeOf(e)} /></span>
-          </li>
-        ))}
-      </ul>
     </section>
   );
 }

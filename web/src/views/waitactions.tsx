@@ -1,16 +1,17 @@
 import { useEffect } from "preact/hooks";
-import { approveWrite, confirmWrite, decideJoin, resumeWrite } from "../api/actions";
+import { approveWrite, confirmWrite, resumeWrite } from "../api/actions";
 import { type Person, sendWrite } from "../api/client";
+import { type JoinOffer, type JoinRequest, acceptJoin, denyJoin, readJoinOffer } from "../api/joins";
 import type { Right } from "../api/kubernetes";
 import { type HeldPlan, getHeldPlans } from "../api/tree";
-import type { Bundle } from "../api/types.gen";
+import type { Bundle, Cluster } from "../api/types.gen";
 import { joinNames } from "../model/plan";
 import { bundleCommand, commandOf } from "../model/shell";
 import type { Wait } from "../model/waits";
 import { describeError } from "../text/problem";
 import { t } from "../text/text";
 import { Act, Do } from "../ui/act";
-import { Command, Reason, Text } from "../ui/parts";
+import { Command, Reason, Since, Text } from "../ui/parts";
 import { useRequest } from "../ui/request";
 
 /** Returns the right to a verb on a Bundle. */
@@ -39,7 +40,7 @@ export function WaitActions({ wait, person }: { wait: Wait; person: Person }) {
   if (bundle && wait.action === "resume") {
     return (
       <Act label={t("act.resume")} needs={[bundleRight(bundle, "patch")]} command={bundleCommand(["rollout", "resume"], wait)}>
-        <p>{t("act.resume.what")}</p>
+        <p>{t(wait.reason === "TooManyUnhealthy" ? "act.resume.unhealthy" : "act.resume.what")}</p>
         <Do label={t("act.resume.do")} run={() => sendWrite(resumeWrite(bundle, new Date()))} />
       </Act>
     );
@@ -48,18 +49,54 @@ export function WaitActions({ wait, person }: { wait: Wait; person: Person }) {
     return (
       <>
         <Act label={t("act.accept")} needs={[clusterRight(wait.name, "patch"), clusterRight(wait.name, "accept"), ...keyRights]} command={commandOf("atoll", "accept", wait.name)}>
-          <p>{t("act.accept.what", { name: wait.name })}</p>
-          <Do label={t("act.accept.do")} run={() => decideJoin(cluster, true)} />
+          <Offer key={cluster.metadata.uid} cluster={cluster} />
         </Act>
         <Act label={t("act.deny")} needs={[clusterRight(wait.name, "patch"), ...keyRights]} command={commandOf("atoll", "deny", wait.name)}>
           <p>{t("act.deny.what", { name: wait.name })}</p>
-          <Do label={t("act.deny.do")} run={() => decideJoin(cluster, false)} />
+          <Do label={t("act.deny.do")} run={() => denyJoin(cluster)} />
         </Act>
       </>
     );
   }
   const command = wait.kind === "application" ? bundleCommand(["explain"], wait) : wait.reason === "WaitsForConfirmation" ? commandOf("atoll", "confirm", "cluster/" + wait.name) : undefined;
   return command ? <Command text={command} /> : null;
+}
+
+/** The requests of a cluster that waits to join, to compare, and for each the button that accepts exactly it. */
+function Offer({ cluster }: { cluster: Cluster }) {
+  const { name, uid } = cluster.metadata;
+  const { answer, refusal, busy, ask } = useRequest(`joins/${name}/${uid}`, (signal) => readJoinOffer(cluster, signal));
+  useEffect(ask, [uid]);
+  if (busy && !answer) return <p class="muted">{t("loading")}</p>;
+  if (refusal) return <p class="problem"><Text>{describeError(refusal)}</Text></p>;
+  if (!answer) return null;
+  return (
+    <>
+      <p>{t("act.accept.what", { name })}</p>
+      {answer.requests.map((r) => <OfferedKey key={r.uid} cluster={cluster} offer={answer} request={r} />)}
+      {answer.requests.length === 0 && <p class="muted">{t("act.accept.none")}</p>}
+      {answer.requests.length === 0 && <Do label={t("act.accept.do")} run={() => acceptJoin(cluster, answer)} />}
+      <button type="button" class="ghost" disabled={busy} onClick={ask}>{t(busy ? "loading" : "reload")}</button>
+    </>
+  );
+}
+
+function OfferedKey({ cluster, offer, request }: { cluster: Cluster; offer: JoinOffer; request: JoinRequest }) {
+  const isNoted = request.hash !== "" && request.hash === offer.noted;
+  const hash = request.hash || t("act.accept.unreadable");
+  return (
+    <div class="held-plan">
+      <dl class="facts">
+        <div><dt>{t("act.accept.key")}</dt><dd><code><Text>{hash}</Text></code></dd></div>
+        <div><dt>{t("act.accept.from")}</dt><dd><Text>{request.from || t("none")}</Text></dd></div>
+        <div><dt>{t("act.accept.time")}</dt><dd><Since time={request.since} /></dd></div>
+      </dl>
+      {isNoted && <p>{t("act.accept.compare")} <code>{t("act.accept.line", { name: cluster.metadata.name, hash })}</code></p>}
+      {isNoted && <Command text="kubectl logs -n atoll-system deployment/atoll-agent" />}
+      <p class="muted small">{t(isNoted ? "act.accept.exactly" : "act.accept.other")}</p>
+      {isNoted && <Do label={t("act.accept.do")} run={() => acceptJoin(cluster, offer, request)} />}
+    </div>
+  );
 }
 
 /** The plans that wait, with their content, and for each the button that confirms exactly it. */

@@ -469,7 +469,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: cass}]
 		return clientAs(t, "cass").SubResource("approval").Update(ctx, r, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
 	}
 	for _, cluster := range []string{"acme-1", "rival-1", "nosuch"} {
-		r := handshake.NewRequest(cluster, "uid", joinRequest(t), 3600)
+		r := handshake.NewRequest(cluster, "uid", "203.0.113.7:4711", joinRequest(t), 3600)
 		r.Name = "of-" + cluster
 		if err := clientAs(t, "").Create(t.Context(), r); err != nil {
 			t.Fatal(err)
