@@ -186,6 +186,9 @@ var Reasons = []ReasonInfo{
 	{ReasonForeignObjects, "item", ActorMember, "The namespace holds objects that Atoll did not apply; it is not deleted."},
 	{ReasonWaitsForObjects, "item", ActorAtoll, "The object waits for objects that it needs."},
 	{ReasonWaitsForWave, "item", ActorAtoll, "The object is of a later wave, and waits until all objects of the wave before are applied and healthy."},
+	{ReasonWaitsForHook, "item", ActorAtoll, "The object is applied, or the hook runs, after hooks that have not completed."},
+	{ReasonHookFailed, "item", ActorUser, "A hook failed for this content, so that what follows it is not applied; the message names the hook. Each change of the content runs the hooks again."},
+	{ReasonHookNotRun, "item", ActorNone, "The object is a hook that does not run for this content."},
 	{ReasonDriftFight, "item", ActorMember, "Another client in the member changes the same fields again and again."},
 	{ReasonDrifted, "item", ActorUser, "The object is only observed, and differs from what Atoll would apply."},
 	{ReasonMissing, "item", ActorUser, "The object is only observed, and the member does not have it."},
@@ -328,4 +331,6 @@ var Reasons = []ReasonInfo{
 	{ReasonReplicasDivided, "rendering", ActorUser, "The placement divides the replicas, so that no rule can set them."},
 	{ReasonReplicasNotSet, "rendering", ActorUser, "The assigned replicas or ordinals cannot be set in the object."},
 	{ReasonContentMalformed, "rendering", ActorHub, "The stored content of the object cannot be read."},
+	{ReasonTooManyHooks, "rendering", ActorUser, "The Bundle has more hooks than agents run; those beyond the bound are not sent."},
+	{ReasonTooManyWaves, "rendering", ActorUser, "The Bundle has more different waves than agents follow; objects of the last ones are not sent."},
 }
