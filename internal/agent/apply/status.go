@@ -52,6 +52,9 @@ func (e *MemberApplier) itemStatus(bundle string, it *atoll.RenderedItem, prev *
 		return e.observedStatus(it, o, r.Owner == bundle, prev)
 	}
 	out := e.appliedItemStatus(bundle, it, r, prev)
+	if it.Hook != nil && r.Owner == bundle && !it.Failed() {
+		return e.hookStatus(out, bundle, it, r, prev)
+	}
 	why := e.forbidden[it.Key]
 	if why != "" {
 		dropRead(&out, it, r.UID == "")
