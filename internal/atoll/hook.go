@@ -153,6 +153,11 @@ func (h *Hook) CheckForm() error {
 	return nil
 }
 
+// IsHookRun reports whether a text has the form of a manifest's HookRun, which is a hash.
+func IsHookRun(text string) bool {
+	return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == ""
+}
+
 // ParseHook returns the hook that the values of two annotations state: its events and its delete policies. Unknown are the
 // words without a meaning. A hook without a known event never runs.
 func ParseHook(events, policies string) (h *Hook, unknown []string) {

@@ -18,7 +18,7 @@ func NewWant(s *v1alpha1.Source) render.Want {
 	w.Options.Type = render.Type(b.Type)
 	if h := b.Helm; h != nil {
 		w.Options.ReleaseName = cmp.Or(h.ReleaseName, s.Name)
-		w.Options.Helm = &render.HelmOptions{ValuesFiles: h.ValuesFiles, KubeVersion: h.KubeVersion, APIVersions: h.APIVersions, OmitHooks: h.Hooks == v1alpha1.HooksOmit}
+		w.Options.Helm = &render.HelmOptions{ValuesFiles: h.ValuesFiles, KubeVersion: h.KubeVersion, APIVersions: h.APIVersions, OmitHooks: h.Hooks == v1alpha1.HooksOmit, RefuseHooks: h.Hooks == v1alpha1.HooksRefuse}
 		if h.Values != nil {
 			w.Options.Helm.Values = h.Values.Raw
 		}

@@ -29,6 +29,7 @@ type HelmOptions struct {
 	KubeVersion string          `json:"kubeVersion,omitempty"`
 	APIVersions []string        `json:"apiVersions,omitempty"`
 	OmitHooks   bool            `json:"omitHooks,omitempty"`
+	RefuseHooks bool            `json:"refuseHooks,omitempty"`
 }
 
 // Build is a path of which Kustomize or Helm makes objects.
