@@ -141,7 +141,7 @@ var Reasons = []ReasonInfo{
 	{ReasonContentEmpty, "Source", ActorUser, "The paths of the Source have no object, which is not a removal; what runs stays."},
 	{ReasonContentInvalid, "Source", ActorUser, "A file of the content is no valid object; nothing of the commit is applied or removed."},
 	{ReasonContentTooLarge, "Source", ActorUser, "The content exceeds a bound of a Source; nothing of the commit is applied or removed."},
-	{ReasonHooksUnsupported, "Source", ActorUser, "A Helm chart has hooks of an install or an upgrade, which the hub does not run; nothing of the commit is applied or removed."},
+	{ReasonHooksUnsupported, "Source", ActorUser, "A Helm chart has hooks that the Source refuses, or that clusters do not run; nothing of the commit is applied or removed."},
 	{ReasonNotReproducible, "Source", ActorUser, "A Helm chart renders to other objects each time, such as a random password; nothing of the commit is applied or removed."},
 	{ReasonBuildFailed, "Source", ActorHub, "The hub could not run the rendering; what runs stays, and the hub tries again."},
 	{ReasonNotRendered, "Source", ActorUser, "The content is not read, so nothing of it is applied; what runs stays."},

@@ -28,7 +28,7 @@ type Renderer struct {
 	content      *atoll.Content
 	interpreters script.Interpreters
 	rules        []overrides.CompiledRule
-	hooked       bool // the content has hooks
+	hooked       bool                   // the content has hooks
 	autoscaled   map[atoll.ItemKey]bool // nil before it is read
 
 	ruleSets  map[string]*ruleSet // by the numbers of the rules

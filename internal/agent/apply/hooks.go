@@ -90,7 +90,9 @@ func (e *MemberApplier) recordHookOutcome(v observe.View) {
 		return
 	}
 	if outcome := judgeHook(v, ownership.RunsOnce(v.Key) && r.Ran != "" || it.StatesCompletion()); outcome != "" {
-		e.book.RecordHookOutcome(v.Key, v.UID, outcome)
+		if e.book.RecordHookOutcome(v.Key, v.UID, outcome) {
+			e.markDue(v.Key) // it may run for the next content, or be deleted
+		}
 	}
 }
 
@@ -168,18 +170,14 @@ func (e *MemberApplier) describeGateWait(bundle string, it *atoll.RenderedItem) 
 	if awaited.Item.Key.IsSecret() {
 		name = "a Secret"
 	}
-	waiting := "it"
-	if it.Hook != nil {
-		waiting = "the hook"
-	}
 	if r, _ := e.book.Record(awaited.Item.Key); isRunBy(bundle, awaited.Item, r) {
 		if e.book.HookStateOf(bundle, awaited.Item).Failed() {
-			return atoll.ReasonHookFailed, truncateText(fmt.Sprintf("%s waits, because the hook %s failed in %s; each change of the Bundle's content runs its hooks again", waiting, name, awaited.Step.Phase))
+			return atoll.ReasonHookFailed, truncateText(fmt.Sprintf("it waits, because the hook %s failed in %s; each change of the Bundle's content runs its hooks again", name, awaited.Step.Phase))
 		}
-		return atoll.ReasonWaitsForHook, truncateText(fmt.Sprintf("%s waits until the hook %s succeeds in %s", waiting, name, awaited.Step.Phase))
+		return atoll.ReasonWaitsForHook, truncateText(fmt.Sprintf("it waits until the hook %s succeeds in %s", name, awaited.Step.Phase))
 	}
 	if it.Hook != nil || gate.OpenStep().Phase != atoll.PhaseSync {
-		return atoll.ReasonWaitsForWave, truncateText(fmt.Sprintf("%s waits until what comes before is applied and healthy, now for %s", waiting, name))
+		return atoll.ReasonWaitsForWave, truncateText("it waits until what comes before is applied and healthy, now for " + name)
 	}
 	return atoll.ReasonWaitsForWave, truncateText(fmt.Sprintf("wave %d waits until wave %d is applied and healthy, now for %s", gate.StepsOf(it)[0].Wave, gate.OpenStep().Wave, name))
 }

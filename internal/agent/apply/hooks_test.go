@@ -28,8 +28,13 @@ func withHooks(generation int64, run, value string) atoll.Manifest {
 }
 
 // seeJob reports a Job as the watch would.
-func (e *stubEngine) seeJob(name, version string, health atoll.Health, finished bool, text string) {
+func (e *stubEngine) seeJob(t *testing.T, name, version string, health atoll.Health, finished bool, text string) {
+	t.Helper()
 	r := e.recordOf(hookOf(name, "", "").Key)
+	if r.Hook == nil {
+		e.expectStatus(t, "")
+		t.Fatalf("%s does not run", name)
+	}
 	e.ObjectSeen(observe.View{Key: r.Key, UID: r.UID, Label: "b1", Template: "t", Version: version, Health: health, Finished: finished, Message: text, Owned: r.Owned, HookRun: r.Hook.Label()})
 	synctest.Wait()
 }
@@ -40,8 +45,8 @@ func (e *stubEngine) expectStatus(t *testing.T, state atoll.RowState, want ...st
 	s, _ := e.StatusOf("b1", nil, testNow)
 	var got []string
 	for _, it := range s.Items {
-		if it.Reason != "" {
-			got = append(got, strings.TrimSpace(it.Key.Name+" "+string(it.Health)+" "+string(it.Reason)+" "+it.Message))
+		if it.Reason != "" || it.Message != "" {
+			got = append(got, strings.Join(strings.Fields(it.Key.Name+" "+string(it.Health)+" "+string(it.Reason)+" "+it.Message), " "))
 		}
 	}
 	if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w || s.State != state {
@@ -55,7 +60,7 @@ const (
 	applyAlarm  = "APPLY alarm " + atoll.FieldManager
 	alarmIdle   = "alarm Healthy HookNotRun it is a hook (SyncFail), and does not run for this content"
 	confAfter   = "conf Progressing WaitsForHook it waits until the hook Job shop/pre succeeds in PreSync"
-	postAfter   = "post Progressing WaitsForHook the hook waits until the hook Job shop/pre succeeds in PreSync"
+	postAfter   = "post Progressing WaitsForHook it waits until the hook Job shop/pre succeeds in PreSync"
 	runsAgain   = "each change of the Bundle's content runs its hooks again"
 	contentOne  = "11111111111111111111111111111111"
 	contentTwo  = "22222222222222222222222222222222"
@@ -77,12 +82,12 @@ func TestHooksRunInTheirPhases(t *testing.T) {
 		}
 		upsert(withHooks(1, contentOne, "x"))
 		api.expectWrites(t, applyPre)
-		e.seeJob("pre", "2", atoll.Progressing, false, "1 pod runs")
-		e.expectStatus(t, atoll.RowProgressing, "pre Progressing 1 pod runs", alarmIdle, confAfter, postAfter)
-		e.seeJob("pre", "3", atoll.Healthy, true, "")
+		e.seeJob(t, "pre", "2", atoll.Progressing, false, "1 pod runs")
+		e.expectStatus(t, atoll.RowProgressing, confAfter, alarmIdle, postAfter, "pre Progressing 1 pod runs")
+		e.seeJob(t, "pre", "3", atoll.Healthy, true, "")
 		api.expectWrites(t, applyConf, applyPost)
-		e.seeJob("post", "2", atoll.Healthy, true, "")
-		api.expectWrites(t, "DELETE post")
+		e.seeJob(t, "post", "2", atoll.Healthy, true, "")
+		api.expectWrites(t, "DELETE post", "APPLY shop "+atoll.FieldManager) // the namespace is labelled again
 		e.expectStatus(t, atoll.RowReady, alarmIdle)
 
 		// The same content again runs nothing. Another one runs all, after the object of the first run is deleted.
@@ -90,29 +95,29 @@ func TestHooksRunInTheirPhases(t *testing.T) {
 		api.expectWrites(t)
 		upsert(withHooks(3, contentTwo, "x"))
 		api.expectWrites(t, "DELETE pre", applyPre)
-		e.expectStatus(t, atoll.RowProgressing, "pre Progressing Pending not applied yet", alarmIdle, postAfter)
+		e.expectStatus(t, atoll.RowProgressing, alarmIdle, postAfter, "pre Progressing Running 0 pods active, 0 succeeded, 0 failed")
 
 		// A failure holds what follows, and runs the hooks for it.
 		upsert(withHooks(4, contentNext, "y"))
-		e.expectStatus(t, atoll.RowProgressing, "pre Progressing WaitsForHook it still runs for the former content, and runs for this one when that ends", alarmIdle, confAfter, postAfter)
+		e.expectStatus(t, atoll.RowProgressing, confAfter, alarmIdle, postAfter, "pre Progressing WaitsForHook it still runs for the former content, and runs for this one when that ends")
 		api.expectWrites(t)
-		e.seeJob("pre", "2", atoll.Healthy, true, "")
+		e.seeJob(t, "pre", "2", atoll.Healthy, true, "")
 		api.expectWrites(t, "DELETE pre", applyPre)
-		e.seeJob("pre", "2", atoll.Degraded, true, "2 pods failed")
+		e.seeJob(t, "pre", "2", atoll.Degraded, true, "2 pods failed")
 		api.expectWrites(t, applyAlarm)
-		e.seeJob("alarm", "2", atoll.Healthy, true, "")
+		e.seeJob(t, "alarm", "2", atoll.Healthy, true, "")
 		api.expectWrites(t, "DELETE alarm")
 		e.expectStatus(t, atoll.RowDegraded,
-			"pre Degraded HookFailed the hook failed in PreSync, and what follows waits: 2 pods failed; "+runsAgain,
 			"conf Progressing HookFailed it waits, because the hook Job shop/pre failed in PreSync; "+runsAgain,
-			"post Progressing HookFailed the hook waits, because the hook Job shop/pre failed in PreSync; "+runsAgain)
+			"post Progressing HookFailed it waits, because the hook Job shop/pre failed in PreSync; "+runsAgain,
+			"pre Degraded HookFailed the hook failed in PreSync, and what follows waits: 2 pods failed; "+runsAgain)
 	})
 }
 
 // A restart runs no hook twice: neither one that runs, nor one that has ended and is deleted.
 func TestARestartRunsNoHookTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := newMemoryMember(t)
+		api := newMemoryMember(t, liveConf("x"), "apiVersion: batch/v1\nkind: Job\nmetadata: {name: post, namespace: shop}")
 		pre, post := hookOf("pre", "PreSync", "HookSucceeded"), hookOf("post", "PostSync", "")
 		ended := ownership.Record{
 			Key: pre.Key, Owner: "b1", Chosen: true, Claims: map[string]ownership.Claim{"b1": {State: ownership.Wanted, Template: "t"}},
@@ -132,7 +137,7 @@ func TestARestartRunsNoHookTwice(t *testing.T) {
 		e.ObjectSeen(seenConf())
 		synctest.Wait()
 		api.expectWrites(t)
-		e.seeJob("post", "2", atoll.Healthy, true, "")
+		e.seeJob(t, "post", "2", atoll.Healthy, true, "")
 		api.expectWrites(t)
 		e.expectStatus(t, atoll.RowReady)
 	})
@@ -157,7 +162,7 @@ func TestAnInterruptedHookGoesOn(t *testing.T) {
 		if r := e.recordOf(pre.Key); r.UID == "" || r.Hook.UID != r.UID {
 			t.Errorf("the record is %+v", r)
 		}
-		e.seeJob("pre", "9", atoll.Healthy, true, "")
+		e.seeJob(t, "pre", "9", atoll.Healthy, true, "")
 		api.expectWrites(t, applyConf)
 	})
 }
