@@ -187,7 +187,7 @@ var Reasons = []ReasonInfo{
 	{ReasonWaitsForObjects, "item", ActorAtoll, "The object waits for objects that it needs."},
 	{ReasonWaitsForWave, "item", ActorAtoll, "The object is of a later wave, and waits until all objects of the wave before are applied and healthy."},
 	{ReasonWaitsForHook, "item", ActorAtoll, "The object is applied, or the hook runs, after hooks that have not completed."},
-	{ReasonHookFailed, "item", ActorUser, "A hook failed for this content, so that what follows it is not applied; the message names the hook. Each change of the content runs the hooks again."},
+	{ReasonHookFailed, "item", ActorUser, "The hook, or one that the object waits for, failed for this content, so that what follows is not applied; the message names it."},
 	{ReasonHookNotRun, "item", ActorNone, "The object is a hook that does not run for this content."},
 	{ReasonDriftFight, "item", ActorMember, "Another client in the member changes the same fields again and again."},
 	{ReasonDrifted, "item", ActorUser, "The object is only observed, and differs from what Atoll would apply."},

@@ -310,8 +310,8 @@ func (it *sharedItem) newRenderedItem() atoll.RenderedItem {
 func (it *sharedItem) finishRendering(o *overrides.ObjectPatcher, b *sharedResult, in RenderInput, err error) atoll.RenderedItem {
 	r := it.newRenderedItem()
 	o.DropEmptiedMaps()
-	if err == nil && it.hooked && it.variesByCluster() {
-		r.SharedHash, err = hashShared(o.Object)
+	if err == nil {
+		r.SharedHash, err = it.hashShared(o.Object)
 	}
 	if err == nil {
 		err = it.setAssignedReplicasAndOrdinals(o, b, in)
@@ -331,6 +331,11 @@ func (it *sharedItem) finishRendering(o *overrides.ObjectPatcher, b *sharedResul
 		r.ErrorReason = refusal.ReasonOf(err, atoll.ReasonRuleNotApplicable)
 		return withHash(r)
 	}
+	return it.addTreatment(r)
+}
+
+// addTreatment returns a rendered item with its hash, and with what older agents do not support of its treatment.
+func (it *sharedItem) addTreatment(r atoll.RenderedItem) atoll.RenderedItem {
 	if r.Observe = it.item.Treatment.Observation(); r.Observe != "" {
 		r.Error = atoll.UnknownObservation
 	}
@@ -344,8 +349,11 @@ func (it *sharedItem) finishRendering(o *overrides.ObjectPatcher, b *sharedResul
 	return r
 }
 
-// hashShared returns the hash of an object before the cluster's share of replicas.
-func hashShared(object map[string]any) (string, error) {
+// hashShared returns the hash of the object before the cluster's share of replicas; empty where it is not needed.
+func (it *sharedItem) hashShared(object map[string]any) (string, error) {
+	if !it.hooked || !it.variesByCluster() {
+		return "", nil
+	}
 	text, err := encodeObject(object, 0)
 	return atoll.HashParts(text), err
 }

@@ -157,7 +157,7 @@ func TestAMalformedWaveOfArgoCDIsAccepted(t *testing.T) {
 	}
 }
 
-// What is not read of a hook of Argo CD is named, with what follows. Atoll's own annotation hides it.
+// A warning names what is not read of a hook of Argo CD, and what follows. Atoll's own annotation hides it.
 func TestAnUnreadHookOfArgoCDIsAccepted(t *testing.T) {
 	for _, c := range []struct{ events, policies, want string }{
 		{"PreSync,Sync", "HookFailed", ""},

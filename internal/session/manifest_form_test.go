@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"atoll.dev/atoll/internal/atoll"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 

@@ -67,7 +67,7 @@ const (
 	contentNext = "33333333333333333333333333333333"
 )
 
-// Hooks run in their phases, once for a content, and are deleted by their policies. What waits names the hook.
+// Hooks run in their phases, once for a content, and are deleted by their policies. An object that waits names the hook.
 func TestHooksRunInTheirPhases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newMemoryMember(t)

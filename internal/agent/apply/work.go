@@ -86,12 +86,19 @@ func (e *MemberApplier) addItemWork(p *pendingWork) {
 		}
 	case p.Item != nil:
 		p.left = e.keepReplicasStillScaled(r, e.memberOwnedFields(p.Item))
-		if p.Verb == ownership.Nothing && p.Hook == nil && r.Applied != "" && !slices.Equal(p.left, r.Left) {
-			p.Verb = ownership.Apply
-		}
-		if t := e.tasks[p.Key]; t != nil && t.recreate == p.Item.Hash && p.Verb == ownership.Apply && r.UID != "" {
-			p.Verb = ownership.Replace
-		}
+		e.addItemWrite(p)
+	}
+}
+
+// addItemWrite adds that the object of the plan's item is applied for other fields of the member, or made again. The caller
+// holds mu.
+func (e *MemberApplier) addItemWrite(p *pendingWork) {
+	r := &p.Record
+	if p.Verb == ownership.Nothing && p.Hook == nil && r.Applied != "" && !slices.Equal(p.left, r.Left) {
+		p.Verb = ownership.Apply
+	}
+	if t := e.tasks[p.Key]; t != nil && t.recreate == p.Item.Hash && p.Verb == ownership.Apply && r.UID != "" {
+		p.Verb = ownership.Replace
 	}
 }
 
@@ -158,11 +165,16 @@ func (e *MemberApplier) runStep(ctx context.Context, p pendingWork) (failure *Fa
 	return e.runVerb(ctx, p)
 }
 
+// isIntentStored reports whether the object that an apply makes, or the run of the hook that it begins, is stored.
+func (p *pendingWork) isIntentStored() bool {
+	return (p.Record.UID != "" || p.intended) && (p.Hook == nil || p.Hook.Begun)
+}
+
 // runVerb carries out the plan's verb, or else corrects drift. again: another act may follow.
 func (e *MemberApplier) runVerb(ctx context.Context, p pendingWork) (failure *Failure, again bool) {
 	switch p.Verb {
 	case ownership.Apply:
-		if p.Record.UID == "" && !p.intended || p.Hook != nil && !p.Hook.Begun {
+		if !p.isIntentStored() {
 			e.nextPass(p.Key) // which stores the intent first
 			return nil, false
 		}

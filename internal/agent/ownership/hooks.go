@@ -113,21 +113,23 @@ func (r *Record) hookVerb(s HookState, it *atoll.RenderedItem) Verb {
 	switch {
 	case s.Waits:
 		return Nothing
-	case s.HasNext && s.Begun && s.Last.UID == "":
-		return Apply
-	case s.HasNext && s.Begun:
-		return Nothing
-	case s.HasNext && r.UID != "" && r.isHookDeletable() && it.Hook.HasDeletePolicy(atoll.HookBeforeCreation):
-		return Replace
-	case s.HasNext:
-		return Apply
-	case s.Last == nil || r.UID == "" || r.UID != s.Last.UID || !r.isHookDeletable():
-		return Nothing
-	case s.Last.Outcome == HookFailed && it.Hook.HasDeletePolicy(atoll.HookFailed),
-		s.Last.Outcome == HookSucceeded && it.Hook.HasDeletePolicy(atoll.HookSucceeded):
+	case !s.HasNext && r.isDeletedAfterRun(s, it.Hook):
 		return Delete
+	case !s.HasNext, s.Begun && s.Last.UID != "":
+		return Nothing
+	case !s.Begun && r.UID != "" && r.isHookDeletable() && it.Hook.HasDeletePolicy(atoll.HookBeforeCreation):
+		return Replace
 	}
-	return Nothing
+	return Apply
+}
+
+// isDeletedAfterRun reports whether a delete policy deletes the object of the last run as it ended.
+func (r *Record) isDeletedAfterRun(s HookState, h *atoll.Hook) bool {
+	if s.Last == nil || r.UID == "" || r.UID != s.Last.UID || !r.isHookDeletable() {
+		return false
+	}
+	return s.Last.Outcome == HookFailed && h.HasDeletePolicy(atoll.HookFailed) ||
+		s.Last.Outcome == HookSucceeded && h.HasDeletePolicy(atoll.HookSucceeded)
 }
 
 // isHookDeletable reports whether a delete policy may delete the object: Atoll made it, and it takes nothing along.

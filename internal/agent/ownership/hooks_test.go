@@ -240,8 +240,8 @@ func (s *hookSim) fail(format string, args ...any) {
 	s.t.Fatalf(format, args...)
 }
 
-// store stores the records, as the shell does.
-func (s *hookSim) store() {
+// storeRecords stores the records, as the shell does.
+func (s *hookSim) storeRecords() {
 	s.stored = nil
 	for _, key := range s.book.RecordedKeys() {
 		r, _ := s.book.Record(key)
@@ -249,8 +249,8 @@ func (s *hookSim) store() {
 	}
 }
 
-// restart makes the agent lose all that it did not store.
-func (s *hookSim) restart() {
+// restartAgent makes the agent lose all that it did not store.
+func (s *hookSim) restartAgent() {
 	s.log = append(s.log, "restart")
 	s.book = NewOwnershipRecords()
 	for _, r := range s.stored {
@@ -262,8 +262,8 @@ func (s *hookSim) restart() {
 	}
 }
 
-// publish sends another content.
-func (s *hookSim) publish(generation int64) {
+// publishContent sends another content.
+func (s *hookSim) publishContent(generation int64) {
 	m := hookManifest(generation, fmt.Sprint("c", generation))
 	for i, events := range []string{"PreSync", "PreSync,PostSync", "Sync", "PostSync", "PreInstall", "PreUpgrade", "SyncFail"} {
 		it := hookItem(fmt.Sprint("hook", i), events, []string{"", "HookSucceeded", "HookFailed", "BeforeHookCreation,HookSucceeded"}[i%4], int32(i%2))
@@ -305,24 +305,24 @@ func (s *hookSim) checkOrder(key atoll.ItemKey, step GateStep) {
 	}
 }
 
-// work does what is next about a key, and may crash after each part.
-func (s *hookSim) work(it *atoll.RenderedItem) {
+// workOnItem does what is next about a key, and may crash after each part.
+func (s *hookSim) workOnItem(it *atoll.RenderedItem) {
 	next := s.book.Next(it.Key)
 	steps := s.gate.StepsOf(it)
 	switch {
 	case next.Verb == Nothing:
 	case next.Verb == Delete:
 		if next.Hook.Failed() || s.gate.IsPhaseOver(next.Hook.Last.Phase) {
-			s.remove(it.Key, next.Record.UID)
+			s.removeObject(it.Key, next.Record.UID)
 		}
 	case next.Hook == nil:
 		if step := steps[0]; s.gate.IsOpen(step) {
 			s.checkOrder(it.Key, step)
-			s.apply(it, "")
+			s.applyItem(it, "")
 		}
 	case next.Hook.Phase == atoll.PhaseSyncFail && !s.hasFailed(), next.Hook.Phase != atoll.PhaseSyncFail && !next.Hook.Begun && !s.gate.IsOpen(GateStep{next.Hook.Phase, it.Wave}):
 	case next.Verb == Replace:
-		s.remove(it.Key, next.Record.UID)
+		s.removeObject(it.Key, next.Record.UID)
 	default:
 		s.runHook(it, next)
 	}
@@ -340,18 +340,18 @@ func (s *hookSim) runHook(it *atoll.RenderedItem, next Step) {
 			s.checkOrder(it.Key, GateStep{next.Hook.Phase, it.Wave})
 		}
 		s.book.BeginHook(it.Key)
-		s.store()
+		s.storeRecords()
 		if s.rng.IntN(4) == 0 {
-			s.restart()
+			s.restartAgent()
 			return
 		}
 	}
 	r, _ := s.book.Record(it.Key)
-	s.apply(it, r.Hook.Label())
+	s.applyItem(it, r.Hook.Label())
 }
 
-// apply creates or changes an object. The agent may crash before it records what it did.
-func (s *hookSim) apply(it *atoll.RenderedItem, label string) {
+// applyItem creates or changes an object. The agent may crash before it records what it did.
+func (s *hookSim) applyItem(it *atoll.RenderedItem, label string) {
 	r, _ := s.book.Record(it.Key)
 	o := s.objects[it.Key]
 	switch {
@@ -373,31 +373,31 @@ func (s *hookSim) apply(it *atoll.RenderedItem, label string) {
 	}
 	s.log = append(s.log, fmt.Sprintf("apply %s %s %s", it.Key.Name, it.Hash, label))
 	if s.rng.IntN(4) == 0 {
-		s.restart()
+		s.restartAgent()
 		return
 	}
 	s.book.RecordApplied(it.Key, Fact{UID: o.uid, Template: it.UID, Hash: it.Hash, Label: "b1", HookRun: o.label})
 	if s.rng.IntN(2) == 0 {
-		s.store()
+		s.storeRecords()
 	}
 }
 
-// remove deletes an object after it stored how it ended.
-func (s *hookSim) remove(key atoll.ItemKey, uid string) {
-	s.store()
+// removeObject deletes an object after it stored how it ended.
+func (s *hookSim) removeObject(key atoll.ItemKey, uid string) {
+	s.storeRecords()
 	if o := s.objects[key]; o != nil && o.uid == uid {
 		s.log = append(s.log, "delete "+key.Name)
 		delete(s.objects, key)
 	}
 	if s.rng.IntN(4) == 0 {
-		s.restart()
+		s.restartAgent()
 		return
 	}
 	s.book.RecordGone(key, uid, nil)
 }
 
-// observe ends an object, and lets the agent see how objects ended.
-func (s *hookSim) observe(it *atoll.RenderedItem) {
+// observeItem ends an object, and lets the agent see how objects ended.
+func (s *hookSim) observeItem(it *atoll.RenderedItem) {
 	o := s.objects[it.Key]
 	if o == nil || it.Hook == nil {
 		return
@@ -420,21 +420,21 @@ func TestHooksRunInOrderAndOnceOverCrashes(t *testing.T) {
 		s := &hookSim{t: t, rng: rand.New(rand.NewPCG(seed, 7)), book: NewOwnershipRecords(), objects: map[atoll.ItemKey]*hookObject{}, created: map[string]int{}}
 		s.log = append(s.log, fmt.Sprint("seed ", seed))
 		for generation := int64(1); generation <= 4; generation++ {
-			s.publish(generation)
+			s.publishContent(generation)
 			for range 30 + s.rng.IntN(400) {
 				it := &s.holding.Manifest.Items[s.rng.IntN(len(s.holding.Manifest.Items))]
-				s.work(it)
-				s.observe(it)
+				s.workOnItem(it)
+				s.observeItem(it)
 				s.gate.Advance(s.isReady)
 				if s.rng.IntN(60) == 0 {
-					s.restart()
+					s.restartAgent()
 				}
 			}
 		}
 		for i := 0; i < 5000 && !s.gate.IsFinished() && !s.hasFailed(); i++ {
 			it := &s.holding.Manifest.Items[i%len(s.holding.Manifest.Items)]
-			s.work(it)
-			s.observe(it)
+			s.workOnItem(it)
+			s.observeItem(it)
 			s.gate.Advance(s.isReady)
 		}
 		switch {
