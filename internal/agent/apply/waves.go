@@ -75,7 +75,7 @@ func (e *MemberApplier) waitsForWave(owner string, it *atoll.RenderedItem, r own
 // isOpenFor reports whether the step of a Bundle's item that is no hook is open. The caller holds mu.
 func (e *MemberApplier) isOpenFor(bundle string, it *atoll.RenderedItem) bool {
 	gate := e.gates[bundle]
-	return gate == nil || gate.IsOpen(gate.StepsOf(it)[0])
+	return gate == nil || it.Hook != nil || gate.IsOpen(gate.StepsOf(it)[0])
 }
 
 // addWaveWait adds for which object the item waits, if it waits for its wave. The caller holds mu.

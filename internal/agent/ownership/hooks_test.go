@@ -197,6 +197,21 @@ func TestInstallsAndUpgrades(t *testing.T) {
 	isInstall(true)
 }
 
+// A hook that the manifest lacks without a tombstone, or could not render, does not run with its former content.
+func TestAKeptHookDoesNotRun(t *testing.T) {
+	it := hookItem("a", "Sync", "", 0)
+	failed := it
+	failed.Error, failed.Hash = "a rule does not apply", "e"
+	for name, items := range map[string][]atoll.RenderedItem{"not listed": {waveItem("x", 0)}, "not rendered": {failed}} {
+		b := NewOwnershipRecords()
+		foldHooks(b, hookManifest(1, "c1", it))
+		foldHooks(b, hookManifest(2, "c2", items...))
+		if s := b.Next(it.Key); s.Verb != Nothing || s.Item == nil {
+			t.Errorf("%s: %s of %v", name, s.Verb, s.Item)
+		}
+	}
+}
+
 // The label of an object names its run, for an agent that lost the record.
 func TestLabelOfAHookRun(t *testing.T) {
 	for phase := atoll.PhasePreSync; phase <= atoll.PhaseSyncFail; phase++ {

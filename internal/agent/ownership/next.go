@@ -80,6 +80,9 @@ func (b *OwnershipRecords) verbOfLive(r *Record, c Claim, item *atoll.RenderedIt
 		return applyVerb(r, c, item), nil
 	}
 	state := b.HookStateOf(r.Owner, item)
+	if b.bundles[r.Owner].listed[r.Key] != item { // the manifest lacks it, or could not render it
+		return Nothing, &state
+	}
 	if r.UID != "" && r.Template != c.Template && r.isKeptForOtherBundle(r.Template) {
 		return Nothing, &state
 	}
