@@ -33,6 +33,7 @@ type GateEntry struct {
 type WaveGate struct {
 	// entries of the manifest, by step.
 	entries   []GateEntry
+	hooks     []GateEntry // those of entries that are hooks
 	firstWave int32
 	// hasHooks: some of the items are hooks. install: the manifest is the first of its Bundle.
 	hasHooks, install bool
@@ -57,6 +58,11 @@ func NewWaveGate(m *atoll.Manifest, install bool) *WaveGate {
 		}
 	}
 	slices.SortStableFunc(g.entries, func(x, y GateEntry) int { return x.Step.CompareSteps(y.Step) })
+	for _, entry := range g.entries {
+		if entry.Item.Hook != nil {
+			g.hooks = append(g.hooks, entry)
+		}
+	}
 	if !g.hasHooks && (len(g.entries) == 0 || g.entries[0].Step == g.entries[len(g.entries)-1].Step) {
 		return nil
 	}
@@ -161,15 +167,10 @@ func (g *WaveGate) HasHooks() bool { return g.hasHooks }
 // IsFinished reports whether the last step was ready. Only gates with hooks report it.
 func (g *WaveGate) IsFinished() bool { return g.finished }
 
-// Hooks returns the hooks of the manifest with their phases, in their order; nil for a nil gate.
-func (g *WaveGate) Hooks() (hooks []GateEntry) {
-	if g == nil || !g.hasHooks {
+// Hooks returns the hooks of the manifest with their phases, in their order; none for a nil gate. Read-only.
+func (g *WaveGate) Hooks() []GateEntry {
+	if g == nil {
 		return nil
 	}
-	for _, entry := range g.entries {
-		if entry.Item.Hook != nil {
-			hooks = append(hooks, entry)
-		}
-	}
-	return hooks
+	return g.hooks
 }
