@@ -293,20 +293,21 @@ type HelmBuild struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	// +listType=set
 	APIVersions []string `json:"apiVersions,omitempty"`
-	// Hooks specifies what happens to the hooks of an install or an upgrade, which the hub does not run. Refuse refuses
+	// Hooks specifies what happens to the hooks of an install or an upgrade. Run lets clusters run them. Refuse refuses
 	// the content. Omit leaves them out, and counts them in status.objects.omitted. Hooks of tests, deletions and
-	// rollbacks alone are always left out. Default Refuse.
+	// rollbacks alone are always left out. Default Run.
 	// +optional
-	// +kubebuilder:default=Refuse
+	// +kubebuilder:default=Run
 	Hooks HelmHooks `json:"hooks,omitempty"`
 }
 
 // HelmHooks specifies what happens to the hooks of an install or an upgrade.
-// +kubebuilder:validation:Enum=Refuse;Omit
+// +kubebuilder:validation:Enum=Run;Refuse;Omit
 type HelmHooks string
 
 // The treatments of hooks.
 const (
+	HooksRun    HelmHooks = "Run"
 	HooksRefuse HelmHooks = "Refuse"
 	HooksOmit   HelmHooks = "Omit"
 )

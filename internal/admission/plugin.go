@@ -113,7 +113,7 @@ func (p *AdmissionPlugin) Validate(ctx context.Context, a admission.Attributes, 
 	p.warnOfTwoControllers(ctx, a)
 	p.warnOfReferrers(ctx, a)
 	p.warnOfForeign(ctx, a)
-	p.warnOfUnreadWave(ctx, a)
+	p.warnOfUnreadAnnotations(ctx, a)
 	return nil
 }
 

@@ -104,8 +104,12 @@ func (p *AdmissionPlugin) warnOfTwoControllers(ctx context.Context, a admission.
 	}
 }
 
-// warnOfUnreadWave warns the writer of a malformed wave of Argo CD that it counts as 0. A former value is no new statement.
-func (p *AdmissionPlugin) warnOfUnreadWave(ctx context.Context, a admission.Attributes) {
+// unreadAnnotations are the checks of what annotations of other systems state and the hub does not read.
+var unreadAnnotations = []func(annotations map[string]string) error{policymatch.CheckArgoCDWave, policymatch.CheckArgoCDHook}
+
+// warnOfUnreadAnnotations warns the writer of what the hub does not read of Argo CD's annotations. A former value is no new
+// statement.
+func (p *AdmissionPlugin) warnOfUnreadAnnotations(ctx context.Context, a admission.Attributes) {
 	if a.GetOperation() == admission.Delete || a.GetSubresource() != "" ||
 		p.Own(a.GetUserInfo()) || isPlanDryRun(a) || state.IsNeverTemplate(a.GetKind().GroupKind()) {
 		return
@@ -114,11 +118,18 @@ func (p *AdmissionPlugin) warnOfUnreadWave(ctx context.Context, a admission.Attr
 	if err != nil {
 		return // not an object that is stored
 	}
-	unread := policymatch.CheckArgoCDWave(now.GetAnnotations())
-	if unread == nil || before != nil && now.GetAnnotations()[atoll.AnnotationArgoCDWave] == before.GetAnnotations()[atoll.AnnotationArgoCDWave] && policymatch.CheckArgoCDWave(before.GetAnnotations()) != nil {
-		return
+	for _, check := range unreadAnnotations {
+		unread := check(now.GetAnnotations())
+		if unread == nil {
+			continue
+		}
+		if before != nil {
+			if former := check(before.GetAnnotations()); former != nil && former.Error() == unread.Error() {
+				continue
+			}
+		}
+		warning.AddWarning(ctx, "", unread.Error())
 	}
-	warning.AddWarning(ctx, "", unread.Error())
 }
 
 // warnOfSystemNamespace warns that the annotation of a system namespace places nothing in it.

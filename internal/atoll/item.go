@@ -316,6 +316,10 @@ type RenderedItem struct {
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Wave of the item, as its treatment states it. It is no part of Hash: another wave applies nothing again.
 	Wave int32 `json:"wave,omitempty"`
+	// Hook is when the member runs the object; nil: it keeps the object applied. It is no part of Hash.
+	Hook *Hook `json:"hook,omitempty"`
+	// Hooked: the Bundle has hooks, so that Error is UnknownHook, which is no part of Hash.
+	Hooked bool `json:"hooked,omitempty"`
 	// Assessment of the object in the member; nil: by its kind alone. It is no part of Hash: other rules apply
 	// nothing again.
 	Assessment *Assessment `json:"assessment,omitempty"`
@@ -324,11 +328,14 @@ type RenderedItem struct {
 	AssessmentParts []int `json:"assessed,omitempty"`
 	// ErrorReason is the enumerated reason of Error, for previews. A member reports RenderFailed.
 	ErrorReason Reason `json:"-"`
+	// SharedHash, in a Bundle with hooks, is a hash of the item before the cluster's share of replicas and its API
+	// versions: another share runs no hook again.
+	SharedHash string `json:"-"`
 }
 
 // Failed reports whether the item could not be rendered.
 func (it *RenderedItem) Failed() bool {
-	return it.Error != "" && it.Observe == "" && it.ServiceAccount == "" && it.Assessment == nil && len(it.AssessmentParts) == 0
+	return it.Error != "" && it.Error != UnknownHook && it.Observe == "" && it.ServiceAccount == "" && it.Assessment == nil && len(it.AssessmentParts) == 0
 }
 
 // IsWritten reports whether a member writes the item's content: it could be rendered, and is not only observed.
@@ -342,7 +349,7 @@ func (it *RenderedItem) StatesCompletion() bool {
 // HasLostField reports whether an agent without support for a field of the item stored it, and dropped the field.
 func (it *RenderedItem) HasLostField() bool {
 	return it.Error == UnknownObservation && it.Observe == "" || it.Error == UnknownServiceAccount && it.ServiceAccount == "" ||
-		it.Error == UnknownAssessment && it.Assessment == nil
+		it.Error == UnknownAssessment && it.Assessment == nil || it.Error == UnknownHook && !it.Hooked
 }
 
 // Observation is what a member reports of an object that it does not write.
@@ -386,6 +393,8 @@ type Manifest struct {
 	Removal            v1alpha1.RemovalMode        `json:"removal"`
 	// Interpreters by which the agent judges objects of the items' kinds, by name.
 	Interpreters []Interpreter `json:"interpreters,omitempty"`
+	// HookRun names the content for which hooks run: each once for it. Empty: there are no hooks.
+	HookRun string `json:"hookRun,omitempty"`
 	// Namespaces' labels and annotations as on the hub, for namespaces that the
 	// agent must make, for an item or for themselves.
 	Namespaces map[string]NamespaceMeta `json:"namespaces,omitempty"`

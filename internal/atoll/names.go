@@ -69,6 +69,13 @@ const (
 	AnnotationWave       = "atoll.dev/wave"
 	AnnotationArgoCDWave = "argocd.argoproj.io/sync-wave"
 
+	// AnnotationHook, on a template, lists the events in which members run the object, and AnnotationHookDelete when they
+	// delete it. Without AnnotationHook, the annotations of Argo CD with the same meaning count.
+	AnnotationHook             = "atoll.dev/hook"
+	AnnotationHookDelete       = "atoll.dev/hook-delete-policy"
+	AnnotationArgoCDHook       = "argocd.argoproj.io/hook"
+	AnnotationArgoCDHookDelete = "argocd.argoproj.io/hook-delete-policy"
+
 	// AnnotationServiceAccount, on a Namespace, is the ServiceAccount of members that must have the right to
 	// each write of the namespace's objects: NAME, in the namespace, or NAMESPACE/NAME. Policies do not replace it.
 	AnnotationServiceAccount = "atoll.dev/service-account"

@@ -195,6 +195,9 @@ const (
 	ReasonForeignObjects       Reason = "ForeignObjects"
 	ReasonWaitsForObjects      Reason = "WaitsForObjects"
 	ReasonWaitsForWave         Reason = "WaitsForWave"
+	ReasonWaitsForHook         Reason = "WaitsForHook"
+	ReasonHookFailed           Reason = "HookFailed"
+	ReasonHookNotRun           Reason = "HookNotRun"
 	ReasonDriftFight           Reason = "DriftFight"
 	ReasonDrifted              Reason = "Drifted"
 	ReasonMissing              Reason = "Missing"
@@ -387,4 +390,6 @@ const (
 	ReasonReplicasDivided   Reason = "ReplicasDivided"
 	ReasonReplicasNotSet    Reason = "ReplicasNotSet"
 	ReasonContentMalformed  Reason = "ContentMalformed"
+	ReasonTooManyHooks      Reason = "TooManyHooks"
+	ReasonTooManyWaves      Reason = "TooManyWaves"
 )

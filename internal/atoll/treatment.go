@@ -24,6 +24,8 @@ type Treatment struct {
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Wave of the item, between MaxWave below and above zero.
 	Wave int32 `json:"wave,omitempty"`
+	// Hook is when members run the item's object; nil: they keep it applied.
+	Hook *Hook `json:"hook,omitempty"`
 	// Assessment of the item's object; nil: by its kind alone.
 	Assessment *Assessment `json:"assessment,omitempty"`
 	// AssessmentParts, in an encoded content alone, are the indexes of the Assessment's parts in the list of the content.
@@ -32,7 +34,7 @@ type Treatment struct {
 
 // IsEmpty reports whether members treat the item's object as all others.
 func (t *Treatment) IsEmpty() bool {
-	return t.Update == "" && len(t.IgnoreFields) == 0 && t.Drift == "" && t.ConflictResolution == "" && t.Removal == "" && t.ServiceAccount == "" && t.Wave == 0 && t.Assessment == nil && len(t.AssessmentParts) == 0
+	return t.Update == "" && len(t.IgnoreFields) == 0 && t.Drift == "" && t.ConflictResolution == "" && t.Removal == "" && t.ServiceAccount == "" && t.Wave == 0 && t.Hook == nil && t.Assessment == nil && len(t.AssessmentParts) == 0
 }
 
 // IsCreateOnly reports whether members own the item's object as soon as they created it.
@@ -87,6 +89,14 @@ func (t *Treatment) StatedWave() int32 {
 		return 0
 	}
 	return t.Wave
+}
+
+// StatedHook returns when members run the item's object; nil: they keep it applied, or only observe it. Read-only.
+func (t *Treatment) StatedHook() *Hook {
+	if t == nil || t.Observation() != "" {
+		return nil
+	}
+	return t.Hook
 }
 
 // StatedAssessment returns how members assess the item's object; nil: by its kind alone. Read-only.

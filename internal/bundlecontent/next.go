@@ -299,7 +299,7 @@ func (p *contentBuilder) addItem(key atoll.ItemKey, t *unstructured.Unstructured
 	}
 	err := p.fillItem(&item, t, unedited)
 	if err == nil {
-		item.Treatment, err = p.treatmentOf(key, t)
+		item.Treatment, err = p.treatmentOf(key, t, unedited)
 	}
 	if err != nil {
 		p.reportProblem(key, err)

@@ -24,8 +24,9 @@ func qualifyNamespaceAccount(meta *atoll.NamespaceMeta, name string) (*atoll.Nam
 	return &qualified, nil
 }
 
-// treatmentOf returns how members treat the template of the key; nil: as all others.
-func (p *contentBuilder) treatmentOf(key atoll.ItemKey, template *unstructured.Unstructured) (*atoll.Treatment, error) {
+// treatmentOf returns how members treat the template of the key; nil: as all others. unedited is the former item where no
+// user wrote since.
+func (p *contentBuilder) treatmentOf(key atoll.ItemKey, template *unstructured.Unstructured, unedited *atoll.Item) (*atoll.Treatment, error) {
 	if p.malformedAccount != nil {
 		return nil, p.malformedAccount
 	}
@@ -33,6 +34,7 @@ func (p *contentBuilder) treatmentOf(key atoll.ItemKey, template *unstructured.U
 	if err != nil {
 		return nil, err
 	}
+	treatment = withoutNewHook(treatment, unedited)
 	ofNamespace := ""
 	switch meta := p.out.Content.Namespace; {
 	case key.IsNamespace():

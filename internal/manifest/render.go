@@ -41,10 +41,7 @@ func RenderItems(content *atoll.Content, in RenderInput) ([]atoll.RenderedItem, 
 func failAllItems(items []atoll.RenderedItem, r *atoll.Rule) []atoll.RenderedItem {
 	for i := range items {
 		if it := &items[i]; !it.Failed() {
-			it.Object, it.MemberOwned, it.Observe, it.ServiceAccount, it.Assessment = nil, nil, "", "", nil
-			it.ErrorReason = atoll.ReasonAtomicRuleFailed
-			it.Error = fmt.Sprintf("%s rule %d, which is atomic, does not apply to another object of the Bundle", r.Policy, r.Index)
-			*it = withHash(*it)
+			failItem(it, atoll.ReasonAtomicRuleFailed, fmt.Sprintf("%s rule %d, which is atomic, does not apply to another object of the Bundle", r.Policy, r.Index))
 		}
 	}
 	return items

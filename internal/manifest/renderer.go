@@ -28,6 +28,7 @@ type Renderer struct {
 	content      *atoll.Content
 	interpreters script.Interpreters
 	rules        []overrides.CompiledRule
+	hooked       bool                   // the content has hooks
 	autoscaled   map[atoll.ItemKey]bool // nil before it is read
 
 	ruleSets  map[string]*ruleSet // by the numbers of the rules
@@ -39,6 +40,7 @@ type Renderer struct {
 // NewRenderer returns a Renderer of a content, which must not change from then on.
 func NewRenderer(content *atoll.Content) *Renderer {
 	r := &Renderer{content: content, interpreters: script.NewInterpreters(content.Interpreters), rules: make([]overrides.CompiledRule, len(content.Rules)), ruleSets: map[string]*ruleSet{}, freeBytes: maxSharedBytes}
+	r.hooked = hasHooks(content)
 	for i := range content.Rules {
 		r.rules[i].Rule = &content.Rules[i]
 	}
@@ -100,8 +102,9 @@ func (r *Renderer) RenderItems(in RenderInput) ([]atoll.RenderedItem, []override
 			out = append(out, it.newRenderedItem())
 		}
 		slices.SortStableFunc(out, func(a, b atoll.RenderedItem) int { return a.Key.Compare(b.Key) })
-		return failAllItems(out, atomic), nil
+		out, notes = failAllItems(out, atomic), nil
 	}
+	markHooked(out, r.hooked)
 	return out, notes
 }
 
@@ -124,6 +127,8 @@ type sharedItem struct {
 	// sharedRules is the number of rules before the first that takes a value of the cluster.
 	sharedRules int
 	autoscaled  bool
+	// hooked: the content has hooks.
+	hooked bool
 
 	result *sharedResult // nil before it is read
 }
@@ -190,6 +195,7 @@ func (r *Renderer) newRuleSet(rules []int) (p *ruleSet, bytes int) {
 	for i := range r.content.Items {
 		item, it := &r.content.Items[i], &p.items[i]
 		it.item, it.rules, it.autoscaled, it.interpreters = item, matching[item.Key], r.autoscaled[item.Key], &r.interpreters
+		it.hooked = r.hooked
 		if by := kept[item.Key]; by != nil {
 			it.exclusion = &overrides.Provenance{Item: item.Key, Policy: by.Policy, Rule: by.Index, Description: by.Description, Overrider: "notHere", Value: true}
 		}
@@ -296,7 +302,7 @@ func (it *sharedItem) newRenderedItem() atoll.RenderedItem {
 	item := it.item
 	return atoll.RenderedItem{
 		Key: item.Key, APIVersion: item.APIVersion, UID: item.UID, Dependency: item.Dependency, ConflictResolution: item.Treatment.OwnResolution(),
-		Recreate: item.Treatment.IsRecreated(), Wave: item.Treatment.StatedWave(),
+		Recreate: item.Treatment.IsRecreated(), Wave: item.Treatment.StatedWave(), Hook: item.Treatment.StatedHook(),
 	}
 }
 
@@ -305,6 +311,9 @@ func (it *sharedItem) newRenderedItem() atoll.RenderedItem {
 func (it *sharedItem) finishRendering(o *overrides.ObjectPatcher, b *sharedResult, in RenderInput, err error) atoll.RenderedItem {
 	r := it.newRenderedItem()
 	o.DropEmptiedMaps()
+	if err == nil {
+		r.SharedHash, err = it.hashShared(o.Object)
+	}
 	if err == nil {
 		err = it.setAssignedReplicasAndOrdinals(o, b, in)
 	}
@@ -323,6 +332,11 @@ func (it *sharedItem) finishRendering(o *overrides.ObjectPatcher, b *sharedResul
 		r.ErrorReason = refusal.ReasonOf(err, atoll.ReasonRuleNotApplicable)
 		return withHash(r)
 	}
+	return it.addTreatment(r)
+}
+
+// addTreatment returns a rendered item with its hash, and with what older agents do not support of its treatment.
+func (it *sharedItem) addTreatment(r atoll.RenderedItem) atoll.RenderedItem {
 	if r.Observe = it.item.Treatment.Observation(); r.Observe != "" {
 		r.Error = atoll.UnknownObservation
 	}
@@ -334,6 +348,15 @@ func (it *sharedItem) finishRendering(o *overrides.ObjectPatcher, b *sharedResul
 		r.Error = cmp.Or(r.Error, atoll.UnknownAssessment)
 	}
 	return r
+}
+
+// hashShared returns the hash of the object before the cluster's share of replicas; empty where it is not needed.
+func (it *sharedItem) hashShared(object map[string]any) (string, error) {
+	if !it.hooked || !it.variesByCluster() {
+		return "", nil
+	}
+	text, err := encodeObject(object, 0)
+	return atoll.HashParts(text), err
 }
 
 // setAssignedReplicasAndOrdinals sets the cluster's share of a divided item: its replicas, and where its ordinals begin.

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -91,6 +92,9 @@ func (r *Renderer) versionsFor(c *atoll.ClusterView) *versionChoice {
 // renderItem returns what renderForCluster returns, in the API version of the choice.
 func (r *Renderer) renderItem(it *sharedItem, in RenderInput, versions *versionChoice) (rendered atoll.RenderedItem, notes []overrides.Provenance, failed *atoll.Rule) {
 	rendered, notes, failed = it.renderForCluster(in)
+	if it.hooked {
+		rendered.SharedHash = cmp.Or(rendered.SharedHash, rendered.Hash)
+	}
 	if to := versions.byItem[it.item.Key]; len(to) > 0 && !rendered.Failed() {
 		rendered, notes = r.replaceVersion(it, rendered, notes, in.Cluster.Versions, to)
 	}

@@ -126,6 +126,9 @@ func annotatedTreatment(annotations map[string]string) (t atoll.Treatment, err e
 	if t.Wave, err = annotatedWave(annotations); err != nil {
 		return t, err
 	}
+	if t.Hook, err = annotatedHook(annotations); err != nil {
+		return t, err
+	}
 	if value, stated := annotations[atoll.AnnotationIgnoreFields]; stated {
 		if t.IgnoreFields, err = parseIgnoredFields(value); err != nil {
 			return t, fmt.Errorf("annotation %s: %w", atoll.AnnotationIgnoreFields, err)
@@ -264,7 +267,8 @@ func CheckServiceAccountAnnotation(isNamespace bool, annotations map[string]stri
 // TreatmentAnnotations returns those of the annotations that state how members treat an object.
 func TreatmentAnnotations(annotations map[string]string) map[string]string {
 	var out map[string]string
-	for _, name := range []string{atoll.AnnotationUpdate, atoll.AnnotationIgnoreFields, atoll.AnnotationDrift, atoll.AnnotationConflict, atoll.AnnotationRemoval, atoll.AnnotationWave, atoll.AnnotationArgoCDWave} {
+	for _, name := range []string{atoll.AnnotationUpdate, atoll.AnnotationIgnoreFields, atoll.AnnotationDrift, atoll.AnnotationConflict, atoll.AnnotationRemoval, atoll.AnnotationWave, atoll.AnnotationArgoCDWave,
+		atoll.AnnotationHook, atoll.AnnotationHookDelete, atoll.AnnotationArgoCDHook, atoll.AnnotationArgoCDHookDelete} {
 		if value, stated := annotations[name]; stated {
 			if out == nil {
 				out = map[string]string{}

@@ -100,6 +100,11 @@ func TestTreatmentOfAnObject(t *testing.T) {
 		"Atoll's wave comes first":             {annotations: map[string]string{"atoll.dev/wave": "0", "argocd.argoproj.io/sync-wave": "3"}},
 		"a malformed wave of Argo CD is 0":     {annotations: map[string]string{"argocd.argoproj.io/sync-wave": "1.5"}},
 		"a malformed wave that does not count": {annotations: map[string]string{"atoll.dev/wave": "4", "argocd.argoproj.io/sync-wave": "late"}, want: &atoll.Treatment{Wave: 4}},
+		"a hook":                               {annotations: map[string]string{"atoll.dev/hook": "PreInstall,PostSync", "atoll.dev/hook-delete-policy": "HookFailed", "argocd.argoproj.io/hook": "Skip"}, want: &atoll.Treatment{Hook: &atoll.Hook{Events: []atoll.HookEvent{"PreInstall", "PostSync"}, DeletePolicies: []atoll.HookDeletePolicy{"HookFailed"}}}},
+		"a hook of Argo CD":                    {annotations: map[string]string{"argocd.argoproj.io/hook": "PreSync", "argocd.argoproj.io/hook-delete-policy": "HookSucceeded", "argocd.argoproj.io/sync-wave": "2"}, want: &atoll.Treatment{Wave: 2, Hook: &atoll.Hook{Events: []atoll.HookEvent{"PreSync"}, DeletePolicies: []atoll.HookDeletePolicy{"HookSucceeded"}}}},
+		"an unknown hook of Argo CD":           {annotations: map[string]string{"argocd.argoproj.io/hook": "PreDelete"}, want: &atoll.Treatment{Hook: &atoll.Hook{}}},
+		"Atoll's empty hook comes first":       {annotations: map[string]string{"atoll.dev/hook": "", "argocd.argoproj.io/hook": "PreSync"}},
+		"a hook of Helm that no chart brought": {annotations: map[string]string{"helm.sh/hook": "pre-install", "helm.sh/hook-weight": "3"}},
 		"an annotation without fields": {
 			rules:       []v1alpha1.ItemRule{{IgnoreFields: []string{"/data/a"}}},
 			annotations: map[string]string{"atoll.dev/ignore-fields": ""},
@@ -120,6 +125,7 @@ func TestTreatmentAnnotations(t *testing.T) {
 	treatment := map[string]string{
 		"atoll.dev/update": "CreateOnly", "atoll.dev/ignore-fields": "/data/a", "atoll.dev/drift": "Report", "atoll.dev/conflict-resolution": "Overwrite", "atoll.dev/removal": "",
 		"atoll.dev/wave": "1", "argocd.argoproj.io/sync-wave": "2",
+		"atoll.dev/hook": "Sync", "atoll.dev/hook-delete-policy": "HookFailed", "argocd.argoproj.io/hook": "Sync", "argocd.argoproj.io/hook-delete-policy": "x",
 	}
 	all := maps.Clone(treatment)
 	all["atoll.dev/clusters"], all["team"] = "*", "red"
@@ -151,10 +157,33 @@ func TestAMalformedWaveOfArgoCDIsAccepted(t *testing.T) {
 	}
 }
 
+// A warning names what is not read of a hook of Argo CD, and what follows. Atoll's own annotation hides it.
+func TestAnUnreadHookOfArgoCDIsAccepted(t *testing.T) {
+	for _, c := range []struct{ events, policies, want string }{
+		{"PreSync,Sync", "HookFailed", ""},
+		{"Skip", "", ""},
+		{"", "", ""},
+		{"PostDelete", "", `annotation argocd.argoproj.io/hook: "PostDelete": `},
+		{"Sync,late", "never", `annotations argocd.argoproj.io/hook and argocd.argoproj.io/hook-delete-policy: "late", "never": `},
+	} {
+		annotations := map[string]string{"argocd.argoproj.io/hook": c.events, "argocd.argoproj.io/hook-delete-policy": c.policies}
+		if err := CheckAtollKeys(nil, annotations); err != nil {
+			t.Errorf("%q is refused: %v", c.events, err)
+		}
+		if err := CheckArgoCDHook(annotations); (err != nil) != (c.want != "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%q: %v", c.events, err)
+		}
+		annotations["atoll.dev/hook"] = "Sync"
+		if err := CheckArgoCDHook(annotations); err != nil {
+			t.Errorf("%q hidden by Atoll's own: %v", c.events, err)
+		}
+	}
+}
+
 func TestTreatmentAnnotationsWithoutAMeaning(t *testing.T) {
 	for annotation, value := range map[string]string{
 		"atoll.dev/update": "Replace", "atoll.dev/removal": "", "atoll.dev/drift": "Ignore", "atoll.dev/conflict-resolution": "overwrite", "atoll.dev/ignore-fields": "spec.replicas",
-		"atoll.dev/wave": "first",
+		"atoll.dev/wave": "first", "atoll.dev/hook": "PreDelete",
 	} {
 		annotations := map[string]string{annotation: value}
 		if err := CheckAtollKeys(nil, annotations); err == nil || !strings.Contains(err.Error(), annotation) {

@@ -57,7 +57,7 @@ func missingFrom(paths, others []string) []string {
 
 // isHandledOtherwise reports whether a member handles an item of the same hash in another way.
 func isHandledOtherwise(was, now *atoll.RenderedItem) bool {
-	return was.ConflictResolution != now.ConflictResolution || was.Wave != now.Wave || was.Assessment.ID() != now.Assessment.ID()
+	return was.ConflictResolution != now.ConflictResolution || was.Wave != now.Wave || was.Hook.ID() != now.Hook.ID() || was.Assessment.ID() != now.Assessment.ID()
 }
 
 // changeOfItem returns the change of an item that is new, with nil for was, or of another hash.
@@ -65,7 +65,7 @@ func changeOfItem(was, now *atoll.RenderedItem) ItemChange {
 	out := ItemChange{Key: now.Key, Change: ChangeChanged, Observe: now.Observe}
 	if was == nil {
 		out.Change, out.ServiceAccountAfter = ChangeAdded, now.ServiceAccount
-		out.WaveAfter = now.Wave
+		out.WaveAfter, out.HookAfter = now.Wave, now.Hook.Text()
 	}
 	switch {
 	case now.Failed():
@@ -79,6 +79,9 @@ func changeOfItem(was, now *atoll.RenderedItem) ItemChange {
 		}
 		if was.Wave != now.Wave {
 			out.WaveBefore, out.WaveAfter = was.Wave, now.Wave
+		}
+		if was.Hook.Text() != now.Hook.Text() {
+			out.HookBefore, out.HookAfter = was.Hook.Text(), now.Hook.Text()
 		}
 		out.Reassessed = was.Assessment.ID() != now.Assessment.ID()
 		out.Recreate = now.Recreate && was.Hash != now.Hash

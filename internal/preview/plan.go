@@ -260,6 +260,10 @@ type ItemChange struct {
 	// WaveBefore and WaveAfter are the waves of the object, where they differ, and After also for a new object.
 	WaveBefore int32 `json:"waveBefore,omitempty"`
 	WaveAfter  int32 `json:"waveAfter,omitempty"`
+	// HookBefore and HookAfter are the events in which clusters run the object, where they differ, and After also for a
+	// new object.
+	HookBefore string `json:"hookBefore,omitempty"`
+	HookAfter  string `json:"hookAfter,omitempty"`
 	// Error is why it could not be rendered: the cluster would keep what it has.
 	Error       string       `json:"error,omitempty"`
 	ErrorReason atoll.Reason `json:"errorReason,omitempty"`
@@ -571,7 +575,7 @@ func (c *bundleComparison) renderRow(row *atoll.RowSpec, view atoll.ClusterView)
 	items, _ := renderer.RenderItems(manifest.RenderInputOf(*row, rules, &view))
 	hashes := make([]string, 0, 4*len(items))
 	for i := range items {
-		hashes = append(hashes, items[i].Key.String(), items[i].Hash, items[i].Error, string(items[i].ConflictResolution), items[i].Assessment.ID(), strconv.Itoa(int(items[i].Wave)))
+		hashes = append(hashes, items[i].Key.String(), items[i].Hash, items[i].Error, string(items[i].ConflictResolution), items[i].Assessment.ID(), strconv.Itoa(int(items[i].Wave)), items[i].Hook.ID())
 	}
 	out := renderedRow{items, atoll.HashJSON(hashes)}
 	c.rendered[key] = out

@@ -307,6 +307,7 @@ func (i ItemChange) writeText(b *strings.Builder, all bool) {
 	}
 	i.writeServiceAccount(b)
 	i.writeWave(b)
+	i.writeHook(b)
 	if i.Reassessed {
 		b.WriteString("          assessed by other rules of feedback, health or completion\n")
 	}
@@ -334,6 +335,18 @@ func (i ItemChange) writeServiceAccount(b *strings.Builder) {
 		fmt.Fprintf(b, "          needs rights of ServiceAccount: %s\n", after)
 	default:
 		fmt.Fprintf(b, "          needs rights of ServiceAccount: %s -> %s\n", before, after)
+	}
+}
+
+// writeHook writes when clusters run the object, where that would change.
+func (i ItemChange) writeHook(b *strings.Builder) {
+	const none = "no hook"
+	switch before, after := cmp.Or(i.HookBefore, none), cmp.Or(i.HookAfter, none); {
+	case before == after:
+	case i.Change == ChangeAdded:
+		fmt.Fprintf(b, "          hook: %s\n", after)
+	default:
+		fmt.Fprintf(b, "          hook: %s -> %s\n", before, after)
 	}
 }
 

@@ -78,6 +78,9 @@ func checkManifestForm(m *atoll.Manifest) error {
 	if err := checkAssessmentForms(m); err != nil {
 		return err
 	}
+	if err := checkHookForms(m); err != nil {
+		return err
+	}
 	for i := range m.Tombstones {
 		if err := checkKeyForm(m.Tombstones[i].Key); err != nil {
 			return fmt.Errorf("tombstone %d: %w", i, err)
@@ -100,8 +103,30 @@ func checkItemForm(it *atoll.RenderedItem) error {
 	if !atoll.IsWave(it.Wave) {
 		return errors.New("its wave has a number that no wave has")
 	}
+	if it.Hook != nil {
+		if err := it.Hook.CheckForm(); err != nil {
+			return err
+		}
+	}
 	if it.Approval != "" && !atoll.IsDriftID(it.Approval) {
 		return errors.New("its approval has a form that no approval has")
+	}
+	return nil
+}
+
+// checkHookForms returns an error for hooks, or a name of the content for which they run, that no hub sends.
+func checkHookForms(m *atoll.Manifest) error {
+	hooks := 0
+	for i := range m.Items {
+		if m.Items[i].Hook != nil {
+			hooks++
+		}
+	}
+	switch {
+	case hooks > atoll.MaxHooks:
+		return fmt.Errorf("it has %d hooks, and at most %d are possible", hooks, atoll.MaxHooks)
+	case hooks > 0 && !atoll.IsHookRun(m.HookRun), hooks == 0 && m.HookRun != "":
+		return errors.New("the name of the content for which hooks run has a form that no such name has")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"atoll.dev/atoll/internal/atoll"
 	pb "atoll.dev/atoll/internal/session/sessionpb"
 )
 
@@ -54,6 +55,11 @@ func TestMalformedManifestsAreRefused(t *testing.T) {
 		"no ServiceAccount of a namespace":      {uid, `{"namespaces":{"shop":{"serviceAccount":"a/b/c"}}}`, false},
 		"the lowest wave":                       {uid, `{"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"wave":-1000000}]}`, true},
 		"a wave over all bounds":                {uid, `{"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"wave":1000001}]}`, false},
+		"a hook":                                {uid, `{"hookRun":"0123456789abcdef0123456789abcdef","items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"hook":{"events":["PreSync"]},"hooked":true}]}`, true},
+		"a hook of no content":                  {uid, `{"items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"hook":{"events":["PreSync"]}}]}`, false},
+		"a content of no hook":                  {uid, `{"hookRun":"0123456789abcdef0123456789abcdef"}`, false},
+		"a hook of another event":               {uid, `{"hookRun":"0123456789abcdef0123456789abcdef","items":[{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"hook":{"events":["Never"]}}]}`, false},
+		"more hooks than agents run":            {uid, `{"hookRun":"0123456789abcdef0123456789abcdef","items":[` + strings.TrimSuffix(strings.Repeat(`{"key":"/ConfigMap/shop/a","apiVersion":"v1","hash":"h","object":{"a":1},"hook":{}},`, atoll.MaxHooks+1), ",") + `]}`, false},
 		"no items":                              {uid, `{"content":"c","remove":true}`, true},
 		"a group of another kind's":             {uid, item("x/Secret/shop/a", "v1"), false},
 		"a core key of a kind of a group":       {uid, item("/ClusterRole//a", "rbac.authorization.k8s.io/v1"), false},

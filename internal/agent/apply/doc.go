@@ -22,6 +22,8 @@
 //     the fence holds, and is reported only once the object is confirmed deleted.
 //   - A failing object delays no other object of its wave: each has its own backoff and
 //     reason. Within a pass namespaces and CRDs come first, webhooks last.
+//   - A hook runs once for a content of its Bundle: the run is stored before its object is
+//     created, and how it ended before the object is deleted.
 //   - New content of a later wave waits until the wave before is applied and healthy.
 //     Health alone decides it. Open waves are not stored, so a restart begins with the first.
 //   - The Engine may be called from any goroutine. Run is called once.

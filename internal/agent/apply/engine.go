@@ -83,8 +83,10 @@ type MemberApplier struct {
 	interpreters map[string]script.Interpreters
 	// rules judge single objects, by Bundle and key. Bundles without rules are absent.
 	rules map[string]map[atoll.ItemKey]*assess.Rules
-	// gates hold items of later waves, by Bundle. Bundles whose items are of one wave are absent.
+	// gates hold items of later waves and phases, by Bundle. Bundles without hooks whose items are of one wave are absent.
 	gates map[string]*ownership.WaveGate
+	// hookMarks are how far the hooks of each Bundle were when they were last marked as due.
+	hookMarks map[string]hookMark
 	// observed is what was read of the objects that are observed instead of written.
 	observed        map[atoll.ItemKey]*observation
 	observeInterval time.Duration
@@ -123,7 +125,7 @@ func New(o Options, stored store.StoredContents) *MemberApplier {
 		o: o, slots: make(chan struct{}, maxParallel), wake: make(chan struct{}, 1),
 		book: ownership.NewOwnershipRecords(), views: map[atoll.ItemKey]view{}, tasks: map[atoll.ItemKey]*task{},
 		scaled: map[string]map[atoll.ItemKey]bool{}, interpreters: map[string]script.Interpreters{}, rules: map[string]map[atoll.ItemKey]*assess.Rules{},
-		gates: map[string]*ownership.WaveGate{}, observed: map[atoll.ItemKey]*observation{}, observeInterval: observeInterval,
+		gates: map[string]*ownership.WaveGate{}, hookMarks: map[string]hookMark{}, observed: map[atoll.ItemKey]*observation{}, observeInterval: observeInterval,
 		foreign: map[string]bool{}, forbidden: map[atoll.ItemKey]string{}, access: newAccessCache(o.Client, o.Metrics),
 	}
 	for _, r := range stored.Records {
@@ -154,7 +156,7 @@ func (e *MemberApplier) UpsertManifest(ctx context.Context, m atoll.Manifest, at
 	e.upserts.Lock()
 	defer e.upserts.Unlock()
 	e.mu.Lock()
-	prev, rulesBefore := e.book.HoldingOf(m.Bundle), e.rules[m.Bundle]
+	prev, rulesBefore, install := e.book.HoldingOf(m.Bundle), e.rules[m.Bundle], e.book.IsInstall(&m)
 	e.mu.Unlock()
 	if prev != nil && prev.Manifest.Generation > m.Generation {
 		return nil
@@ -165,6 +167,7 @@ func (e *MemberApplier) UpsertManifest(ctx context.Context, m atoll.Manifest, at
 		}
 	}
 	holding := ownership.Merge(prev, m)
+	holding.Install = install
 	rules := compileRules(&holding)
 	if err := e.o.Store.PutBundle(ctx, store.Bundle{Holding: holding, Position: at}); err != nil {
 		return err
@@ -225,6 +228,7 @@ func (e *MemberApplier) ForgetRemovedBundle(ctx context.Context, bundle string, 
 	delete(e.interpreters, bundle)
 	delete(e.rules, bundle)
 	delete(e.gates, bundle)
+	delete(e.hookMarks, bundle)
 	told := e.book.TakeChangedBundles()
 	e.openWaves(told...)
 	e.mu.Unlock()

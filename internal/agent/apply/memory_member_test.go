@@ -42,6 +42,7 @@ var memberKinds = map[string][]map[string]any{
 		discoveryKind("persistentvolumeclaims", "PersistentVolumeClaim", "Namespaced"),
 	},
 	"apps":                 {discoveryKind("deployments", "Deployment", "Namespaced"), discoveryKind("replicasets", "ReplicaSet", "Namespaced"), discoveryKind("statefulsets", "StatefulSet", "Namespaced")},
+	"batch":                {discoveryKind("jobs", "Job", "Namespaced")},
 	"apiextensions.k8s.io": {discoveryKind("customresourcedefinitions", "CustomResourceDefinition", "Cluster")},
 	"example.io":           {discoveryKind("shells", "Shell", "Cluster")},
 	"events.k8s.io":        {discoveryKind("events", "Event", "Namespaced")},

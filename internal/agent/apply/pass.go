@@ -122,6 +122,10 @@ func (e *MemberApplier) planTiers(keys []atoll.ItemKey) (up, down [][]atoll.Item
 			intends = intends || p.Record.Label != p.Owner || p.Verb == ownership.Replace
 			e.intendNamespace(key.Namespace)
 			e.ensureTask(key).intended = p.Record.UID == ""
+			if p.Hook != nil && p.Verb == ownership.Apply {
+				e.book.BeginHook(key)
+				intends = true
+			}
 		}
 	}
 	return up, down, intends

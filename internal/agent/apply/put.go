@@ -211,7 +211,7 @@ func (e *MemberApplier) sendApply(ctx context.Context, p pendingWork, res member
 	e.book.RecordApplied(p.Key, ownership.Fact{
 		UID: v.UID, APIVersion: p.Item.APIVersion, Template: p.Item.UID,
 		Hash: p.Item.Hash, Label: p.Owner, Owned: v.Owned, Left: s.left, Adopted: s.adopt,
-		Endless: kinds.NeverEnds(obj),
+		Endless: kinds.NeverEnds(obj), HookRun: v.HookRun,
 	})
 	e.recordAppliedView(v)
 	e.ensureTask(p.Key).recreate = ""
@@ -290,6 +290,9 @@ func applyBody(p pendingWork, s applyParams) ([]byte, *Failure) {
 		labels = map[string]string{}
 	}
 	labels[atoll.LabelBundleUID], labels[ownership.LabelTemplateUID] = p.Owner, p.Item.UID
+	if p.Hook != nil && p.Record.Hook != nil {
+		labels[ownership.LabelHookRun] = p.Record.Hook.Label()
+	}
 	if s.adopt || p.Record.Adopted {
 		labels[ownership.LabelAdopted] = "true"
 	}

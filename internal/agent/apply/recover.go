@@ -70,6 +70,7 @@ func recordOf(v observe.View, res member.Resource) (r ownership.Record, ours boo
 	}
 	r.Template, r.Adopted, r.Owner = v.Template, v.Adopted, v.Label
 	r.Claims = map[string]ownership.Claim{v.Label: {State: ownership.Kept, Template: v.Template}}
+	r.Hook = ownership.ParseHookRun(v.HookRun, v.Template, v.UID)
 	if ownership.RunsOnce(v.Key) {
 		r.Ran = v.Template
 	}

@@ -250,7 +250,7 @@ func TestAReleaseIsOfOneVersionOfTheObject(t *testing.T) {
 	p := pendingWork{Step: ownership.Step{Record: ownership.Record{UID: "u", Template: "t"}}}
 	live := &metav1.PartialObjectMetadata{}
 	live.ResourceVersion = "7"
-	labels := map[string]any{atoll.LabelBundleUID: nil, ownership.LabelTemplateUID: nil, ownership.LabelAdopted: nil}
+	labels := map[string]any{atoll.LabelBundleUID: nil, ownership.LabelTemplateUID: nil, ownership.LabelAdopted: nil, ownership.LabelHookRun: nil}
 	expectEqualJSON(t, releasedMetadata(p, live), map[string]any{
 		"uid": "u", "resourceVersion": "7", "managedFields": []any{map[string]any{}}, "labels": labels, "annotations": map[string]any{ownership.AnnotationLeftBehind: "t"},
 	})

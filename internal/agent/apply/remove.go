@@ -111,7 +111,7 @@ func (e *MemberApplier) beginDelete(ctx context.Context, p pendingWork, res memb
 	if !still {
 		return &Failure{Reason: atoll.ReasonWaitsForObjects, Waits: true, First: 10 * time.Millisecond, Message: "it is wanted again"}
 	}
-	if going {
+	if going || p.Hook != nil { // how a hook ended outlives its object
 		if err := e.storeChangedRecords(ctx); err != nil {
 			return failureFromError(err, p.Key)
 		}
@@ -206,7 +206,7 @@ func releasedMetadata(p pendingWork, live *metav1.PartialObjectMetadata) map[str
 	}
 	metadata := map[string]any{
 		"uid": p.Record.UID, "resourceVersion": live.ResourceVersion, "managedFields": fields,
-		"labels": map[string]any{atoll.LabelBundleUID: nil, ownership.LabelTemplateUID: nil, ownership.LabelAdopted: nil},
+		"labels": map[string]any{atoll.LabelBundleUID: nil, ownership.LabelTemplateUID: nil, ownership.LabelAdopted: nil, ownership.LabelHookRun: nil},
 	}
 	if p.Record.LeavesBehind() {
 		metadata["annotations"] = map[string]any{ownership.AnnotationLeftBehind: p.Record.Template}

@@ -52,6 +52,9 @@ func (e *MemberApplier) itemStatus(bundle string, it *atoll.RenderedItem, prev *
 		return e.observedStatus(it, o, r.Owner == bundle, prev)
 	}
 	out := e.appliedItemStatus(bundle, it, r, prev)
+	if isRunBy(bundle, it, r) {
+		return e.hookStatus(out, bundle, it, r, prev)
+	}
 	why := e.forbidden[it.Key]
 	if why != "" {
 		dropRead(&out, it, r.UID == "")
@@ -62,11 +65,16 @@ func (e *MemberApplier) itemStatus(bundle string, it *atoll.RenderedItem, prev *
 	if why != "" && isPlainlyHealthy(&out) {
 		addDenial(&out, it, why)
 	}
+	addForeignOwner(&out, bundle, it, r)
+	return out
+}
+
+// addForeignOwner adds that another Bundle holds the object which the item replaces, if one does.
+func addForeignOwner(out *report.Item, bundle string, it *atoll.RenderedItem, r ownership.Record) {
 	if r.Owner != bundle && r.UID != "" && r.Template != it.UID {
 		out.Reason = atoll.ReasonWaitsForObjects
 		out.Message = "another bundle still holds the object that this one replaces: bundle " + r.Owner
 	}
-	return out
 }
 
 // dropRead leaves out what rules read of a denied object before it was denied. gone: it ran to completion.

@@ -12,11 +12,12 @@ import (
 // setGate lets the items of a Bundle's manifest wait for their waves, from the first one on. The caller holds mu.
 func (e *MemberApplier) setGate(bundle string) {
 	delete(e.gates, bundle)
+	delete(e.hookMarks, bundle)
 	h := e.book.HoldingOf(bundle)
 	if h == nil {
 		return
 	}
-	if gate := ownership.NewWaveGate(&h.Manifest); gate != nil {
+	if gate := ownership.NewWaveGate(&h.Manifest, h.Install); gate != nil {
 		e.gates[bundle] = gate
 		e.openWaves(bundle)
 	}
@@ -25,14 +26,21 @@ func (e *MemberApplier) setGate(bundle string) {
 // openWaves opens the waves of Bundles whose turn has come. The caller holds mu.
 func (e *MemberApplier) openWaves(bundles ...string) {
 	for _, bundle := range bundles {
-		opened := e.gates[bundle].Advance(func(it *atoll.RenderedItem) bool {
-			item := e.itemStatus(bundle, it, nil)
-			return item.IsReady() || isUnboundClaim(&item)
-		})
+		opened := e.gates[bundle].Advance(func(entry ownership.GateEntry) bool { return e.isEntryReady(bundle, entry) })
 		for _, key := range opened {
 			e.markDue(key)
 		}
+		e.markHooksDue(bundle)
 	}
+}
+
+// isEntryReady reports whether what follows need not wait for an item in its step. The caller holds mu.
+func (e *MemberApplier) isEntryReady(bundle string, entry ownership.GateEntry) bool {
+	if r, _ := e.book.Record(entry.Item.Key); isRunBy(bundle, entry.Item, r) {
+		return e.book.HookStateOf(bundle, entry.Item).Succeeded(entry.Step.Phase)
+	}
+	item := e.itemStatus(bundle, entry.Item, nil)
+	return item.IsReady() || isUnboundClaim(&item)
 }
 
 // isUnboundClaim reports whether an item is a volume claim that is not bound yet. No wave waits for it: it may wait for the
@@ -44,7 +52,7 @@ func isUnboundClaim(item *report.Item) bool {
 
 // isHeldByWave reports whether a plan brings content that waits for its wave. The caller holds mu.
 func (e *MemberApplier) isHeldByWave(p *pendingWork) bool {
-	return p.Item != nil && (p.Verb == ownership.Apply || p.Verb == ownership.Replace) && e.waitsForWave(p.Owner, p.Item, p.Record)
+	return p.Item != nil && p.Hook == nil && (p.Verb == ownership.Apply || p.Verb == ownership.Replace) && e.waitsForWave(p.Owner, p.Item, p.Record)
 }
 
 // waitsForWave reports whether the owner's item has content that the object lacks, and waits for its wave. It does not wait
@@ -52,15 +60,22 @@ func (e *MemberApplier) isHeldByWave(p *pendingWork) bool {
 // for it. The caller holds mu.
 func (e *MemberApplier) waitsForWave(owner string, it *atoll.RenderedItem, r ownership.Record) bool {
 	isMade := r.UID != "" && r.Applied == it.Hash && r.Template == it.UID
-	if isMade || e.gates[owner].IsOpen(r.Claims[owner].Wave) {
+	if isMade || e.isOpenFor(owner, it) {
 		return false
 	}
 	for bundle, c := range r.Claims {
-		if c.State == ownership.Wanted && !c.Observed && c.Template == it.UID && e.gates[bundle].IsOpen(c.Wave) {
+		other := e.book.ItemToApply(bundle, it.Key)
+		if c.State == ownership.Wanted && !c.Observed && c.Template == it.UID && other != nil && other.Hook == nil && e.isOpenFor(bundle, other) {
 			return false
 		}
 	}
 	return true
+}
+
+// isOpenFor reports whether the step of a Bundle's item that is no hook is open. The caller holds mu.
+func (e *MemberApplier) isOpenFor(bundle string, it *atoll.RenderedItem) bool {
+	gate := e.gates[bundle]
+	return gate == nil || it.Hook != nil || gate.IsOpen(gate.StepsOf(it)[0])
 }
 
 // addWaveWait adds for which object the item waits, if it waits for its wave. The caller holds mu.
@@ -68,14 +83,7 @@ func (e *MemberApplier) addWaveWait(out *report.Item, bundle string, it *atoll.R
 	if r.Owner != bundle || it.Failed() || r.HasRun(it, it.Hash) || !e.waitsForWave(bundle, it, r) {
 		return false
 	}
-	gate := e.gates[bundle]
-	awaited := gate.Awaited().Key
-	name := awaited.Kind + " " + displayName(awaited)
-	if awaited.IsSecret() {
-		name = "a Secret"
-	}
-	out.Reason = atoll.ReasonWaitsForWave
-	out.Message = truncateText(fmt.Sprintf("wave %d waits until wave %d is applied and healthy, now for %s", r.Claims[bundle].Wave, gate.OpenWave(), name))
+	out.Reason, out.Message = e.describeGateWait(bundle, it)
 	return true
 }
 

@@ -34,7 +34,7 @@ type pendingWork struct {
 	begun bool
 	// wasMissing: its correction was approved while the member did not have the object.
 	wasMissing bool
-	// held: the item is of a later wave, and waits.
+	// held: the item is of a later wave or phase, and waits.
 	held bool
 	// approved is the write that a person approved; nil: the step needs no approval.
 	approved *approvedWrite
@@ -58,7 +58,7 @@ func (e *MemberApplier) pendingWorkFor(key atoll.ItemKey) pendingWork {
 	p.view, p.hasView = e.viewOf(key)
 	r := &p.Record
 	e.addItemWork(&p)
-	if p.held = e.isHeldByWave(&p); p.held {
+	if p.held = e.isHeldByWave(&p) || e.isHookHeld(&p); p.held {
 		p.Verb = ownership.Nothing
 	}
 	if e.namespaceIsStale(key, r) {
@@ -86,12 +86,19 @@ func (e *MemberApplier) addItemWork(p *pendingWork) {
 		}
 	case p.Item != nil:
 		p.left = e.keepReplicasStillScaled(r, e.memberOwnedFields(p.Item))
-		if p.Verb == ownership.Nothing && r.Applied != "" && !slices.Equal(p.left, r.Left) {
-			p.Verb = ownership.Apply
-		}
-		if t := e.tasks[p.Key]; t != nil && t.recreate == p.Item.Hash && p.Verb == ownership.Apply && r.UID != "" {
-			p.Verb = ownership.Replace
-		}
+		e.addItemWrite(p)
+	}
+}
+
+// addItemWrite adds that the object of the plan's item is applied for other fields of the member, or made again. The caller
+// holds mu.
+func (e *MemberApplier) addItemWrite(p *pendingWork) {
+	r := &p.Record
+	if p.Verb == ownership.Nothing && p.Hook == nil && r.Applied != "" && !slices.Equal(p.left, r.Left) {
+		p.Verb = ownership.Apply
+	}
+	if t := e.tasks[p.Key]; t != nil && t.recreate == p.Item.Hash && p.Verb == ownership.Apply && r.UID != "" {
+		p.Verb = ownership.Replace
 	}
 }
 
@@ -158,11 +165,16 @@ func (e *MemberApplier) runStep(ctx context.Context, p pendingWork) (failure *Fa
 	return e.runVerb(ctx, p)
 }
 
+// isIntentStored reports whether the object that an apply makes, or the run of the hook that it begins, is stored.
+func (p *pendingWork) isIntentStored() bool {
+	return (p.Record.UID != "" || p.intended) && (p.Hook == nil || p.Hook.Begun)
+}
+
 // runVerb carries out the plan's verb, or else corrects drift. again: another act may follow.
 func (e *MemberApplier) runVerb(ctx context.Context, p pendingWork) (failure *Failure, again bool) {
 	switch p.Verb {
 	case ownership.Apply:
-		if p.Record.UID == "" && !p.intended {
+		if !p.isIntentStored() {
 			e.nextPass(p.Key) // which stores the intent first
 			return nil, false
 		}
@@ -415,6 +427,6 @@ func (e *MemberApplier) recognizeOwnObject(p pendingWork, v observe.View) bool {
 	if !claimed && v.Label != p.Record.Owner {
 		return false
 	}
-	e.book.RecordFoundAfterInterruptedApply(p.Key, ownership.Fact{UID: v.UID, Label: v.Label, Template: template, Adopted: v.Adopted})
+	e.book.RecordFoundAfterInterruptedApply(p.Key, ownership.Fact{UID: v.UID, Label: v.Label, Template: template, Adopted: v.Adopted, HookRun: v.HookRun})
 	return true
 }

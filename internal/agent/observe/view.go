@@ -29,6 +29,8 @@ type View struct {
 	Template string
 	// Adopted: it was there before Atoll.
 	Adopted bool
+	// HookRun is the run of a hook for which it was made; empty: none.
+	HookRun string
 	// Owned is a hash over Atoll's fields; it changes when another manager takes one.
 	Owned string
 	// Fields that are ours, as the API server reports them. Read-only.
@@ -143,6 +145,7 @@ func viewFromMetadata(m metav1.Object, group, kind string) View {
 		Version:    m.GetResourceVersion(),
 		Label:      labels[atoll.LabelBundleUID],
 		Template:   labels[ownership.LabelTemplateUID],
+		HookRun:    labels[ownership.LabelHookRun],
 		Adopted:    labels[ownership.LabelAdopted] != "",
 		Deleting:   m.GetDeletionTimestamp() != nil,
 		Finalizers: m.GetFinalizers(),

@@ -179,7 +179,7 @@ func (b *OwnershipRecords) endUnknownOtherTemplateClaims(r *Record, template str
 		}
 		b.setClaim(r, other, nil)
 		if r.Template != template {
-			r.UID, r.Template, r.Applied, r.Label, r.Owned, r.Ran, r.RanHash = "", "", "", "", "", "", ""
+			r.UID, r.Template, r.Applied, r.Label, r.Owned, r.Ran, r.RanHash, r.Hook = "", "", "", "", "", "", "", nil
 			r.Left, r.Adopted = nil, false
 		}
 	}

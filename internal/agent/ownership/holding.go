@@ -13,18 +13,21 @@ type BundleHolding struct {
 	// Kept is the last good content of items whose render failed, and of items
 	// that the manifest lacks without a tombstone.
 	Kept []atoll.RenderedItem `json:"kept,omitempty"`
+	// Install: the Bundle is new in the member, so that hooks of an install run for the content.
+	Install bool `json:"install,omitempty"`
 }
 
 // encodedHolding is the encoded form of a BundleHolding: the assessments of all items are those of the manifest's list.
 type encodedHolding struct {
 	Manifest atoll.Manifest       `json:"manifest"`
 	Kept     []atoll.RenderedItem `json:"kept,omitempty"`
+	Install  bool                 `json:"install,omitempty"`
 }
 
 // MarshalJSON encodes each part of the items' assessments once.
 func (h BundleHolding) MarshalJSON() ([]byte, error) {
 	m, kept := h.Manifest.WithListedAssessmentsOf(h.Kept)
-	return json.Marshal(encodedHolding{m, kept})
+	return json.Marshal(encodedHolding{m, kept, h.Install})
 }
 
 // UnmarshalJSON decodes what MarshalJSON encoded, and what agents encoded before assessments were listed.
@@ -36,7 +39,7 @@ func (h *BundleHolding) UnmarshalJSON(text []byte) error {
 	if err := encoded.Manifest.ResolveAssessments(encoded.Kept...); err != nil {
 		return err
 	}
-	h.Manifest, h.Kept = encoded.Manifest, encoded.Kept
+	h.Manifest, h.Kept, h.Install = encoded.Manifest, encoded.Kept, encoded.Install
 	return nil
 }
 

@@ -41,6 +41,8 @@ type Step struct {
 	ReleasedFinalizers []string
 	// Account is the ServiceAccount, as NAMESPACE/NAME, that must have the right to the step; empty: none.
 	Account string
+	// Hook is the state of the owner's hook; nil: the object is no hook.
+	Hook *HookState
 	// Record as it was when the step was decided. A copy.
 	Record Record
 }
@@ -56,7 +58,7 @@ func (b *OwnershipRecords) Next(key atoll.ItemKey) Step {
 	if c := r.Claims[r.Owner]; c.isLive() {
 		s.Item = b.ItemToApply(r.Owner, key)
 		if _, s.Observed = b.ObservedItem(key); s.Observed == nil && !c.Observed {
-			s.Verb = applyVerb(r, c, s.Item)
+			s.Verb, s.Hook = b.verbOfLive(r, c, s.Item)
 		}
 		if s.Verb == Nothing && leaving && r.UID == "" {
 			s.Verb = Search
@@ -70,6 +72,21 @@ func (b *OwnershipRecords) Next(key atoll.ItemKey) Step {
 		s.ReleasedFinalizers = b.releasedFinalizers(r)
 	}
 	return s
+}
+
+// verbOfLive returns what is to be done about the object of an item that a Bundle has, with the state of a hook.
+func (b *OwnershipRecords) verbOfLive(r *Record, c Claim, item *atoll.RenderedItem) (Verb, *HookState) {
+	if item == nil || item.Hook == nil || item.UID != c.Template {
+		return applyVerb(r, c, item), nil
+	}
+	state := b.HookStateOf(r.Owner, item)
+	if b.bundles[r.Owner].listed[r.Key] != item { // the manifest lacks it, or could not render it
+		return Nothing, &state
+	}
+	if r.UID != "" && r.Template != c.Template && r.isKeptForOtherBundle(r.Template) {
+		return Nothing, &state
+	}
+	return r.hookVerb(state, item), &state
 }
 
 // hasClaimIn reports whether a claim on the object is in the state.
@@ -183,6 +200,8 @@ type Fact struct {
 	Left                      []string
 	// Adopted: the object was there before, and not ours.
 	Adopted bool
+	// HookRun is the value of the object's LabelHookRun; empty: it has none.
+	HookRun string
 	// Account, of a namespace that the agent made, as in Record.
 	Account string
 	// Endless: the object states that it never runs to completion, although others of its
@@ -201,6 +220,7 @@ func (b *OwnershipRecords) RecordApplied(key atoll.ItemKey, f Fact) {
 	r.Applied, r.Label, r.Owned, r.Left = f.Hash, f.Label, f.Owned, f.Left
 	r.Adopted = r.Adopted || f.Adopted
 	r.Last, r.Going = nil, false
+	r.noteHookApplied(f.UID, f.HookRun)
 	switch {
 	case f.Endless:
 		r.Ran, r.RanHash = "", ""
@@ -222,6 +242,7 @@ func (b *OwnershipRecords) RecordFoundAfterInterruptedApply(key atoll.ItemKey, f
 	}
 	r.UID, r.Label, r.Template, r.Adopted = f.UID, f.Label, f.Template, f.Adopted
 	r.Applied, r.Owned = "", ""
+	r.noteHookApplied(f.UID, f.HookRun)
 	if r.Ran, r.RanHash = "", ""; RunsOnce(key) {
 		r.Ran = f.Template
 	}
@@ -323,6 +344,7 @@ func (b *OwnershipRecords) RecordGone(key atoll.ItemKey, uid string, last *atoll
 	if r == nil || uid != "" && r.UID != uid {
 		return nil
 	}
+	r.noteHookGone(last)
 	if r.Going {
 		r.Ran, r.RanHash, r.Going = "", "", false
 	} else if r.Ran != "" && r.Ran == r.Claims[r.Owner].Template {

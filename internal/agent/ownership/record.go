@@ -83,6 +83,8 @@ type Record struct {
 	// Going: the deletion of a run-to-completion object was requested. Its absence then does not
 	// mean that it may not run again.
 	Going bool `json:"g,omitempty"`
+	// Hook is the last run of the object as a hook; nil: it did not run as one.
+	Hook *HookRun `json:"hk,omitempty"`
 	// Last is the last report of a run-to-completion object that is gone.
 	Last *atoll.ItemStatus `json:"i,omitempty"`
 	// DriftID is the ID under which the drift of DriftHash is reported, while a person may approve its
@@ -107,6 +109,10 @@ type Record struct {
 func (r *Record) clone() Record {
 	c := *r
 	c.Claims = maps.Clone(r.Claims)
+	if r.Hook != nil {
+		run := *r.Hook
+		c.Hook = &run
+	}
 	c.Left, c.SetClaims = slices.Clone(r.Left), slices.Clone(r.SetClaims)
 	return c
 }

@@ -18,7 +18,7 @@ func waveItem(name string, wave int32) atoll.RenderedItem {
 // openNames lets a gate open waves while the named items are ready, and returns the names that it opened.
 func openNames(g *WaveGate, ready string) string {
 	var names []string
-	for _, key := range g.Advance(func(it *atoll.RenderedItem) bool { return strings.Contains(ready, it.Key.Name) }) {
+	for _, key := range g.Advance(func(entry GateEntry) bool { return strings.Contains(ready, entry.Item.Key.Name) }) {
 		names = append(names, key.Name)
 	}
 	return strings.Join(names, "")
@@ -26,7 +26,7 @@ func openNames(g *WaveGate, ready string) string {
 
 // A wave opens when all items of the one before are ready. It stays open.
 func TestAWaveOpensAfterTheOneBefore(t *testing.T) {
-	g := NewWaveGate(&atoll.Manifest{Items: []atoll.RenderedItem{waveItem("d", 7), waveItem("a", -1), waveItem("b", 0), waveItem("c", 0), waveItem("e", 7)}})
+	g := NewWaveGate(&atoll.Manifest{Items: []atoll.RenderedItem{waveItem("d", 7), waveItem("a", -1), waveItem("b", 0), waveItem("c", 0), waveItem("e", 7)}}, true)
 	for _, step := range []struct {
 		ready, opens, awaited string
 		wave                  int32
@@ -40,14 +40,14 @@ func TestAWaveOpensAfterTheOneBefore(t *testing.T) {
 		{"bc", "de", "", 7},
 		{"", "", "", 7},
 	} {
-		if got := openNames(g, step.ready); got != step.opens || g.OpenWave() != step.wave {
-			t.Errorf("with %q it opens %q up to wave %d", step.ready, got, g.OpenWave())
+		if got := openNames(g, step.ready); got != step.opens || g.OpenStep().Wave != step.wave {
+			t.Errorf("with %q it opens %q up to wave %d", step.ready, got, g.OpenStep().Wave)
 		}
-		if step.awaited != "" && g.Awaited().Key.Name != step.awaited {
-			t.Errorf("with %q it waits for %s", step.ready, g.Awaited().Key.Name)
+		if step.awaited != "" && g.Awaited().Item.Key.Name != step.awaited {
+			t.Errorf("with %q it waits for %s", step.ready, g.Awaited().Item.Key.Name)
 		}
 		for _, wave := range []int32{-2, -1, 0, 3, 7, 8} {
-			if want := wave <= step.wave || step.wave == 7; g.IsOpen(wave) != want {
+			if want := wave <= step.wave || step.wave == 7; g.IsOpen(GateStep{Wave: wave}) != want {
 				t.Errorf("with %q wave %d is open: %t", step.ready, wave, !want)
 			}
 		}
@@ -56,7 +56,7 @@ func TestAWaveOpensAfterTheOneBefore(t *testing.T) {
 
 // Waves that are ready open at once, as after a restart.
 func TestReadyWavesOpenAtOnce(t *testing.T) {
-	g := NewWaveGate(&atoll.Manifest{Items: []atoll.RenderedItem{waveItem("a", 1), waveItem("b", 2), waveItem("c", 3), waveItem("d", 4)}})
+	g := NewWaveGate(&atoll.Manifest{Items: []atoll.RenderedItem{waveItem("a", 1), waveItem("b", 2), waveItem("c", 3), waveItem("d", 4)}}, true)
 	if got := openNames(g, "abd"); got != "bc" {
 		t.Errorf("it opens %q", got)
 	}
@@ -65,12 +65,12 @@ func TestReadyWavesOpenAtOnce(t *testing.T) {
 // Items of one wave need no gate, whatever its number. A missing gate holds nothing.
 func TestOneWaveNeedsNoGate(t *testing.T) {
 	for _, items := range [][]atoll.RenderedItem{nil, {waveItem("a", 0), waveItem("b", 0)}, {waveItem("a", 5), waveItem("b", 5)}} {
-		if g := NewWaveGate(&atoll.Manifest{Items: items}); g != nil {
+		if g := NewWaveGate(&atoll.Manifest{Items: items}, true); g != nil {
 			t.Errorf("%v have a gate", items)
 		}
 	}
 	var none *WaveGate
-	if !none.IsOpen(9) || none.Advance(func(*atoll.RenderedItem) bool { return true }) != nil {
+	if !none.IsOpen(GateStep{Wave: 9}) || none.Advance(func(GateEntry) bool { return true }) != nil {
 		t.Error("a missing gate holds items")
 	}
 }
@@ -80,9 +80,9 @@ func TestADependencyIsOfTheFirstWave(t *testing.T) {
 	config, later := waveItem("config", 0), waveItem("later", 4)
 	config.Dependency, later.Dependency = true, true
 	m := atoll.Manifest{Bundle: "b1", Generation: 1, Items: []atoll.RenderedItem{config, waveItem("app", -2), waveItem("plain", 0), later}}
-	g := NewWaveGate(&m)
-	if got := openNames(g, "app"); got != "" || g.Awaited().Key != config.Key {
-		t.Errorf("it opens %q, and waits for %s", got, g.Awaited().Key)
+	g := NewWaveGate(&m, true)
+	if got := openNames(g, "app"); got != "" || g.Awaited().Item.Key != config.Key {
+		t.Errorf("it opens %q, and waits for %s", got, g.Awaited().Item.Key)
 	}
 	b := NewOwnershipRecords()
 	b.FoldHolding(BundleHolding{Manifest: m})
@@ -96,7 +96,7 @@ func TestADependencyIsOfTheFirstWave(t *testing.T) {
 
 // countReads counts how often a gate reads whether an item is ready.
 func countReads(g *WaveGate, ready map[string]bool, reads *int) {
-	g.Advance(func(it *atoll.RenderedItem) bool { *reads++; return ready[it.Key.Name] })
+	g.Advance(func(entry GateEntry) bool { *reads++; return ready[entry.Item.Key.Name] })
 }
 
 // Items that become ready one after the other cost one read each, and one more for each call.
@@ -106,14 +106,14 @@ func TestAWaveIsNotReadFromItsBeginning(t *testing.T) {
 	for i := range n {
 		m.Items = append(m.Items, waveItem(fmt.Sprint("i", i), 0))
 	}
-	g, ready, reads := NewWaveGate(&m), map[string]bool{}, 0
+	g, ready, reads := NewWaveGate(&m, true), map[string]bool{}, 0
 	for i := range n {
 		countReads(g, ready, &reads)
 		ready[fmt.Sprint("i", i)] = true
 	}
 	countReads(g, ready, &reads)
-	if !g.IsOpen(1) || reads > 4*n {
-		t.Errorf("it reads %d items; the wave is open: %t", reads, g.IsOpen(1))
+	if !g.IsOpen(GateStep{Wave: 1}) || reads > 4*n {
+		t.Errorf("it reads %d items; the wave is open: %t", reads, g.IsOpen(GateStep{Wave: 1}))
 	}
 }
 

@@ -92,13 +92,16 @@ const (
 	rankReplicated
 )
 
+// waitReasons are those of items that are not applied yet.
+var waitReasons = []atoll.Reason{atoll.ReasonPending, atoll.ReasonWaitsForWave, atoll.ReasonWaitsForHook}
+
 func itemReportRank(st atoll.ItemStatus, applied bool) int {
 	ready := isReady(st)
 	_, _, replicated := kinds.ReplicaCounts(schema.GroupKind{Group: st.Key.Group, Kind: st.Key.Kind}, st.ReflectedStatus)
 	switch {
 	case st.Error:
 		return rankError
-	case !ready && (st.Reason == atoll.ReasonPending || st.Reason == atoll.ReasonWaitsForWave) && !applied:
+	case !ready && slices.Contains(waitReasons, st.Reason) && !applied:
 		return rankPending
 	case st.Health == atoll.Degraded:
 		return rankDegraded

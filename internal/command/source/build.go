@@ -27,7 +27,7 @@ func (b *buildFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&b.releaseName, "release-name", "", "name of the release in the chart's templates (default: that of the Source)")
 	f.StringVar(&b.kubeVersion, "kube-version", "", "version of Kubernetes that the chart's templates see (default: that of the hub)")
 	f.StringSliceVar(&b.apiVersions, "api-versions", nil, "versions of APIs that the chart's templates see as served, in addition to those of Kubernetes")
-	f.BoolVar(&b.omitHooks, "omit-hooks", false, "leave the chart's hooks of installs and upgrades out, which the hub does not run")
+	f.BoolVar(&b.omitHooks, "omit-hooks", false, "leave the chart's hooks of installs and upgrades out, which clusters run otherwise")
 }
 
 // newBuild returns the build that the flags state; nil when they state none.

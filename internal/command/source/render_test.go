@@ -72,7 +72,7 @@ func TestRenderPrintsWhatTheHubWouldApply(t *testing.T) {
 		"-f " + dir + "/variants.yaml --variant none": "# 1 hook of Helm left out\n",
 		"-f " + dir + "/variants.yaml --variant x":    `error: --variant: the Source has no variant "x"; it has prod, none`,
 		"--name web -n shop --path chart --build helm --omit-hooks --values-path env/prod.yaml --values " + values: chart,
-		"--path chart":                         "error: chart/templates/job.yaml:1: Job hook is a hook (pre-install)",
+		"--path chart --name web -n shop":      "---\n# chart/templates/a.yaml:1\napiVersion: v1\ndata:\n  colour: null\n  size: null\nkind: ConfigMap\nmetadata:\n  name: web\n  namespace: shop\n---\n# chart/templates/job.yaml:1\napiVersion: batch/v1\nkind: Job\nmetadata:\n  annotations:\n    atoll.dev/hook: PreInstall\n    helm.sh/hook: pre-install\n  name: hook\n",
 		"--path bad":                           "error: bad/a.yaml:1: it is no Kubernetes object",
 		"--path plain --build kustomize":       "error: plain: spec.build.type is Kustomize",
 		"--path plain --build jsonnet":         `error: --build: "jsonnet" is not plain, kustomize or helm`,

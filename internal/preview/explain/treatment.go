@@ -68,6 +68,17 @@ func writeAssessment(b *strings.Builder, a *atoll.Assessment) {
 	}
 }
 
+// writeHook writes when clusters run the object of a hook; nothing for nil.
+func writeHook(b *strings.Builder, h *atoll.Hook) {
+	switch {
+	case h == nil:
+	case len(h.Events) == 0:
+		b.WriteString("  It is a hook that never runs: clusters do not apply it.\n")
+	default:
+		fmt.Fprintf(b, "  It is a hook: clusters run it once for each content of the Bundle, in %s, and delete it by %s.\n", h.Text(), h.DeletePolicyText())
+	}
+}
+
 // writeTreatment writes a line for each part of a treatment.
 func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	if t == nil {
@@ -83,7 +94,10 @@ func writeTreatment(b *strings.Builder, t *atoll.Treatment) {
 	if t.ServiceAccount != "" {
 		fmt.Fprintf(b, "  Clusters write only what their ServiceAccount %s has the right to as well (serviceAccount).\n", t.ServiceAccount)
 	}
-	if t.Wave != 0 {
+	writeHook(b, t.StatedHook())
+	if t.Wave != 0 && t.StatedHook() != nil {
+		fmt.Fprintf(b, "  It is of wave %d of its phase.\n", t.Wave)
+	} else if t.Wave != 0 {
 		fmt.Fprintf(b, "  It is of wave %d: clusters apply it when the wave before is healthy, and remove it before earlier waves.\n", t.Wave)
 	}
 	writeAssessment(b, t.Assessment)

@@ -38,6 +38,11 @@ func TestHowMembersTreatAnObject(t *testing.T) {
 		"removed last": {&atoll.Treatment{Removal: v1alpha1.RemoveLast}, []string{
 			"It is deleted in clusters that it is taken out of, after all other objects of the Bundle that go there (removal: Last).",
 		}},
+		"a hook": {&atoll.Treatment{Wave: 2, Hook: &atoll.Hook{Events: []atoll.HookEvent{atoll.HookPreSync, atoll.HookPostSync}}}, []string{
+			"It is a hook: clusters run it once for each content of the Bundle, in PreSync, PostSync, and delete it by BeforeHookCreation.",
+			"It is of wave 2 of its phase.",
+		}},
+		"a hook that never runs": {&atoll.Treatment{Hook: &atoll.Hook{}}, []string{"It is a hook that never runs: clusters do not apply it."}},
 		"a wave": {&atoll.Treatment{Wave: -2}, []string{
 			"It is of wave -2: clusters apply it when the wave before is healthy, and remove it before earlier waves.",
 		}},

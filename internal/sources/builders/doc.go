@@ -2,8 +2,8 @@
 //
 // Contract: RenderJob reads the files of its Job and the clock, and nothing else of its surroundings. ServeChild confines
 // its process first, so that input, which is hostile, reaches no file, network or program. A chart is
-// rendered twice, with two clocks; two different results are a Failure. Nothing of a hook of Helm becomes an
-// ordinary object.
+// rendered twice, with two clocks; two different results are a Failure. A hook of Helm becomes a hook of
+// Atoll, and never an ordinary object.
 package builders
 
 import (

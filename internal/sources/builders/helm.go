@@ -19,18 +19,11 @@ import (
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"helm.sh/helm/v4/pkg/engine"
 
-	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/sources/render"
 )
 
 // maxArchiveBytes is the most of an archive below charts/ after decompression.
 const maxArchiveBytes = 16 << 20
-
-// hookAnnotation marks a hook. Its value names the events.
-const hookAnnotation = "helm.sh/hook"
-
-// quietHooks are events that no apply has.
-var quietHooks = []string{"test", "test-success", "test-failure", "pre-delete", "post-delete", "pre-rollback", "post-rollback"}
 
 // renderChart renders a chart without a cluster, and returns its name and version.
 func (b *builder) renderChart(one render.Build) (name string) {
@@ -64,7 +57,7 @@ func (b *builder) renderChart(one render.Build) (name string) {
 			b.ReadFile(placeTemplate(one.Dir, c.Name(), file), []byte(rendered[file]))
 		}
 	}
-	b.dropHooks(at + definitions)
+	b.convertHooks(at + definitions)
 	return name
 }
 
@@ -196,41 +189,4 @@ func (b *builder) reportTemplate(dir, chartName string, err error) {
 		}
 	}
 	b.ReportProblem(path.Join(dir, "Chart.yaml"), 0, "%s", shortenError(err))
-}
-
-// dropHooks takes the hooks out of the objects from an index on, and refuses them where the Source does not omit them.
-func (b *builder) dropHooks(from int) {
-	kept := b.Objects[:from]
-	for _, o := range b.Objects[from:] {
-		events, isHook := listHookEvents(o)
-		switch {
-		case !isHook:
-			kept = append(kept, o)
-		case !slices.ContainsFunc(events, func(e string) bool { return !slices.Contains(quietHooks, e) }):
-		case b.job.Options.Helm != nil && b.job.Options.Helm.OmitHooks:
-			b.omitted++
-		case b.failure == nil:
-			b.failure = render.NewFailure(atoll.ReasonHooksUnsupported,
-				"%s is a hook (%s), which the hub does not run; disable it by the chart's values, or state spec.build.helm.hooks: Omit", describeObject(o), strings.Join(events, ","))
-		}
-	}
-	b.Objects = kept
-}
-
-// listHookEvents returns the events of a hook; false for an ordinary object. A List that is a hook makes one of each
-// item.
-func listHookEvents(o render.Object) (events []string, isHook bool) {
-	meta, _ := o.Fields["metadata"].(map[string]any)
-	own, _ := meta["annotations"].(map[string]any)
-	for _, annotations := range append(o.ListAnnotations, own) {
-		text, ok := annotations[hookAnnotation].(string)
-		if !ok {
-			continue
-		}
-		isHook = true
-		for one := range strings.SplitSeq(text, ",") {
-			events = append(events, strings.ToLower(strings.TrimSpace(one)))
-		}
-	}
-	return events, isHook
 }

@@ -304,6 +304,12 @@ func TestWantOfASource(t *testing.T) {
 	if got := NewWant(s); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
+	for hooks, options := range map[v1alpha1.HelmHooks]render.HelmOptions{v1alpha1.HooksRun: {}, v1alpha1.HooksRefuse: {RefuseHooks: true}} {
+		s.Spec.Build.Helm = &v1alpha1.HelmBuild{Hooks: hooks}
+		if got := NewWant(s).Options.Helm; !reflect.DeepEqual(*got, options) {
+			t.Errorf("%s: %+v", hooks, got)
+		}
+	}
 }
 
 // Variants take the settings of the build along, and excluded ones read nothing.

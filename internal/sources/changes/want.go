@@ -45,7 +45,7 @@ func newOptions(s *v1alpha1.Source) render.Options {
 	o.Type = render.Type(b.Type)
 	if h := b.Helm; h != nil {
 		o.ReleaseName = cmp.Or(h.ReleaseName, s.Name)
-		o.Helm = &render.HelmOptions{ValuesFiles: h.ValuesFiles, KubeVersion: h.KubeVersion, APIVersions: h.APIVersions, OmitHooks: h.Hooks == v1alpha1.HooksOmit}
+		o.Helm = &render.HelmOptions{ValuesFiles: h.ValuesFiles, KubeVersion: h.KubeVersion, APIVersions: h.APIVersions, OmitHooks: h.Hooks == v1alpha1.HooksOmit, RefuseHooks: h.Hooks == v1alpha1.HooksRefuse}
 		if h.Values != nil {
 			o.Helm.Values = h.Values.Raw
 		}

@@ -29,6 +29,7 @@ type HelmOptions struct {
 	KubeVersion string          `json:"kubeVersion,omitempty"`
 	APIVersions []string        `json:"apiVersions,omitempty"`
 	OmitHooks   bool            `json:"omitHooks,omitempty"`
+	RefuseHooks bool            `json:"refuseHooks,omitempty"`
 	// VariantFiles and VariantValues are the values of a variant, which go before the others.
 	VariantFiles  []string        `json:"variantFiles,omitempty"`
 	VariantValues json.RawMessage `json:"variantValues,omitempty"`

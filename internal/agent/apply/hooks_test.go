@@ -1,0 +1,194 @@
+package apply
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"atoll.dev/atoll/internal/agent/observe"
+	"atoll.dev/atoll/internal/agent/ownership"
+	"atoll.dev/atoll/internal/agent/store"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// hookOf returns an item of a Job that is a hook.
+func hookOf(name, events, policies string) atoll.RenderedItem {
+	h, _ := atoll.ParseHook(events, policies)
+	return atoll.RenderedItem{
+		Key: atoll.ItemKey{Group: "batch", Kind: "Job", Namespace: "shop", Name: name}, APIVersion: "batch/v1", UID: "t", Hash: "h" + name, Hook: h, Hooked: true, Error: atoll.UnknownHook,
+		Object: []byte(`{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"` + name + `","namespace":"shop"},"spec":{}}`),
+	}
+}
+
+// withHooks is a manifest of a ConfigMap with hooks before, after, and for a failure.
+func withHooks(generation int64, run, value string) atoll.Manifest {
+	m := newManifest("b1", generation, hookOf("pre", "PreSync", ""), confItem(value), hookOf("post", "PostSync", "HookSucceeded"), hookOf("alarm", "SyncFail", "HookFailed,HookSucceeded"))
+	m.HookRun = run
+	return m
+}
+
+// seeJob reports a Job as the watch would.
+func (e *stubEngine) seeJob(t *testing.T, name, version string, health atoll.Health, finished bool, text string) {
+	t.Helper()
+	r := e.recordOf(hookOf(name, "", "").Key)
+	if r.Hook == nil {
+		e.expectStatus(t, "")
+		t.Fatalf("%s does not run", name)
+	}
+	e.ObjectSeen(observe.View{Key: r.Key, UID: r.UID, Label: "b1", Template: "t", Version: version, Health: health, Finished: finished, Message: text, Owned: r.Owned, HookRun: r.Hook.Label()})
+	synctest.Wait()
+}
+
+// expectStatus compares, for each item of b1 that has something to report, its name with its health, its reason and its message.
+func (e *stubEngine) expectStatus(t *testing.T, state atoll.RowState, want ...string) {
+	t.Helper()
+	s, _ := e.StatusOf("b1", nil, testNow)
+	var got []string
+	for _, it := range s.Items {
+		if it.Reason != "" || it.Message != "" {
+			got = append(got, strings.Join(strings.Fields(it.Key.Name+" "+string(it.Health)+" "+string(it.Reason)+" "+it.Message), " "))
+		}
+	}
+	if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w || s.State != state {
+		t.Errorf("the row is %s:\n%s\nwant %s:\n%s", s.State, g, state, w)
+	}
+}
+
+const (
+	applyPre    = "APPLY pre " + atoll.FieldManager
+	applyPost   = "APPLY post " + atoll.FieldManager
+	applyAlarm  = "APPLY alarm " + atoll.FieldManager
+	alarmIdle   = "alarm Healthy HookNotRun it is a hook (SyncFail), and does not run for this content"
+	confAfter   = "conf Progressing WaitsForHook it waits until the hook Job shop/pre succeeds in PreSync"
+	postAfter   = "post Progressing WaitsForHook it waits until the hook Job shop/pre succeeds in PreSync"
+	runsAgain   = "each change of the Bundle's content runs its hooks again"
+	contentOne  = "11111111111111111111111111111111"
+	contentTwo  = "22222222222222222222222222222222"
+	contentNext = "33333333333333333333333333333333"
+)
+
+// Hooks run in their phases, once for a content, and are deleted by their policies. An object that waits names the hook.
+func TestHooksRunInTheirPhases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newMemoryMember(t)
+		e := newStubEngine(t, api, []ownership.Record{shopNamespace})
+		defer startRun(t, e)()
+		upsert := func(m atoll.Manifest) {
+			t.Helper()
+			if err := e.UpsertManifest(t.Context(), m, store.Position{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		upsert(withHooks(1, contentOne, "x"))
+		api.expectWrites(t, applyPre)
+		e.seeJob(t, "pre", "2", atoll.Progressing, false, "1 pod runs")
+		e.expectStatus(t, atoll.RowProgressing, confAfter, alarmIdle, postAfter, "pre Progressing 1 pod runs")
+		e.seeJob(t, "pre", "3", atoll.Healthy, true, "")
+		api.expectWrites(t, applyConf, applyPost)
+		e.seeJob(t, "post", "2", atoll.Healthy, true, "")
+		api.expectWrites(t, "DELETE post", "APPLY shop "+atoll.FieldManager) // the namespace is labelled again
+		e.expectStatus(t, atoll.RowReady, alarmIdle)
+
+		// The same content again runs nothing. Another one runs all, after the object of the first run is deleted.
+		upsert(withHooks(2, contentOne, "x"))
+		api.expectWrites(t)
+		upsert(withHooks(3, contentTwo, "x"))
+		api.expectWrites(t, "DELETE pre", applyPre)
+		e.expectStatus(t, atoll.RowProgressing, alarmIdle, postAfter, "pre Progressing Running 0 pods active, 0 succeeded, 0 failed")
+
+		// A failure holds what follows, and runs the hooks for it.
+		upsert(withHooks(4, contentNext, "y"))
+		e.expectStatus(t, atoll.RowProgressing, confAfter, alarmIdle, postAfter, "pre Progressing WaitsForHook it still runs for the former content, and runs for this one when that ends")
+		api.expectWrites(t)
+		e.seeJob(t, "pre", "2", atoll.Healthy, true, "")
+		api.expectWrites(t, "DELETE pre", applyPre)
+		e.seeJob(t, "pre", "2", atoll.Degraded, true, "2 pods failed")
+		api.expectWrites(t, applyAlarm)
+		e.seeJob(t, "alarm", "2", atoll.Healthy, true, "")
+		api.expectWrites(t, "DELETE alarm")
+		e.expectStatus(t, atoll.RowDegraded,
+			"conf Progressing HookFailed it waits, because the hook Job shop/pre failed in PreSync; "+runsAgain,
+			"post Progressing HookFailed it waits, because the hook Job shop/pre failed in PreSync; "+runsAgain,
+			"pre Degraded HookFailed the hook failed in PreSync, and what follows waits: 2 pods failed; "+runsAgain)
+	})
+}
+
+// A restart runs no hook twice: neither one that runs, nor one that has ended and is deleted.
+func TestARestartRunsNoHookTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newMemoryMember(t, liveConf("x"), "apiVersion: batch/v1\nkind: Job\nmetadata: {name: post, namespace: shop}")
+		pre, post := hookOf("pre", "PreSync", "HookSucceeded"), hookOf("post", "PostSync", "")
+		ended := ownership.Record{
+			Key: pre.Key, Owner: "b1", Chosen: true, Claims: map[string]ownership.Claim{"b1": {State: ownership.Wanted, Template: "t"}},
+			Hook: &ownership.HookRun{Content: contentOne, Template: "t", Phase: atoll.PhasePreSync, UID: "gone", Outcome: ownership.HookSucceeded},
+		}
+		runs := wantedRecord(post)
+		runs.Hook = &ownership.HookRun{Content: contentOne, Template: "t", Phase: atoll.PhasePostSync, UID: "live"}
+		conf := wantedRecord(confItem("x"))
+		m := newManifest("b1", 1, pre, confItem("x"), post)
+		m.HookRun = contentOne
+		e := newStubEngine(t, api, []ownership.Record{shopNamespace, ended, runs, conf}, m)
+		defer startRun(t, e)()
+		for _, it := range m.Items {
+			e.nextPass(it.Key)
+		}
+		e.wakeRun()
+		e.ObjectSeen(seenConf())
+		synctest.Wait()
+		api.expectWrites(t)
+		e.seeJob(t, "post", "2", atoll.Healthy, true, "")
+		api.expectWrites(t)
+		e.expectStatus(t, atoll.RowReady)
+	})
+}
+
+// An interrupted run, of which nothing but its beginning is stored, goes on with the object that it made.
+func TestAnInterruptedHookGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pre := hookOf("pre", "PreSync", "")
+		api := newMemoryMember(t, "apiVersion: batch/v1\nkind: Job\nmetadata: {name: pre, namespace: shop, labels: {"+atoll.LabelBundleUID+": b1, "+ownership.LabelTemplateUID+": t, "+
+			ownership.LabelHookRun+": "+contentOne+".PreSync}, managedFields: [{manager: "+atoll.FieldManager+", operation: Apply, apiVersion: batch/v1, fieldsType: FieldsV1, fieldsV1: {}}]}")
+		begun := ownership.Record{
+			Key: pre.Key, Owner: "b1", Chosen: true, Claims: map[string]ownership.Claim{"b1": {State: ownership.Wanted, Template: "t"}},
+			Hook: &ownership.HookRun{Content: contentOne, Template: "t", Phase: atoll.PhasePreSync},
+		}
+		m := newManifest("b1", 1, pre, confItem("x"))
+		m.HookRun = contentOne
+		e := newStubEngine(t, api, []ownership.Record{shopNamespace, begun}, m)
+		e.nextPass(pre.Key)
+		defer startRun(t, e)()
+		api.expectWrites(t)
+		if r := e.recordOf(pre.Key); r.UID == "" || r.Hook.UID != r.UID {
+			t.Errorf("the record is %+v", r)
+		}
+		e.seeJob(t, "pre", "9", atoll.Healthy, true, "")
+		api.expectWrites(t, applyConf)
+	})
+}
+
+// A run ends by completion, or by health where the kind does not run to completion.
+func TestHowAHookEnds(t *testing.T) {
+	claim := atoll.ItemKey{Kind: "PersistentVolumeClaim"}
+	for name, c := range map[string]struct {
+		view      observe.View
+		completes bool
+		want      ownership.HookOutcome
+	}{
+		"runs":              {observe.View{Health: atoll.Healthy}, true, ""},
+		"completed":         {observe.View{Health: atoll.Healthy, Finished: true}, true, ownership.HookSucceeded},
+		"failed":            {observe.View{Health: atoll.Degraded, Finished: true}, true, ownership.HookFailed},
+		"not judged":        {observe.View{Health: atoll.Unknown, Finished: true}, true, ""},
+		"fails for now":     {observe.View{Health: atoll.Degraded}, true, ""},
+		"exists":            {observe.View{Health: atoll.Healthy}, false, ownership.HookSucceeded},
+		"unhealthy":         {observe.View{Health: atoll.Degraded}, false, ""},
+		"progresses":        {observe.View{Health: atoll.Progressing, Reason: atoll.ReasonPending}, false, ""},
+		"unbound claim":     {observe.View{Key: claim, Health: atoll.Progressing, Reason: atoll.ReasonPending}, false, ownership.HookSucceeded},
+		"is deleted":        {observe.View{Health: atoll.Healthy, Deleting: true}, false, ""},
+		"ended and deleted": {observe.View{Health: atoll.Healthy, Deleting: true, Finished: true}, true, ownership.HookSucceeded},
+	} {
+		if got := judgeHook(c.view, c.completes); got != c.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
