@@ -175,8 +175,8 @@ type Binder struct {
 	// touched holds Bundles that changed and are not reconciled yet.
 	touched *pendingSince[policymatch.BundleID]
 	loaded  atomic.Bool
-	// unselectedWrites has one element for each write of an unselected status.
-	unselectedWrites chan struct{}
+	// unselected writes the conditions of templates that nothing places.
+	unselected *reconcile.Loop[atoll.ItemKey]
 
 	// Only the goroutine that handles events uses these.
 	overrideSelections     map[PolicyKey]objectSet         // what override policies select
@@ -203,7 +203,7 @@ func New(o Options) *Binder {
 	b := &Binder{
 		Options: o, ownership: newOwnershipIndex(), events: newEventQueue(), unreadableKinds: newPendingSince[schema.GroupKind](), missingNamespaces: newPendingSince[policymatch.BundleID](), missingPlacements: newPendingSince[policymatch.BundleID](), touched: newPendingSince[policymatch.BundleID](),
 		overrideSelections: map[PolicyKey]objectSet{}, lastClustersAnnotation: map[string]string{}, lastNamespaceMeta: map[string]string{}, lastTemplates: map[atoll.ItemKey]templateState{},
-		lastRecallDecision: map[string]string{}, warnedParents: map[atoll.ItemKey]string{}, unselectedWrites: make(chan struct{}, unselectedWriters), eventPauses: map[tableEvent]time.Duration{},
+		lastRecallDecision: map[string]string{}, warnedParents: map[atoll.ItemKey]string{}, eventPauses: map[tableEvent]time.Duration{},
 	}
 	b.bundleQueue = reconcile.New(reconcile.Options[policymatch.BundleID]{
 		Name: "bind", Reconcile: b.reconcileBundle, Failed: b.logFailure, Panicked: b.reportPanic, Workers: bundleWorkers, Debounce: debounceDelay, MaxDebounce: debounceMaximum,
@@ -216,7 +216,7 @@ func New(o Options) *Binder {
 			b.bundleQueue.EnqueueDebounced(id)
 		}
 	}
-	b.policyStatus = newPolicyStatusWriter(b)
+	b.policyStatus, b.unselected = newPolicyStatusWriter(b), newUnselectedLoop(b)
 	o.Templates.Subscribe(func(key atoll.ItemKey) {
 		if o.Kinds.IsSynced(key.Group, key.Kind) {
 			b.events.put(tableEvent{template: key})
@@ -254,6 +254,8 @@ func (b *Binder) Run(ctx context.Context) error {
 		b.policyStatus.loop.AcceptKeys()
 		b.policyStatus.enqueueOverridePolicies()
 		wg.Go(func() { b.policyStatus.loop.Run(ctx, nil) })
+		b.unselected.AcceptKeys()
+		wg.Go(func() { b.unselected.Run(ctx, nil) })
 	}
 	for {
 		e, ok := b.events.waitForNext(ctx)

@@ -10,8 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -44,11 +42,13 @@ func newDefaultBinder(settings *hubDefault, events Events, templates ...*unstruc
 	}
 	spaces := namespaceMap{}
 	spaces.putNamespace("shop", "ns", "a")
-	return &Binder{
-		Options:          Options{Templates: h, Kinds: h, Policies: fakeHubPolicies{fakeHub: h}, Overrides: fakeHubPolicies{fakeHub: h}, Namespaces: listedNamespaces{spaces}, Settings: settings, Events: events, Client: fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build()},
-		unselectedWrites: make(chan struct{}, 1), ownership: newOwnershipIndex(), events: newEventQueue(), touchBundle: func(policymatch.BundleID) {},
+	b := &Binder{
+		Options:   Options{Templates: h, Kinds: h, Policies: fakeHubPolicies{fakeHub: h}, Overrides: fakeHubPolicies{fakeHub: h}, Namespaces: listedNamespaces{spaces}, Settings: settings, Events: events},
+		ownership: newOwnershipIndex(), events: newEventQueue(), touchBundle: func(policymatch.BundleID) {},
 		lastTemplates: map[atoll.ItemKey]templateState{},
 	}
+	b.unselected = newUnselectedLoop(b)
+	return b
 }
 
 // eventLog collects Events that timers record.

@@ -164,7 +164,7 @@ func newShopTables(t *testing.T) (*fakeTables, *Binder) {
 	for key := range l.templates {
 		b.ownership.assignTemplate(key, id, bundleOrigin{source: v1alpha1.BundleSource{Kind: policyKind, Name: "web", UID: "uid-x"}})
 	}
-	b.touchBundle = func(policymatch.BundleID) {}
+	b.touchBundle, b.unselected = func(policymatch.BundleID) {}, newUnselectedLoop(b)
 	l.bundles[id] = state.Bundle{Ref: enginev1.BundleRef{UID: "b", Namespace: "shop", Name: "web"}}
 	p, err := b.preparePlan(t.Context(), id, state.Bundle{}, false)
 	if err != nil {

@@ -2,6 +2,7 @@ package binder
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -12,18 +13,15 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/kinds"
 	"atoll.dev/atoll/internal/policymatch"
+	"atoll.dev/atoll/internal/reconcile"
 )
 
 const (
 	// unplacedEventMaxAge is how old a template may be that gets an Event because nothing places it: after
 	// a start of the hub, old templates get none.
 	unplacedEventMaxAge = time.Minute
-	// unselectedStatusRetry is how long a status waits after a conflict. A template that gets placed gets a finalizer, too.
-	unselectedStatusRetry = time.Second
-	// unselectedWriters write such statuses at a time.
-	unselectedWriters = 4
-	// unselectedStatusTimeout bounds one of their writes.
-	unselectedStatusTimeout = 30 * time.Second
+	// unselectedWorkers write statuses of templates that nothing places at a time.
+	unselectedWorkers = 4
 )
 
 // reportUnplaced records, after a while, an Event for a new template that nothing places, and the kind's own condition
@@ -36,19 +34,17 @@ func (b *Binder) reportUnplaced(t *unstructured.Unstructured, sub policymatch.Su
 	case !b.IsUnexpectedlyUnplaced(sub):
 		b.withdrawUnselected(t)
 	default:
-		time.AfterFunc(reportWaitAfter, func() {
-			if isNew {
-				b.recordUnplacedEvent(sub.Key, sub.UID)
-			}
-			b.writeUnselectedStatus(sub.Key, sub.UID)
-		})
+		b.unselected.EnqueueAfter(sub.Key, reportWaitAfter)
+		if isNew {
+			time.AfterFunc(reportWaitAfter, func() { b.recordUnplacedEvent(sub.Key, sub.UID) })
+		}
 	}
 }
 
 // withdrawUnselected removes the condition of a template that something places by now, or that stays on the hub on purpose.
 func (b *Binder) withdrawUnselected(t *unstructured.Unstructured) {
 	if _, has := kinds.WithoutUnselected(t, string(atoll.ReasonNotSelected)); has && !b.ReadOnly {
-		go b.writeUnselectedStatus(policymatch.ItemKeyOf(t), string(t.GetUID()))
+		b.unselected.EnqueueNow(policymatch.ItemKeyOf(t))
 	}
 }
 
@@ -64,12 +60,12 @@ func (b *Binder) recordUnplacedEvent(key atoll.ItemKey, uid string) {
 	}
 }
 
-// writeUnselectedStatus writes the condition of a template that nothing places, or removes the condition of one that is
+// reconcileUnselected writes the condition of a template that nothing places, or removes the condition of one that is
 // placed. A status of another writer stays.
-func (b *Binder) writeUnselectedStatus(key atoll.ItemKey, uid string) {
+func (b *Binder) reconcileUnselected(ctx context.Context, key atoll.ItemKey) (again time.Duration, err error) {
 	now, ok := b.Templates.Get(key)
-	if !ok || string(now.GetUID()) != uid || now.GetDeletionTimestamp() != nil {
-		return
+	if !ok || now.GetDeletionTimestamp() != nil {
+		return 0, nil
 	}
 	status, changed := kinds.WithoutUnselected(now, string(atoll.ReasonNotSelected))
 	if b.IsUnexpectedlyUnplaced(policymatch.SubjectFromObject(now)) {
@@ -78,21 +74,26 @@ func (b *Binder) writeUnselectedStatus(key atoll.ItemKey, uid string) {
 		}
 	}
 	if !changed {
-		return
+		return 0, nil
 	}
-	b.unselectedWrites <- struct{}{}
-	defer func() { <-b.unselectedWrites }()
-	ctx, cancel := context.WithTimeout(context.Background(), unselectedStatusTimeout)
-	defer cancel()
 	next := now.DeepCopy()
 	next.Object["status"] = status
-	err := b.Client.Status().Patch(ctx, next, client.MergeFromWithOptions(now, client.MergeFromWithOptimisticLock{}), fieldOwner)
-	switch {
-	case apierrors.IsConflict(err):
-		time.AfterFunc(unselectedStatusRetry, func() { b.writeUnselectedStatus(key, uid) })
-	case client.IgnoreNotFound(err) != nil:
-		b.Log.Warn("the status of an object that nothing places is not written", "template", key.String(), "err", err)
+	if err := b.Client.Status().Patch(ctx, next, client.MergeFromWithOptions(now, client.MergeFromWithOptimisticLock{}), fieldOwner); client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("write the status of %s, which nothing places: %w", key, err)
 	}
+	return 0, nil
+}
+
+// newUnselectedLoop returns the loop that writes the conditions of templates that nothing places.
+func newUnselectedLoop(b *Binder) *reconcile.Loop[atoll.ItemKey] {
+	return reconcile.New(reconcile.Options[atoll.ItemKey]{
+		Name: "unselected", Reconcile: b.reconcileUnselected, Workers: unselectedWorkers,
+		Failed: func(key atoll.ItemKey, err error) {
+			if !apierrors.IsConflict(err) { // a template that gets placed gets a finalizer, too
+				b.Log.Error("could not write a status; trying again", "template", key.String(), "err", err)
+			}
+		},
+	})
 }
 
 // kubectlResourceName returns the resource of an object as kubectl takes it.

@@ -2,6 +2,7 @@ package binder
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,8 +24,8 @@ import (
 type statusHub struct {
 	t *testing.T
 	*Binder
+	templates *guardedTemplates
 	key       atoll.ItemKey
-	log       *eventLog
 	writes    int
 	conflicts int // of the next writes
 }
@@ -34,9 +35,10 @@ func newStatusHub(t *testing.T, template *unstructured.Unstructured) *statusHub 
 	if err := appsv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	h := &statusHub{t: t, key: policymatch.ItemKeyOf(template), log: &eventLog{events: recordedRefusals{}}}
-	h.Binder = newDefaultBinder(nil, h.log, template)
-	h.Settings = nil
+	h := &statusHub{t: t, key: policymatch.ItemKeyOf(template)}
+	h.Binder = newDefaultBinder(nil, &eventLog{events: recordedRefusals{}}, template)
+	h.templates = &guardedTemplates{Templates: h.Templates}
+	h.Settings, h.Binder.Templates = nil, h.templates
 	h.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(template).WithStatusSubresource(template).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			if h.conflicts > 0 {
@@ -47,7 +49,7 @@ func newStatusHub(t *testing.T, template *unstructured.Unstructured) *statusHub 
 			if err := c.SubResource(sub).Patch(ctx, o, p, opts...); err != nil {
 				return err
 			}
-			h.put(o.(*unstructured.Unstructured))
+			h.storeTemplate(o.(*unstructured.Unstructured))
 			return nil
 		},
 	}).Build()
@@ -56,31 +58,42 @@ func newStatusHub(t *testing.T, template *unstructured.Unstructured) *statusHub 
 	if err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(template), stored); err != nil {
 		t.Fatal(err)
 	}
-	h.put(stored)
+	h.storeTemplate(stored)
 	return h
 }
 
-func (h *statusHub) put(o *unstructured.Unstructured) {
-	h.Templates.(*fakeHub).templates[h.key] = o
+func (h *statusHub) storeTemplate(o *unstructured.Unstructured) {
+	h.templates.mu.Lock()
+	defer h.templates.mu.Unlock()
+	h.templates.Templates.(*fakeHub).templates[h.key] = o
 }
 
-// edit changes the template as a user does, and lets the Binder handle it.
-func (h *statusHub) edit(change func(o *unstructured.Unstructured)) {
-	o, _ := h.Templates.Get(h.key)
+// runLoop runs the loop that writes statuses, and returns a function that ends it.
+func (h *statusHub) runLoop() (end func()) {
+	ctx, cancel := context.WithCancel(h.t.Context())
+	var running sync.WaitGroup
+	h.unselected.AcceptKeys()
+	running.Go(func() { h.unselected.Run(ctx, nil) })
+	return func() { cancel(); running.Wait() }
+}
+
+// editTemplate changes the template as a user does, and lets the Binder handle it.
+func (h *statusHub) editTemplate(change func(o *unstructured.Unstructured)) {
+	o, _ := h.templates.Get(h.key)
 	next := o.DeepCopy()
 	change(next)
 	if err := h.Client.Update(h.t.Context(), next); err != nil {
 		h.t.Fatal(err)
 	}
-	h.put(next)
+	h.storeTemplate(next)
 	h.assignToBundle(next)
-	time.Sleep(reportWaitAfter + 2*unselectedStatusRetry)
+	time.Sleep(reportWaitAfter + time.Minute)
 	synctest.Wait()
 }
 
-// condition returns the condition Available and the observed generation.
-func (h *statusHub) condition() (reason, message string, observed int64) {
-	o, _ := h.Templates.Get(h.key)
+// readCondition returns the condition Available and the observed generation.
+func (h *statusHub) readCondition() (reason, message string, observed int64) {
+	o, _ := h.templates.Get(h.key)
 	observed, _, _ = unstructured.NestedInt64(o.Object, "status", "observedGeneration")
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, raw := range conditions {
@@ -97,22 +110,23 @@ func TestAnObjectThatNothingPlacesHasACondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := newUnplacedTemplate("Deployment", "web", time.Now())
 		h := newStatusHub(t, web)
+		defer h.runLoop()()
 		h.conflicts = 1
-		h.edit(func(o *unstructured.Unstructured) { o.SetGeneration(1) })
-		reason, message, observed := h.condition()
+		h.editTemplate(func(o *unstructured.Unstructured) { o.SetGeneration(1) })
+		reason, message, observed := h.readCondition()
 		if want := "nothing places it, so that it stays on the hub. To place it: kubectl annotate deployment/web -n shop atoll.dev/clusters='*'"; reason != string(atoll.ReasonNotSelected) || message != want || observed != 1 || h.writes != 1 {
 			t.Errorf("%s: %q of generation %d after %d writes", reason, message, observed, h.writes)
 		}
-		h.edit(func(*unstructured.Unstructured) {})
+		h.editTemplate(func(*unstructured.Unstructured) {})
 		if h.writes != 1 {
 			t.Errorf("an object without a change is written %d times", h.writes)
 		}
-		h.edit(func(o *unstructured.Unstructured) { o.SetGeneration(2) })
-		if reason, _, observed := h.condition(); reason != string(atoll.ReasonNotSelected) || observed != 2 {
+		h.editTemplate(func(o *unstructured.Unstructured) { o.SetGeneration(2) })
+		if reason, _, observed := h.readCondition(); reason != string(atoll.ReasonNotSelected) || observed != 2 {
 			t.Errorf("after an edit: %q of generation %d", reason, observed)
 		}
-		h.edit(func(o *unstructured.Unstructured) { o.SetAnnotations(map[string]string{atoll.AnnotationClusters: "a"}) })
-		if reason, _, _ := h.condition(); reason != "" || h.writes != 3 {
+		h.editTemplate(func(o *unstructured.Unstructured) { o.SetAnnotations(map[string]string{atoll.AnnotationClusters: "a"}) })
+		if reason, _, _ := h.readCondition(); reason != "" || h.writes != 3 {
 			t.Errorf("an object that is placed has the reason %q after %d writes", reason, h.writes)
 		}
 	})
@@ -139,12 +153,13 @@ func TestWhichStatusesSayThatNothingPlacesAnObject(t *testing.T) {
 				web.Object["status"] = tc.status
 			}
 			h := newStatusHub(t, web)
-			h.edit(func(o *unstructured.Unstructured) { o.SetGeneration(1) })
-			if reason, _, _ := h.condition(); reason != tc.want {
+			defer h.runLoop()()
+			h.editTemplate(func(o *unstructured.Unstructured) { o.SetGeneration(1) })
+			if reason, _, _ := h.readCondition(); reason != tc.want {
 				t.Errorf("%s: the reason is %q, want %q", what, reason, tc.want)
 			}
-			h.edit(func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{atoll.KeyHubOnly: "true"}) })
-			if reason, _, _ := h.condition(); reason == string(atoll.ReasonNotSelected) {
+			h.editTemplate(func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{atoll.KeyHubOnly: "true"}) })
+			if reason, _, _ := h.readCondition(); reason == string(atoll.ReasonNotSelected) {
 				t.Errorf("%s: an object that stays on the hub on purpose has the condition", what)
 			}
 		})

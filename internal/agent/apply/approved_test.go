@@ -56,6 +56,17 @@ func (w *world) waitForCorrection(key atoll.ItemKey, generation int64) {
 	})
 }
 
+// restartAfterStore restarts the engine once its records are stored: a pass reports each object, and stores the records at its
+// end.
+func (w *world) restartAfterStore() {
+	w.t.Helper()
+	if err := w.storeChangedRecords(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.stop()
+	w.start()
+}
+
 // An approval lets the agent apply an object once. The agent corrects neither other drift nor the same drift later.
 func TestAnApprovalIsUsedOnce(t *testing.T) {
 	w := newWorld(t)
@@ -82,9 +93,8 @@ func TestAnApprovalIsUsedOnce(t *testing.T) {
 	w.waitForStatus("b1", func(s atoll.RowStatus) bool { return s.Generation == 3 && s.Drifted == 1 })
 	w.expectData(key, "changed")
 
-	w.stop()
-	w.start()
-	send(4, withApproval(item, second)) // IDs survive a restart
+	w.restartAfterStore()
+	send(4, withApproval(item, second)) // stored IDs survive a restart
 	w.waitForCorrection(key, 4)
 	w.expectData(key, "x")
 	if data := w.get(key).Object["data"].(map[string]any); data["more"] != "stays" {
@@ -93,8 +103,7 @@ func TestAnApprovalIsUsedOnce(t *testing.T) {
 
 	w.patchObject(key, `{"data":{"a":"changed"}}`)
 	third := w.waitForID(key, isDriftAt("/data/a", `"changed"`, `"x"`), first, second)
-	w.stop()
-	w.start()
+	w.restartAfterStore()
 	if again := w.waitForID(key, isDriftAt("/data/a", `"changed"`, `"x"`)); again != third {
 		t.Errorf("a restart gave the drift the ID %s in place of %s", again, third)
 	}
