@@ -122,4 +122,13 @@ func TestPlacementByDefault(t *testing.T) {
 	if out := kubectlAt(t, member, "", "get deployments -n shop -o name"); strings.TrimSpace(out) != "deployment.apps/web" {
 		t.Errorf("the member has %s", out)
 	}
+	const available = `get deployment late -n shop -o jsonpath={.status.conditions[?(@.type=="Available")].reason}{.status.availableReplicas}`
+	testwait.UntilNil(t, "the object has a condition", has(hub, available, "NotSelected"))
+	kubectlAt(t, hub, "", "annotate deployment/late -n shop atoll.dev/clusters=*")
+	testwait.UntilNil(t, "the condition goes once the object is placed", func(context.Context) error {
+		if out := kubectlAt(t, hub, "", available); strings.Contains(out, "NotSelected") {
+			return errors.New(out)
+		}
+		return nil
+	})
 }
