@@ -46,6 +46,7 @@ func (t *Terms) judgedTime(row Row) int64 {
 func (t *StageTally) AddReturning(f *FailureScope, row Row, p RowProgress, revision string, n int) {
 	isBack := row.Spec.PreviousRevision == revision
 	switch {
+	case IsNewCopy(row.Spec):
 	case row.Spec.Revision == revision && row.Spec.PreviousRevision != "":
 		if row.Online {
 			t.ToReturn += n
@@ -154,7 +155,7 @@ func (s *rolloutStep) findStageToRollBack() int {
 func (s *rolloutStep) hasPrevious() (has bool) {
 	s.eachMember(func(c string) {
 		row, is := s.memberRow(c)
-		has = has || is && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != ""
+		has = has || is && !IsNewCopy(row.Spec) && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != ""
 	})
 	return has
 }
@@ -213,7 +214,7 @@ func (s *rolloutStep) returnRows() {
 // tallyReturn counts a row of a rollout that is rolled back.
 func (s *rolloutStep) tallyReturn(c string) {
 	row, has := s.memberRow(c)
-	if !has || row.Spec.PreviousRevision == "" {
+	if !has || row.Spec.PreviousRevision == "" || IsNewCopy(row.Spec) {
 		return
 	}
 	t := &s.turns
@@ -234,7 +235,7 @@ func (s *rolloutStep) tallyReturn(c string) {
 // isToReturn reports whether a row holds the target revision, can return to the one before, and does not do so in this step.
 func (s *rolloutStep) isToReturn(c string, row Row) bool {
 	_, isBlocked := s.turns.blocked[c]
-	return !s.turns.returns[c] && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != "" && !isBlocked
+	return !s.turns.returns[c] && !IsNewCopy(row.Spec) && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != "" && !isBlocked
 }
 
 // returnRow lets a row return where the bounds allow it. One that changes already takes the place of its own change, and one that is
@@ -288,6 +289,11 @@ func (s *rolloutStep) describeBlocked() string {
 	return formatFew(names) + " cannot return: " + s.turns.blocked[names[0]]
 }
 
+// IsNewCopy reports whether a row has no objects yet that a rollback returns, or is to lose them. If it becomes Active, it is a new copy.
+func IsNewCopy(row atoll.RowSpec) bool {
+	return row.Phase.OrdersNothing() || row.Phase == atoll.RowRemoving
+}
+
 // returnToPrevious gives a row the revision that it held before.
 func (s *rolloutStep) returnToPrevious(c string, spec *atoll.RowSpec) {
 	prev := s.Previous[c]
@@ -304,7 +310,7 @@ func (s *rolloutStep) takesPreviousRevision(c string) bool {
 	}
 	row, has := s.Rows[c]
 	prev, isKnown := s.Previous[c]
-	return (!has || row.Spec.Phase == atoll.RowPending) && isKnown && prev.Blocker == ""
+	return (!has || IsNewCopy(row.Spec)) && isKnown && prev.Blocker == ""
 }
 
 // previousRevisionOf returns the revision to which a rollback would return a row that takes the target revision; empty: none. A
@@ -313,7 +319,7 @@ func (s *rolloutStep) previousRevisionOf(c string, spec *atoll.RowSpec) string {
 	row, has := s.Rows[c]
 	old := row.Spec
 	switch {
-	case !has || !s.Terms.RollsBack() || old.UID != spec.UID || old.Phase.OrdersNothing() || old.Phase == atoll.RowRemoving:
+	case !has || !s.Terms.RollsBack() || old.UID != spec.UID || IsNewCopy(old):
 		return ""
 	case old.Revision == s.Revision:
 		return old.PreviousRevision
