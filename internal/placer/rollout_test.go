@@ -15,7 +15,6 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/manifest"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -179,27 +178,39 @@ func TestWhatARollbackCannotTakeBack(t *testing.T) {
 	with := &atoll.Content{Items: []atoll.Item{{Key: conf, UID: "u"}}}
 	excludes := &atoll.Content{Items: with.Items, Rules: []atoll.Rule{{Items: []atoll.ItemKey{conf}, Overriders: v1alpha1.Overriders{NotHere: new(true)}}}}
 	deleted := &atoll.Content{Tombstones: []atoll.Tombstone{{Key: conf, UID: "u", Cause: atoll.CauseDeleted}}}
+	unused := &atoll.Content{Tombstones: []atoll.Tombstone{{Key: conf, UID: "u", Cause: atoll.CauseUnused}}}
+	again := &atoll.Content{Items: []atoll.Item{{Key: conf, UID: "u2"}}}
 	more := &atoll.Content{Items: append([]atoll.Item{{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "more"}, UID: "v"}}, with.Items...)}
-	cluster := atoll.ClusterView{Name: "a"}
+	const deletes, has = "the change deletes objects, or hands them over", "its earlier revision deletes objects that the change has again, or hands them over"
+	const rules = "override rules of its earlier revision exclude objects that it has"
+	all, none, held := &atoll.RowSpec{}, &atoll.RowSpec{Absent: []string{conf.String()}}, &atoll.RowSpec{ExcludedPending: map[string]int64{conf.String(): 1}}
 	for name, c := range map[string]struct {
 		from, to *atoll.Content
+		row      *atoll.RowSpec
 		blocker  string
 	}{
-		"an object is added":             {more, with, ""},
-		"an object is deleted":           {deleted, with, "the change deletes objects, or hands them over"},
-		"it was deleted before":          {deleted, deleted, ""},
-		"an exclusion is new":            {excludes, with, ""},
-		"an exclusion is taken back":     {with, excludes, "override rules of its earlier revision exclude objects that it has"},
-		"the earlier one is not kept":    {with, nil, "its earlier revision is not kept any more"},
-		"the same objects are excluded":  {excludes, excludes, ""},
-		"an excluded one is not its own": {more, excludes, "override rules of its earlier revision exclude objects that it has"},
+		"an object is added":                       {more, with, all, ""},
+		"an object is deleted":                     {deleted, with, all, deletes},
+		"it was deleted before":                    {deleted, deleted, all, ""},
+		"every row confirmed the deletion":         {&atoll.Content{}, with, all, deletes},
+		"an object is deleted and made again":      {again, with, all, deletes},
+		"a deleted object is there again":          {with, deleted, all, has},
+		"an unused object is used again":           {with, unused, all, has},
+		"an exclusion is new":                      {excludes, with, none, ""},
+		"an exclusion is taken back":               {with, excludes, all, rules},
+		"the earlier one is not kept":              {with, nil, all, "its earlier revision is not kept any more"},
+		"the same objects are excluded":            {excludes, excludes, none, ""},
+		"an exclusion waits for its confirmation":  {excludes, excludes, held, rules},
+		"an excluded one is not its own":           {more, excludes, all, rules},
+		"a new copy has nothing to lose":           {with, excludes, nil, ""},
+		"a new copy brings no deleted object back": {deleted, with, nil, deletes},
 	} {
 		r := &PlacementReconciler{Config: Config{Revisions: keptRevision{content: c.to}}}
 		prev, err := r.readPrevious(t.Context(), "earlier", c.from)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := prev.contentFor(cluster, manifest.NewVariantCache(c.from))
+		got := prev.contentFor(atoll.ClusterView{Name: "a"}, c.row)
 		if got.Blocker != c.blocker {
 			t.Errorf("%s: the blocker is %q, want %q", name, got.Blocker, c.blocker)
 		}
