@@ -171,6 +171,30 @@ func TestAFailedStageRollsBack(t *testing.T) {
 	})
 }
 
+// A cluster of the last stage that was healthy for a moment, and fails soon after that, rolls back: its report is followed.
+func TestALateFailureRollsBack(t *testing.T) {
+	m := newRings("a", "b", "c")
+	w := &gateWriter{hub: m}
+	runWith(t, m, func(c *Config) { c.SetRollout = w.setRollout }, func(t *testing.T, _ *PlacementReconciler) {
+		all := []v1alpha1.RolloutStage{{Name: "all", Clusters: v1alpha1.StageClusters{LabelSelector: &metav1.LabelSelector{}}, OnFailure: v1alpha1.FailureRollback}}
+		m.changeBundle("web", func(b *state.Bundle) {
+			b.Spec.Placement, b.Spec.Rollout = placementNamed("a", "b", "c"), &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: all}
+		})
+		for range 2 {
+			m.cutRevision("web", &atoll.Content{})
+			time.Sleep(time.Second)
+			for _, c := range []string{"a", "b", "c"} {
+				m.reportHealthy("web", c)
+			}
+			time.Sleep(time.Minute)
+		}
+		expectRows(t, m, "web", "a Active r2, b Active r2, c Active r2")
+		m.reportSince("web", "b", atoll.RowDegraded)
+		time.Sleep(time.Second)
+		expectRows(t, m, "web", "a Active r1, b Active r1, c Active r1")
+	})
+}
+
 // A rollback brings no deleted object back, removes nothing, and returns to no revision that is not kept. The cluster keeps what it has,
 // and the rollback ends with the reason.
 func TestWhatARollbackCannotTakeBack(t *testing.T) {
@@ -234,10 +258,13 @@ func (k keptRevision) GetContent(context.Context, string) (*atoll.Content, error
 }
 
 // reportHealthy reports the row as healthy since now.
-func (m *fakeHub) reportHealthy(uid, cluster string) {
+func (m *fakeHub) reportHealthy(uid, cluster string) { m.reportSince(uid, cluster, atoll.RowReady) }
+
+// reportSince reports the state of the row since now.
+func (m *fakeHub) reportSince(uid, cluster string, is atoll.RowState) {
 	m.mu.Lock()
 	r := m.rows[uid][cluster]
-	r.Status = &atoll.RowStatus{UID: r.Spec.UID, Generation: r.Spec.Generation, State: atoll.RowReady, Applied: true, Total: 1, Ready: 1, Since: time.Now().Unix()}
+	r.Status = &atoll.RowStatus{UID: r.Spec.UID, Generation: r.Spec.Generation, State: is, Applied: true, Total: 1, Ready: 1, Since: time.Now().Unix()}
 	m.rows[uid][cluster] = r
 	m.mu.Unlock()
 	for _, fn := range m.onRows {

@@ -42,6 +42,11 @@ func (t *Terms) judgedTime(row Row) int64 {
 	return int64(max(t.progressDeadlineOf(row.Stage), t.successTimeOf(row.Stage), row.readinessTimeout()).Seconds())
 }
 
+// mayRollBack reports whether a failure of the row at a time, in Unix seconds, rolls back although no cluster waits.
+func (t *Terms) mayRollBack(row Row, failed int64) bool {
+	return t.rollsBack(row.Stage) && row.Spec.PreviousRevision != "" && failed <= row.Spec.MovedAt+t.judgedTime(row)
+}
+
 // AddReturning counts a row of a rollout that is rolled back. p is its progress with what it holds.
 func (t *StageTally) AddReturning(f *FailureScope, row Row, p RowProgress, revision string, n int) {
 	isBack := row.Spec.PreviousRevision == revision
