@@ -77,12 +77,18 @@ func TestRowsChangeInStages(t *testing.T) {
 	})
 }
 
-// A cluster that reports nothing fails its stage at progressDeadline, by time alone.
+// A cluster that reports nothing fails its stage at progressDeadline, by time alone, also where its member is not ready.
 func TestALateClusterFailsItsStage(t *testing.T) {
+	for _, ready := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse} {
+		t.Run("Ready="+string(ready), func(t *testing.T) { checkLateCluster(t, ready) })
+	}
+}
+
+func checkLateCluster(t *testing.T, ready metav1.ConditionStatus) {
 	m := newRings("a", "b", "c")
 	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeCluster("a", func(c *v1alpha1.Cluster) {
-			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClusterReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClusterReady, Status: ready, LastTransitionTime: metav1.Now()}}
 		})
 		newStagedBundle(m)
 		m.changeBundle("web", func(b *state.Bundle) {
