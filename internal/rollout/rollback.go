@@ -24,7 +24,7 @@ type PreviousContent struct {
 // IsRolledBack reports whether a stored rollback holds the revision. A resume after the end of the rollback begins the rollout again,
 // and so does a policy that states no stages.
 func (t *Terms) IsRolledBack(r *v1alpha1.RollbackStatus, revision string, f *FailureScope) bool {
-	return t.HasStages() && r != nil && r.Revision == revision && !(r.State == v1alpha1.RolledBack && f.resumedAt > r.Since.Unix())
+	return t.HasStages() && r != nil && r.Revision == revision && !(r.State == v1alpha1.RolledBack && f.resumedAt >= r.Since.Unix())
 }
 
 // RollsBack reports whether a stage states onFailure: Rollback, so that rows store the revision that they held before.
@@ -118,7 +118,7 @@ func (t *Terms) describeRollback(w StageWait) string {
 func (s *rolloutStep) planRollback() bool {
 	t := &s.turns
 	if r := s.Rollback; s.Terms.IsRolledBack(r, s.Revision, &t.scope) {
-		t.rollback = r
+		t.rollback = s.mendRollbackTime(r)
 		if s.Pause == nil {
 			s.returnRows()
 			s.endRollback()
@@ -278,8 +278,28 @@ func (s *rolloutStep) endRollback() {
 		}
 	}
 	ended := *t.rollback
-	ended.State, ended.Since, ended.Message = v1alpha1.RolledBack, metav1.Unix(s.nowUnix, 0), s.describeBlocked()
+	ended.State, ended.Since, ended.Message = v1alpha1.RolledBack, metav1.Unix(s.rollbackEnd(), 0), s.describeBlocked()
 	t.rollback = &ended
+}
+
+// rollbackEnd returns when a rollback that ends now did so, in Unix seconds: after each resume until now, also one by a clock
+// that is ahead.
+func (s *rolloutStep) rollbackEnd() int64 {
+	if s.ResumedAt.IsZero() {
+		return s.nowUnix
+	}
+	return max(s.nowUnix, s.ResumedAt.Unix()+1)
+}
+
+// mendRollbackTime returns the rollback without a time in the future, of a hub with a clock that was ahead: a resume from now on counts.
+func (s *rolloutStep) mendRollbackTime(r *v1alpha1.RollbackStatus) *v1alpha1.RollbackStatus {
+	end := s.rollbackEnd()
+	if r.Since.Unix() <= end {
+		return r
+	}
+	mended := *r
+	mended.Since = metav1.Unix(end, 0)
+	return &mended
 }
 
 // describeBlocked returns which clusters keep the revision that was rolled back; empty: none.
