@@ -204,6 +204,9 @@ func (s *rolloutStep) returnRows() {
 		}
 		slots := s.Terms.concurrencyOf(i, n.Clusters) - n.Returning - n.Changing
 		for _, isUnhealthy := range [...]bool{true, false} { // unhealthy ones first
+			if n.ToReturn == 0 {
+				break
+			}
 			s.eachMember(func(c string) {
 				if row, has := s.memberRow(c); has && row.Stage == i && row.Online && row.isUnhealthy() == isUnhealthy && s.isToReturn(c, row) {
 					s.returnRow(c, row, &slots, &budget)
@@ -234,7 +237,9 @@ func (s *rolloutStep) tallyReturn(c string) {
 	if p == RowChanging {
 		t.awaitDeadline(s.Terms.DeadlineOf(row, s.Now))
 	}
-	t.awaited = append(t.awaited, c)
+	if t.rollback.State == v1alpha1.RollingBack || row.Spec.Revision == s.Revision {
+		t.awaited = append(t.awaited, c)
+	}
 }
 
 // isToReturn reports whether a row holds the target revision, can return to the one before, and does not do so in this step.
@@ -291,10 +296,10 @@ func (s *rolloutStep) rollbackEnd() int64 {
 	return max(s.nowUnix, s.ResumedAt.Unix()+1)
 }
 
-// mendRollbackTime returns the rollback without a time in the future, of a hub with a clock that was ahead: a resume from now on counts.
+// mendRollbackTime returns a rollback that ended without a time in the future, of a hub with a clock that was ahead: a resume from now on counts.
 func (s *rolloutStep) mendRollbackTime(r *v1alpha1.RollbackStatus) *v1alpha1.RollbackStatus {
 	end := s.rollbackEnd()
-	if r.Since.Unix() <= end {
+	if r.State == v1alpha1.RollingBack || r.Since.Unix() <= end {
 		return r
 	}
 	mended := *r
