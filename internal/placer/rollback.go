@@ -23,10 +23,10 @@ func (r *PlacementReconciler) addRollback(ctx context.Context, s *stepInput, clu
 		return nil
 	}
 	in.Previous = map[string]rollout.PreviousContent{}
-	targets, contents := manifest.NewVariantCache(target), map[string]*previousContent{}
+	contents := map[string]*previousContent{}
 	for i := range clusters {
 		c := &clusters[i]
-		name := previousRevisionOf(in, c.Name)
+		name, row := previousRevisionOf(in, c.Name)
 		if name == "" {
 			continue
 		}
@@ -38,21 +38,23 @@ func (r *PlacementReconciler) addRollback(ctx context.Context, s *stepInput, clu
 			}
 			contents[name] = prev
 		}
-		in.Previous[c.Name] = prev.contentFor(c.ClusterView, targets)
+		in.Previous[c.Name] = prev.contentFor(c.ClusterView, row)
 	}
 	return nil
 }
 
-// previousRevisionOf returns the revision that a row gets by the rollback, or a new copy; empty: none.
-func previousRevisionOf(in *rollout.Input, cluster string) string {
+// previousRevisionOf returns the revision that a row gets by the rollback, or a new copy; empty: none. The row is nil for
+// a new copy, which has no objects yet.
+func previousRevisionOf(in *rollout.Input, cluster string) (name string, of *atoll.RowSpec) {
 	row, has := in.Rows[cluster]
+	_, comes := in.NewClusters[cluster]
 	switch {
-	case !has || row.Spec.Phase == atoll.RowPending:
-		return in.Rollback.PreviousRevision
-	case row.Spec.Revision != in.Revision:
-		return ""
+	case has && !rollout.IsNewCopy(row.Spec) && row.Spec.Revision == in.Revision:
+		return row.Spec.PreviousRevision, &row.Spec
+	case comes || has && rollout.IsNewCopy(row.Spec):
+		return in.Rollback.PreviousRevision, nil
 	}
-	return row.Spec.PreviousRevision
+	return "", nil
 }
 
 // previousContent is the content of a revision to which rows return.
@@ -62,8 +64,7 @@ type previousContent struct {
 	blocker string
 }
 
-// readPrevious reads the revision to which rows return from the target. A rollback takes no deletion back: a row that would get a
-// deleted object again stays.
+// readPrevious reads the revision to which rows return from the target.
 func (r *PlacementReconciler) readPrevious(ctx context.Context, name string, target *atoll.Content) (*previousContent, error) {
 	content, err := r.Revisions.GetContent(ctx, name)
 	if apierrors.IsNotFound(err) {
@@ -72,25 +73,38 @@ func (r *PlacementReconciler) readPrevious(ctx context.Context, name string, tar
 	if err != nil {
 		return nil, err
 	}
-	out := &previousContent{variants: manifest.NewVariantCache(content)}
-	for _, t := range target.Tombstones {
-		if !slices.ContainsFunc(content.Tombstones, func(o atoll.Tombstone) bool { return o.ID() == t.ID() }) {
-			out.blocker = "the change deletes objects, or hands them over"
-		}
-	}
-	return out, nil
+	return &previousContent{variants: manifest.NewVariantCache(content), blocker: findReturnBlocker(target, content)}, nil
 }
 
-// contentFor returns what a cluster gets of it. A rollback removes nothing: a cluster in which override rules of the earlier revision
-// exclude an object that it has stays.
-func (p *previousContent) contentFor(c atoll.ClusterView, targets *manifest.VariantCache) (out rollout.PreviousContent) {
+// findReturnBlocker returns why no row can return from the target to an earlier content; empty: rows can. A return takes no deletion
+// back, also one whose tombstone every row has confirmed, and deletes nothing that the target has again.
+func findReturnBlocker(target, earlier *atoll.Content) string {
+	uids, buried := make(map[atoll.ItemKey]string, len(target.Items)), make(map[string]bool, len(earlier.Tombstones))
+	for i := range target.Items {
+		uids[target.Items[i].Key] = target.Items[i].UID
+	}
+	for _, t := range earlier.Tombstones {
+		if _, has := uids[t.Key]; has {
+			return "its earlier revision deletes objects that the change has again, or hands them over"
+		}
+		buried[t.ID()] = true
+	}
+	isGone := func(item atoll.Item) bool { uid, has := uids[item.Key]; return !has || uid != item.UID }
+	if slices.ContainsFunc(earlier.Items, isGone) || slices.ContainsFunc(target.Tombstones, func(t atoll.Tombstone) bool { return !buried[t.ID()] }) {
+		return "the change deletes objects, or hands them over"
+	}
+	return ""
+}
+
+// contentFor returns what a cluster gets of it, of which the row is nil for a new copy. A rollback removes nothing: a cluster in
+// which override rules of the earlier revision exclude an object that it has stays, also where the object waits for a confirmation.
+func (p *previousContent) contentFor(c atoll.ClusterView, row *atoll.RowSpec) (out rollout.PreviousContent) {
 	if out.Blocker = p.blocker; out.Blocker != "" {
 		return out
 	}
 	out.Variant = p.variants.VariantOf(c)
-	absent := targets.ExcludedItems(c)
 	for _, key := range p.variants.ExcludedItems(c) {
-		if !slices.Contains(absent, key) {
+		if row != nil && row.IncludesItem(key) {
 			return rollout.PreviousContent{Blocker: "override rules of its earlier revision exclude objects that it has"}
 		}
 		out.Absent = append(out.Absent, key.String())

@@ -15,7 +15,6 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/manifest"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -78,12 +77,18 @@ func TestRowsChangeInStages(t *testing.T) {
 	})
 }
 
-// A cluster that reports nothing fails its stage at progressDeadline, by time alone.
+// A cluster that reports nothing fails its stage at progressDeadline, by time alone, also where its member is not ready.
 func TestALateClusterFailsItsStage(t *testing.T) {
+	for _, ready := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse} {
+		t.Run("Ready="+string(ready), func(t *testing.T) { checkLateCluster(t, ready) })
+	}
+}
+
+func checkLateCluster(t *testing.T, ready metav1.ConditionStatus) {
 	m := newRings("a", "b", "c")
 	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeCluster("a", func(c *v1alpha1.Cluster) {
-			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClusterReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+			c.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClusterReady, Status: ready, LastTransitionTime: metav1.Now()}}
 		})
 		newStagedBundle(m)
 		m.changeBundle("web", func(b *state.Bundle) {
@@ -165,10 +170,39 @@ func TestAFailedStageRollsBack(t *testing.T) {
 	})
 	restart(func() {
 		time.Sleep(time.Hour)
-		expectRows(t, m, "web", "a Active r1, b Active r1, c Active r1")
-		if w.writes != 2 {
-			t.Errorf("%d writes of the rollback, want 2", w.writes)
+		_, steps := m.countsAfterWait()
+		report("a", atoll.RowReady)
+		if _, after := m.countsAfterWait(); after != steps {
+			t.Errorf("%d steps by a report after the rollback", after-steps)
 		}
+		expectRows(t, m, "web", "a Active r1, b Active r1, c Active r1")
+		if w.writes != 3 { // its begin, its end, and the end by the clock of the last hub, which is behind
+			t.Errorf("%d writes of the rollback, want 3", w.writes)
+		}
+	})
+}
+
+// A cluster of the last stage that was healthy for a moment, and fails soon after that, rolls back: its report is followed.
+func TestALateFailureRollsBack(t *testing.T) {
+	m := newRings("a", "b", "c")
+	w := &gateWriter{hub: m}
+	runWith(t, m, func(c *Config) { c.SetRollout = w.setRollout }, func(t *testing.T, _ *PlacementReconciler) {
+		all := []v1alpha1.RolloutStage{{Name: "all", Clusters: v1alpha1.StageClusters{LabelSelector: &metav1.LabelSelector{}}, OnFailure: v1alpha1.FailureRollback}}
+		m.changeBundle("web", func(b *state.Bundle) {
+			b.Spec.Placement, b.Spec.Rollout = placementNamed("a", "b", "c"), &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: all}
+		})
+		for range 2 {
+			m.cutRevision("web", &atoll.Content{})
+			time.Sleep(time.Second)
+			for _, c := range []string{"a", "b", "c"} {
+				m.reportHealthy("web", c)
+			}
+			time.Sleep(time.Minute)
+		}
+		expectRows(t, m, "web", "a Active r2, b Active r2, c Active r2")
+		m.reportSince("web", "b", atoll.RowDegraded)
+		time.Sleep(time.Second)
+		expectRows(t, m, "web", "a Active r1, b Active r1, c Active r1")
 	})
 }
 
@@ -179,27 +213,39 @@ func TestWhatARollbackCannotTakeBack(t *testing.T) {
 	with := &atoll.Content{Items: []atoll.Item{{Key: conf, UID: "u"}}}
 	excludes := &atoll.Content{Items: with.Items, Rules: []atoll.Rule{{Items: []atoll.ItemKey{conf}, Overriders: v1alpha1.Overriders{NotHere: new(true)}}}}
 	deleted := &atoll.Content{Tombstones: []atoll.Tombstone{{Key: conf, UID: "u", Cause: atoll.CauseDeleted}}}
+	unused := &atoll.Content{Tombstones: []atoll.Tombstone{{Key: conf, UID: "u", Cause: atoll.CauseUnused}}}
+	again := &atoll.Content{Items: []atoll.Item{{Key: conf, UID: "u2"}}}
 	more := &atoll.Content{Items: append([]atoll.Item{{Key: atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "more"}, UID: "v"}}, with.Items...)}
-	cluster := atoll.ClusterView{Name: "a"}
+	const deletes, has = "the change deletes objects, or hands them over", "its earlier revision deletes objects that the change has again, or hands them over"
+	const rules = "override rules of its earlier revision exclude objects that it has"
+	all, none, held := &atoll.RowSpec{}, &atoll.RowSpec{Absent: []string{conf.String()}}, &atoll.RowSpec{ExcludedPending: map[string]int64{conf.String(): 1}}
 	for name, c := range map[string]struct {
 		from, to *atoll.Content
+		row      *atoll.RowSpec
 		blocker  string
 	}{
-		"an object is added":             {more, with, ""},
-		"an object is deleted":           {deleted, with, "the change deletes objects, or hands them over"},
-		"it was deleted before":          {deleted, deleted, ""},
-		"an exclusion is new":            {excludes, with, ""},
-		"an exclusion is taken back":     {with, excludes, "override rules of its earlier revision exclude objects that it has"},
-		"the earlier one is not kept":    {with, nil, "its earlier revision is not kept any more"},
-		"the same objects are excluded":  {excludes, excludes, ""},
-		"an excluded one is not its own": {more, excludes, "override rules of its earlier revision exclude objects that it has"},
+		"an object is added":                       {more, with, all, ""},
+		"an object is deleted":                     {deleted, with, all, deletes},
+		"it was deleted before":                    {deleted, deleted, all, ""},
+		"every row confirmed the deletion":         {&atoll.Content{}, with, all, deletes},
+		"an object is deleted and made again":      {again, with, all, deletes},
+		"a deleted object is there again":          {with, deleted, all, has},
+		"an unused object is used again":           {with, unused, all, has},
+		"an exclusion is new":                      {excludes, with, none, ""},
+		"an exclusion is taken back":               {with, excludes, all, rules},
+		"the earlier one is not kept":              {with, nil, all, "its earlier revision is not kept any more"},
+		"the same objects are excluded":            {excludes, excludes, none, ""},
+		"an exclusion waits for its confirmation":  {excludes, excludes, held, rules},
+		"an excluded one is not its own":           {more, excludes, all, rules},
+		"a new copy has nothing to lose":           {with, excludes, nil, ""},
+		"a new copy brings no deleted object back": {deleted, with, nil, deletes},
 	} {
 		r := &PlacementReconciler{Config: Config{Revisions: keptRevision{content: c.to}}}
 		prev, err := r.readPrevious(t.Context(), "earlier", c.from)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := prev.contentFor(cluster, manifest.NewVariantCache(c.from))
+		got := prev.contentFor(atoll.ClusterView{Name: "a"}, c.row)
 		if got.Blocker != c.blocker {
 			t.Errorf("%s: the blocker is %q, want %q", name, got.Blocker, c.blocker)
 		}
@@ -223,10 +269,13 @@ func (k keptRevision) GetContent(context.Context, string) (*atoll.Content, error
 }
 
 // reportHealthy reports the row as healthy since now.
-func (m *fakeHub) reportHealthy(uid, cluster string) {
+func (m *fakeHub) reportHealthy(uid, cluster string) { m.reportSince(uid, cluster, atoll.RowReady) }
+
+// reportSince reports the state of the row since now.
+func (m *fakeHub) reportSince(uid, cluster string, is atoll.RowState) {
 	m.mu.Lock()
 	r := m.rows[uid][cluster]
-	r.Status = &atoll.RowStatus{UID: r.Spec.UID, Generation: r.Spec.Generation, State: atoll.RowReady, Applied: true, Total: 1, Ready: 1, Since: time.Now().Unix()}
+	r.Status = &atoll.RowStatus{UID: r.Spec.UID, Generation: r.Spec.Generation, State: is, Applied: true, Total: 1, Ready: 1, Since: time.Now().Unix()}
 	m.rows[uid][cluster] = r
 	m.mu.Unlock()
 	for _, fn := range m.onRows {

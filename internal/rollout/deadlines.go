@@ -53,10 +53,10 @@ func (t *Terms) ExplainDeadline(w RowWait, row Row, now time.Time) RowWait {
 	return newRowWait(atoll.ReasonStageDeadlineExceeded, w.For+", which did not come within progressDeadline "+limit+" of stage "+t.StageName(row.Stage), time.Unix(row.lateAt, 0))
 }
 
-// ConnectionTime returns when a connected cluster connected, in Unix seconds. The condition Ready is true a moment after
-// that. Until then the cluster connects now.
+// ConnectionTime returns when a connected cluster connected, in Unix seconds. The condition Ready is known a moment after
+// that. Until then the cluster connects now. A member that is not ready is connected all the same.
 func ConnectionTime(c *v1alpha1.Cluster, now time.Time) int64 {
-	if ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady); ready != nil && ready.Status == metav1.ConditionTrue {
+	if ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ClusterReady); ready != nil && ready.Status != metav1.ConditionUnknown {
 		return ready.LastTransitionTime.Unix()
 	}
 	return now.Unix()

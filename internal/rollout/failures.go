@@ -48,7 +48,11 @@ func (f *FailureScope) IsHeldBy(t *Terms, row Row) bool {
 	case f.waits:
 		return row.Spec.FailedAt != 0 || row.Spec.MovedAt >= f.waitingSince
 	}
-	return t.rollsBack(row.Stage) && row.Spec.PreviousRevision != "" && row.failureTime() <= row.Spec.MovedAt+t.judgedTime(row)
+	failed := row.failureTime()
+	if failed < row.Spec.MovedAt { // its clock is behind
+		failed = f.now
+	}
+	return t.mayRollBack(row, failed)
 }
 
 // isResumed reports whether the row had changed and failed at the last resume. A row that was changing then, and failed later, was

@@ -95,3 +95,31 @@ func TestExcusedRows(t *testing.T) {
 		}
 	}
 }
+
+// When no cluster waits, only a failure soon after the change rolls back, also by a member with a clock that is behind.
+func TestFailureAfterTheLastStage(t *testing.T) {
+	terms := CompileTerms(&v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{{Name: "all", OnFailure: v1alpha1.FailureRollback}}})
+	for name, c := range map[string]struct {
+		now, failedAt, markedAt int64
+		want                    bool
+	}{
+		"soon":                                   {1100, 1100, 0, true},
+		"at the end of the time":                 {1600, 1600, 0, true},
+		"later":                                  {1700, 1601, 0, false},
+		"soon, and the hub sees it later":        {9000, 1100, 0, true},
+		"soon, and the hub marked it":            {9000, 8000, 1100, true},
+		"soon, by a clock that is behind":        {1100, 400, 0, true},
+		"much later, by a clock that is behind":  {9000, 400, 0, false},
+		"a clock that is behind, and marked":     {9000, 400, 1100, true},
+		"much later, by a clock that has no day": {9000, 0, 0, false},
+	} {
+		row := Row{
+			Spec:   atoll.RowSpec{Phase: atoll.RowActive, Generation: 1, MovedAt: 1000, FailedAt: c.markedAt, PreviousRevision: "r1"},
+			Status: &atoll.RowStatus{Generation: 1, State: atoll.RowDegraded, Since: c.failedAt}, Online: true,
+		}
+		f := NewFailureScope(time.Time{}, time.Unix(c.now, 0))
+		if got := f.IsHeldBy(terms, row); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}

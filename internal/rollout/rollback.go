@@ -24,7 +24,7 @@ type PreviousContent struct {
 // IsRolledBack reports whether a stored rollback holds the revision. A resume after the end of the rollback begins the rollout again,
 // and so does a policy that states no stages.
 func (t *Terms) IsRolledBack(r *v1alpha1.RollbackStatus, revision string, f *FailureScope) bool {
-	return t.HasStages() && r != nil && r.Revision == revision && !(r.State == v1alpha1.RolledBack && f.resumedAt > r.Since.Unix())
+	return t.HasStages() && r != nil && r.Revision == revision && !(r.State == v1alpha1.RolledBack && f.resumedAt >= r.Since.Unix())
 }
 
 // RollsBack reports whether a stage states onFailure: Rollback, so that rows store the revision that they held before.
@@ -42,10 +42,16 @@ func (t *Terms) judgedTime(row Row) int64 {
 	return int64(max(t.progressDeadlineOf(row.Stage), t.successTimeOf(row.Stage), row.readinessTimeout()).Seconds())
 }
 
+// mayRollBack reports whether a failure of the row at a time, in Unix seconds, rolls back although no cluster waits.
+func (t *Terms) mayRollBack(row Row, failed int64) bool {
+	return t.rollsBack(row.Stage) && row.Spec.PreviousRevision != "" && failed <= row.Spec.MovedAt+t.judgedTime(row)
+}
+
 // AddReturning counts a row of a rollout that is rolled back. p is its progress with what it holds.
 func (t *StageTally) AddReturning(f *FailureScope, row Row, p RowProgress, revision string, n int) {
 	isBack := row.Spec.PreviousRevision == revision
 	switch {
+	case IsNewCopy(row.Spec):
 	case row.Spec.Revision == revision && row.Spec.PreviousRevision != "":
 		if row.Online {
 			t.ToReturn += n
@@ -112,7 +118,7 @@ func (t *Terms) describeRollback(w StageWait) string {
 func (s *rolloutStep) planRollback() bool {
 	t := &s.turns
 	if r := s.Rollback; s.Terms.IsRolledBack(r, s.Revision, &t.scope) {
-		t.rollback = r
+		t.rollback = s.mendRollbackTime(r)
 		if s.Pause == nil {
 			s.returnRows()
 			s.endRollback()
@@ -154,7 +160,7 @@ func (s *rolloutStep) findStageToRollBack() int {
 func (s *rolloutStep) hasPrevious() (has bool) {
 	s.eachMember(func(c string) {
 		row, is := s.memberRow(c)
-		has = has || is && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != ""
+		has = has || is && !IsNewCopy(row.Spec) && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != ""
 	})
 	return has
 }
@@ -198,6 +204,9 @@ func (s *rolloutStep) returnRows() {
 		}
 		slots := s.Terms.concurrencyOf(i, n.Clusters) - n.Returning - n.Changing
 		for _, isUnhealthy := range [...]bool{true, false} { // unhealthy ones first
+			if n.ToReturn == 0 {
+				break
+			}
 			s.eachMember(func(c string) {
 				if row, has := s.memberRow(c); has && row.Stage == i && row.Online && row.isUnhealthy() == isUnhealthy && s.isToReturn(c, row) {
 					s.returnRow(c, row, &slots, &budget)
@@ -213,7 +222,7 @@ func (s *rolloutStep) returnRows() {
 // tallyReturn counts a row of a rollout that is rolled back.
 func (s *rolloutStep) tallyReturn(c string) {
 	row, has := s.memberRow(c)
-	if !has || row.Spec.PreviousRevision == "" {
+	if !has || row.Spec.PreviousRevision == "" || IsNewCopy(row.Spec) {
 		return
 	}
 	t := &s.turns
@@ -228,13 +237,15 @@ func (s *rolloutStep) tallyReturn(c string) {
 	if p == RowChanging {
 		t.awaitDeadline(s.Terms.DeadlineOf(row, s.Now))
 	}
-	t.awaited = append(t.awaited, c)
+	if t.rollback.State == v1alpha1.RollingBack || row.Spec.Revision == s.Revision {
+		t.awaited = append(t.awaited, c)
+	}
 }
 
 // isToReturn reports whether a row holds the target revision, can return to the one before, and does not do so in this step.
 func (s *rolloutStep) isToReturn(c string, row Row) bool {
 	_, isBlocked := s.turns.blocked[c]
-	return !s.turns.returns[c] && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != "" && !isBlocked
+	return !s.turns.returns[c] && !IsNewCopy(row.Spec) && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != "" && !isBlocked
 }
 
 // returnRow lets a row return where the bounds allow it. One that changes already takes the place of its own change, and one that is
@@ -272,8 +283,28 @@ func (s *rolloutStep) endRollback() {
 		}
 	}
 	ended := *t.rollback
-	ended.State, ended.Since, ended.Message = v1alpha1.RolledBack, metav1.Unix(s.nowUnix, 0), s.describeBlocked()
+	ended.State, ended.Since, ended.Message = v1alpha1.RolledBack, metav1.Unix(s.rollbackEnd(), 0), s.describeBlocked()
 	t.rollback = &ended
+}
+
+// rollbackEnd returns when a rollback that ends now did so, in Unix seconds: after each resume until now, also one by a clock
+// that is ahead.
+func (s *rolloutStep) rollbackEnd() int64 {
+	if s.ResumedAt.IsZero() {
+		return s.nowUnix
+	}
+	return max(s.nowUnix, s.ResumedAt.Unix()+1)
+}
+
+// mendRollbackTime returns a rollback that ended without a time in the future, of a hub with a clock that was ahead: a resume from now on counts.
+func (s *rolloutStep) mendRollbackTime(r *v1alpha1.RollbackStatus) *v1alpha1.RollbackStatus {
+	end := s.rollbackEnd()
+	if r.State == v1alpha1.RollingBack || r.Since.Unix() <= end {
+		return r
+	}
+	mended := *r
+	mended.Since = metav1.Unix(end, 0)
+	return &mended
 }
 
 // describeBlocked returns which clusters keep the revision that was rolled back; empty: none.
@@ -286,6 +317,11 @@ func (s *rolloutStep) describeBlocked() string {
 		return ""
 	}
 	return formatFew(names) + " cannot return: " + s.turns.blocked[names[0]]
+}
+
+// IsNewCopy reports whether a row has no objects yet that a rollback returns, or is to lose them. If it becomes Active, it is a new copy.
+func IsNewCopy(row atoll.RowSpec) bool {
+	return row.Phase.OrdersNothing() || row.Phase == atoll.RowRemoving
 }
 
 // returnToPrevious gives a row the revision that it held before.
@@ -304,7 +340,7 @@ func (s *rolloutStep) takesPreviousRevision(c string) bool {
 	}
 	row, has := s.Rows[c]
 	prev, isKnown := s.Previous[c]
-	return (!has || row.Spec.Phase == atoll.RowPending) && isKnown && prev.Blocker == ""
+	return (!has || IsNewCopy(row.Spec)) && isKnown && prev.Blocker == ""
 }
 
 // previousRevisionOf returns the revision to which a rollback would return a row that takes the target revision; empty: none. A
@@ -313,7 +349,7 @@ func (s *rolloutStep) previousRevisionOf(c string, spec *atoll.RowSpec) string {
 	row, has := s.Rows[c]
 	old := row.Spec
 	switch {
-	case !has || !s.Terms.RollsBack() || old.UID != spec.UID || old.Phase.OrdersNothing() || old.Phase == atoll.RowRemoving:
+	case !has || !s.Terms.RollsBack() || old.UID != spec.UID || IsNewCopy(old):
 		return ""
 	case old.Revision == s.Revision:
 		return old.PreviousRevision

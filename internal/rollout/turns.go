@@ -186,8 +186,9 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 	case RowChanging:
 		t.awaitDeadline(s.Terms.DeadlineOf(row, s.Now))
 	case RowUpdated:
-		s.tallySuccessTime(n, row)
-		return
+		if s.tallySuccessTime(n, row); !s.Terms.mayRollBack(row, s.nowUnix) {
+			return
+		}
 	case RowWaiting:
 		t.scope.AddWaiting(row)
 		if !isUnavailable {
