@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/sources/changes"
 )
 
@@ -97,4 +98,22 @@ func (a *application) applyTransition(ctx context.Context, t changes.Transition)
 	}
 	_, err := a.sendApply(ctx, a.objectsOf(t.Resource, t.Object.GetNamespace()), t.Object)
 	return err
+}
+
+// stayingPolicies are the names of policies whose objects stay, with the reason. It is empty where a removal failed.
+type stayingPolicies map[string]string
+
+// keepPolicy keeps an object that is the policy of one that stays. It reports whether it did.
+func (s stayingPolicies) keepPolicy(a *application, o v1alpha1.SourceObject) bool {
+	why, stays := s[o.Name]
+	if !stays || !changes.IsOverridePolicy(a.source.Name, o) {
+		return false
+	}
+	if why == "" {
+		a.failedRemovals = append(a.failedRemovals, o)
+		return true
+	}
+	o.Kept = why
+	a.decision.Keep = append(a.decision.Keep, o)
+	return true
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -171,5 +172,32 @@ func TestAVariantThatCannotBeHadHoldsTheCommit(t *testing.T) {
 	h.commit = gitfetch.Content{Commit: "c3", Digest: "d", Result: render.Result{Problems: []render.Problem{{File: "one.yaml", Line: 2, Message: "variant one: no"}}}}
 	if got := h.runInOrder(); got != "" || !strings.Contains(h.readRendered().Message, "one.yaml:2: variant one: no") {
 		t.Errorf("%s %+v", got, h.readRendered())
+	}
+}
+
+// The policy of an object that a removal leaves on the hub stays with it, so that the object goes to no further cluster.
+func TestAPolicyStaysWithAnObjectThatIsNotRemoved(t *testing.T) {
+	for name, keep := range map[string]struct {
+		change func(*unstructured.Unstructured)
+		kept   string
+	}{
+		"annotated to stay": {func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{"helm.sh/resource-policy": "keep"})
+		}, string(atoll.ReasonPolicyKeeps)},
+		"made again by a person": {func(u *unstructured.Unstructured) { u.SetUID("other") }, string(atoll.ReasonOwnedElsewhere)},
+	} {
+		h := newHub(t, withVariant)
+		h.setVariants("c1", "1", "", "b")
+		h.runCheck()
+		keep.change(h.objects["configmaps/b"])
+		h.setVariants("c2", "1", "")
+		if got := h.runInOrder(); got != "" || strings.Join(h.listPolicies(), " ") != "map[] map[notHere:true]" {
+			t.Errorf("%s: %s; %v", name, got, h.listPolicies())
+		}
+		for _, o := range h.readSource().Status.Inventory {
+			if wants := o.Name != "a"; wants != (o.Kept == keep.kept) {
+				t.Errorf("%s: %+v", name, o)
+			}
+		}
 	}
 }

@@ -36,7 +36,7 @@ func (t *Templates) CountContent() int { return len(t.templates) }
 
 // IsOverridePolicy reports whether an object is a policy that the Source makes of its variants.
 func (t *Templates) IsOverridePolicy(s *v1alpha1.Source, i int) bool {
-	return i >= len(t.templates) && isOverridePolicy(s.Name, t.Keys[i])
+	return i >= len(t.templates) && IsOverridePolicy(s.Name, t.Keys[i])
 }
 
 // ServedKind is where an API serves a kind.

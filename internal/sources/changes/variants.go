@@ -167,13 +167,18 @@ func overridePolicyName(s *v1alpha1.Source, k Key) string {
 	return overridePrefix(s.Name) + atoll.HashParts([]byte(s.Namespace), []byte(s.Name), []byte(k.Group), []byte(k.Kind), []byte(k.Namespace), []byte(k.Name))[:overrideHashLength]
 }
 
+// NamePolicy returns the name of the policy of the variants for an object of an inventory, if there is such a policy.
+func NamePolicy(s *v1alpha1.Source, o v1alpha1.SourceObject) string {
+	return overridePolicyName(s, KeyOf(o))
+}
+
 // overrideHashLength is the length of the hash in the name of a policy for an object.
 const overrideHashLength = 12
 
 func overridePrefix(source string) string { return "source-" + source + "-" }
 
-// isOverridePolicy reports whether an object is a policy that the Source makes of its variants.
-func isOverridePolicy(source string, o v1alpha1.SourceObject) bool {
+// IsOverridePolicy reports whether an object is a policy that the Source makes of its variants.
+func IsOverridePolicy(source string, o v1alpha1.SourceObject) bool {
 	hash, ok := strings.CutPrefix(o.Name, overridePrefix(source))
 	return ok && KeyOf(o).Group == v1alpha1.GroupVersion.Group && (o.Kind == kindOverridePolicy || o.Kind == kindClusterOverridePolicy) &&
 		len(hash) == overrideHashLength && strings.Trim(hash, "0123456789abcdef") == ""
@@ -186,7 +191,7 @@ func (d *Decision) releasePolicies(s *v1alpha1.Source) {
 	for _, o := range d.Keep {
 		kept[overridePolicyName(s, KeyOf(o))] = true
 	}
-	isReleased := func(o v1alpha1.SourceObject) bool { return isOverridePolicy(s.Name, o) && !kept[o.Name] }
+	isReleased := func(o v1alpha1.SourceObject) bool { return IsOverridePolicy(s.Name, o) && !kept[o.Name] }
 	for _, o := range d.Keep {
 		if isReleased(o) {
 			o.Kept = ""
@@ -195,7 +200,7 @@ func (d *Decision) releasePolicies(s *v1alpha1.Source) {
 	}
 	d.Keep = slices.DeleteFunc(d.Keep, isReleased)
 	rank := func(o v1alpha1.SourceObject) int {
-		if isOverridePolicy(s.Name, o) {
+		if IsOverridePolicy(s.Name, o) {
 			return 1 // after its object, which would go to every cluster for a moment otherwise
 		}
 		return 0

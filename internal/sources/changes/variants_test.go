@@ -460,11 +460,11 @@ func TestNamesOfPolicies(t *testing.T) {
 		"another source": {APIVersion: own.APIVersion, Kind: own.Kind, Name: "source-web-2-0123456789ab"},
 		"another group":  {APIVersion: "v1", Kind: own.Kind, Name: own.Name},
 	} {
-		if isOverridePolicy("web", o) {
+		if IsOverridePolicy("web", o) {
 			t.Error(change)
 		}
 	}
-	if !isOverridePolicy("web", own) {
+	if !IsOverridePolicy("web", own) {
 		t.Error("the own one")
 	}
 }
