@@ -238,8 +238,8 @@ func (a *application) applyForm(ctx context.Context, i int, form *unstructured.U
 }
 
 // sendApply sends the request of a server-side apply.
-func (a *application) sendApply(ctx context.Context, objects dynamic.ResourceInterface, form *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	return objects.Apply(ctx, form.GetName(), form, metav1.ApplyOptions{FieldManager: changes.FieldManagerOf(a.source), Force: a.source.Spec.Force})
+func (a *application) sendApply(ctx context.Context, objects dynamic.ResourceInterface, form *unstructured.Unstructured, dryRun ...string) (*unstructured.Unstructured, error) {
+	return objects.Apply(ctx, form.GetName(), form, metav1.ApplyOptions{FieldManager: changes.FieldManagerOf(a.source), Force: a.source.Spec.Force, DryRun: dryRun})
 }
 
 func (a *application) objectsOf(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {

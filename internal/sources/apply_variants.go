@@ -5,6 +5,9 @@ import (
 	"errors"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/sources/changes"
 )
@@ -18,19 +21,13 @@ var (
 const transitionHash = "transition"
 
 // applyObjects applies what has changed. Policies of variants come before their objects. A policy that changes together with its
-// object is replaced by a transition first, and by its last form after the object. Nothing comes after a policy that is refused.
+// object is replaced by a transition first, and by its last form after the object. Nothing comes after a policy that is refused,
+// and no policy comes whose object the hub would refuse: it would change an object of another owner.
 func (a *application) applyObjects(ctx context.Context) error {
 	o := orderedApply{application: a, last: map[int]int{}}
 	for _, t := range a.wanted.FindTransitions(a.source, a.decision) {
-		err := a.applyTransition(ctx, t)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			o.blocked = true
-			o.failObject(t.Template, err)
-		} else if t.Policy >= 0 {
-			o.last[t.Policy] = t.Template
+		if err := o.startTransition(ctx, t); err != nil {
+			return err
 		}
 	}
 	order := slices.Concat(filterIndexes(a.decision.Apply, func(i int) bool { return !o.isLast(i) }), filterIndexes(a.decision.Apply, o.isLast))
@@ -69,16 +66,54 @@ func (o *orderedApply) failObject(i int, err error) {
 	o.failed = append(o.failed, i)
 }
 
+// startTransition applies a transition whose object the hub would take. The error is that of the context.
+func (o *orderedApply) startTransition(ctx context.Context, t changes.Transition) error {
+	refused := o.tryObject(ctx, t.Template)
+	err := refused
+	if err == nil {
+		err = o.applyTransition(ctx, t)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err == nil && t.Policy >= 0:
+		o.last[t.Policy] = t.Template
+	case err != nil:
+		o.failObject(t.Template, err)
+		if o.blocked = o.blocked || refused == nil; t.Policy >= 0 {
+			o.failObject(t.Policy, errObjectRefused)
+		}
+	}
+	return nil
+}
+
 // applyInTurn applies an object, unless one before it failed that it needs.
 func (o *orderedApply) applyInTurn(ctx context.Context, i int) error {
 	if o.blocked {
 		return errPolicyRefused
 	}
-	if object, waits := o.last[i]; waits && slices.Contains(o.failed, object) {
+	object, waits := o.last[i]
+	if waits && slices.Contains(o.failed, object) {
 		return errObjectRefused
+	}
+	if object, has := o.wanted.FindObject(i); has && !waits && slices.Contains(o.decision.Apply, object) && !slices.Contains(o.failed, object) {
+		if err := o.tryObject(ctx, object); err != nil {
+			o.failObject(object, err)
+			return errObjectRefused
+		}
 	}
 	err := o.applyObject(ctx, i)
 	o.blocked = err != nil && o.wanted.IsOverridePolicy(o.source, i)
+	return err
+}
+
+// tryObject returns why the hub would refuse an object, by a dry run.
+func (a *application) tryObject(ctx context.Context, i int) error {
+	form := a.wanted.Objects[i]
+	if a.wanted.Resources[i].Empty() {
+		return &meta.NoKindMatchError{GroupKind: form.GroupVersionKind().GroupKind()}
+	}
+	_, err := a.sendApply(ctx, a.objectsOf(a.wanted.Resources[i], form.GetNamespace()), form, metav1.DryRunAll)
 	return err
 }
 

@@ -125,11 +125,18 @@ func TestAnObjectWaitsForThePolicyOfItsVariant(t *testing.T) {
 	}
 	h.refuse = map[string]error{"a": apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", fmt.Errorf("no"))}
 	h.setVariants("c4", "6", "7")
-	if got := h.runInOrder(); got != "apply P" {
+	if got := h.runInOrder(); got != "" {
 		t.Errorf("an object that is refused: %s", got)
 	}
+	// Its dry run succeeds, and its apply fails.
 	h.refuse = nil
-	h.setVariants("c5", "1", "2") // as the first commit: the transition is no more what the hub had
+	h.during = func() { h.refuse = map[string]error{"a": errRefused} }
+	h.setVariants("c5", "6", "8")
+	if got := h.runInOrder(); got != "apply P" {
+		t.Errorf("an object that is refused after its transition: %s", got)
+	}
+	h.refuse = nil
+	h.setVariants("c6", "1", "2") // as the first commit: the transition is no more what the hub had
 	if got := h.runInOrder(); got != "apply P" || strings.Join(h.listPolicies(), " ") != "map[mergePatch:map[data:map[v:2]]]" {
 		t.Errorf("back again: %s; %v", got, h.listPolicies())
 	}
@@ -198,6 +205,26 @@ func TestAPolicyStaysWithAnObjectThatIsNotRemoved(t *testing.T) {
 			if wants := o.Name != "a"; wants != (o.Kept == keep.kept) {
 				t.Errorf("%s: %+v", name, o)
 			}
+		}
+	}
+}
+
+// A policy comes to no object that the hub refuses, such as one of another owner: it would change that one in members.
+func TestPoliciesChangeNoObjectOfAnotherOwner(t *testing.T) {
+	for name, spec := range map[string]string{"a value": "2", "an exclusion": "-"} {
+		h := newHub(t, withVariant)
+		h.refuse["a"] = apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "a", fmt.Errorf(`conflict with "kubectl": .data.v`))
+		h.setVariants("c1", "1", spec, "b")
+		if got := h.runInOrder(); got != "apply P, apply b" {
+			t.Errorf("%s: %s", name, got)
+		}
+		if s := h.readSource(); !strings.Contains(h.listConditions(), "Applied=False/OwnedByOthers") || len(s.Status.Errors) != 2 || !strings.Contains(s.Status.Errors[0].Message, "kubectl") {
+			t.Errorf("%s: %+v", name, s.Status)
+		}
+		h.refuse = nil
+		h.setVariants("c2", "1", spec, "b")
+		if got := h.runInOrder(); got != "apply P, apply a" {
+			t.Errorf("%s: afterwards: %s", name, got)
 		}
 	}
 }
