@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"atoll.dev/atoll/internal/userfields"
@@ -64,6 +65,9 @@ func newTransitionPatch(on, of map[string]any) map[string]any {
 	if spec, ok := out["spec"].(map[string]any); ok && userfields.EqualJSON(was["replicas"], is["replicas"]) {
 		delete(spec, "replicas") // a placement may divide them
 	}
+	if isSecret(of) {
+		delete(out, "data") // is the same for all clusters, and policies have no values of Secrets
+	}
 	return out
 }
 
@@ -88,10 +92,14 @@ func overridableFields(fields map[string]any) map[string]any {
 		kept[name] = keys
 	}
 	out["metadata"] = kept
-	if fields["kind"] == "Secret" && fields["apiVersion"] == "v1" {
+	if isSecret(fields) {
 		encodeStringData(out)
 	}
 	return out
+}
+
+func isSecret(fields map[string]any) bool {
+	return fields["kind"] == "Secret" && fields["apiVersion"] == "v1"
 }
 
 // encodeStringData moves the stringData of a Secret to its data, as the API server does.
@@ -180,10 +188,10 @@ func sortedKeys(a, b map[string]any) []string {
 	return slices.Compact(keys)
 }
 
-func encodeJSON(v any) []byte {
-	raw, err := json.Marshal(v)
+func encodePatch(patch map[string]any) *apiextensionsv1.JSON {
+	raw, err := json.Marshal(patch)
 	if err != nil {
 		panic(fmt.Sprintf("changes: a patch of decoded JSON cannot be encoded: %v", err))
 	}
-	return raw
+	return &apiextensionsv1.JSON{Raw: raw}
 }

@@ -11,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/overrides"
@@ -60,6 +58,9 @@ func (t *template) checkVariants(s *v1alpha1.Source) *render.Problem {
 		if why == "" && !t.isSentToClusters() && len(newMergePatch(on.fields, f.fields)) > 0 {
 			why = "it differs from the content without a variant, and stays on the hub or travels with what is in it, so that it is the same for all clusters"
 		}
+		if why == "" && t.key.ItemKey().IsSecret() && overrides.ChangesSecretData(v1alpha1.Overriders{MergePatch: encodePatch(newMergePatch(on.fields, f.fields))}) {
+			why = "its data differs by cluster, and policies have more readers than Secrets; give the Secret of the variant another name"
+		}
 		if why != "" {
 			return &render.Problem{File: f.at.File, Line: f.at.Line, Message: fmt.Sprintf("variant %s: %s %s: %s", s.Spec.Variants[i].Name, t.key.Kind, t.key.Name, why)}
 		}
@@ -80,7 +81,7 @@ func (t *template) newRules(s *v1alpha1.Source, commit string, patch func(on, of
 		if f.fields == nil {
 			r.Overriders.NotHere = new(true)
 		} else if p := patch(on.fields, f.fields); len(p) > 0 {
-			r.Overriders.MergePatch = &apiextensionsv1.JSON{Raw: encodeJSON(p)}
+			r.Overriders.MergePatch = encodePatch(p)
 		}
 		if out = append(out, r); r.Overriders.NotHere != nil || r.Overriders.MergePatch != nil {
 			needed = len(out)
@@ -122,7 +123,7 @@ func (t *template) newOverridePolicy(s *v1alpha1.Source, rules []v1alpha1.RuleWi
 		AppliedRules:      v1alpha1.AppliedRulesFirst, OverrideRules: rules,
 	}
 	meta := metav1.ObjectMeta{Name: overridePolicyName(s, t.key), Namespace: t.key.Namespace, Labels: map[string]string{v1alpha1.LabelSource: s.Name}}
-	if !t.needsClusterPolicy(rules) {
+	if !t.needsClusterPolicy() {
 		return withLowestPriority(newPolicyObject(&v1alpha1.OverridePolicy{
 			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindOverridePolicy}, ObjectMeta: meta, Spec: spec,
 		}))
@@ -146,11 +147,9 @@ const (
 	kindClusterOverridePolicy = "ClusterOverridePolicy"
 )
 
-// needsClusterPolicy reports whether only a ClusterOverridePolicy may have the rules.
-func (t *template) needsClusterPolicy(rules []v1alpha1.RuleWithCluster) bool {
-	changesData := func(r v1alpha1.RuleWithCluster) bool { return overrides.ChangesSecretData(r.Overriders) }
-	return t.key.Namespace == "" || overrides.RequiresClusterOverridePolicy(schema.GroupKind{Group: t.key.Group, Kind: t.key.Kind}) ||
-		t.key.ItemKey().IsSecret() && slices.ContainsFunc(rules, changesData)
+// needsClusterPolicy reports whether only a ClusterOverridePolicy may change the object.
+func (t *template) needsClusterPolicy() bool {
+	return t.key.Namespace == "" || overrides.RequiresClusterOverridePolicy(schema.GroupKind{Group: t.key.Group, Kind: t.key.Kind})
 }
 
 func versionOf(fields map[string]any) string {

@@ -379,16 +379,20 @@ func TestPoliciesOfVariants(t *testing.T) {
 		"a stated namespace is the same object": {[]string{"one"}, []string{config, strings.Replace(config, "name: a", "name: a, namespace: shop", 1)}, "", ""},
 		"a Role":                                {[]string{"-one"}, []string{role}, `ClusterOverridePolicy shop/r: one none`, ""},
 		"a cluster-scoped object":               {[]string{"-one"}, []string{strings.ReplaceAll(role, "Role", "ClusterRole")}, `ClusterOverridePolicy /r: one none`, ""},
-		"data of a Secret": {[]string{"one"}, []string{secret, strings.Replace(secret, "token: a", "token: b", 1)},
-			`ClusterOverridePolicy shop/s: one {"data":{"token":"Yg=="}}`, ""},
-		"an excluded Secret":     {[]string{"-one"}, []string{secret}, `OverridePolicy shop/s: one none`, ""},
-		"the same Secret":        {[]string{"one"}, []string{secret, strings.Replace(secret, "stringData: {token: a}", "data: {token: YQ==}", 1)}, "", ""},
-		"an excluded Namespace":  {[]string{"-one"}, []string{"apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n"}, "", ""},
-		"another Namespace":      {[]string{"one"}, []string{"apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team, labels: {a: b}}\n"}, "", "a.yaml:1: variant one: Namespace team: it differs"},
-		"another version":        {[]string{"one"}, []string{"apiVersion: a.b/v1\nkind: X\nmetadata: {name: x}\n", "apiVersion: a.b/v2\nkind: X\nmetadata: {name: x}\n"}, "", "variant one: X x: it has the version a.b/v2"},
-		"finalizers":             {[]string{"one"}, []string{config, strings.Replace(config, "name: a", "name: a, finalizers: [a/b]", 1)}, "", "metadata.finalizers differs"},
-		"an annotation of Atoll": {[]string{"one"}, []string{config, strings.Replace(config, "name: a", "name: a, annotations: {atoll.dev/clusters: x}", 1)}, "", "metadata.annotations differ in atoll.dev/clusters"},
-		"twice in a variant":     {[]string{"one"}, []string{config, strings.Replace(config, `"1"`, `"2"`, 1) + "---\n" + strings.Replace(config, `"1"`, `"3"`, 1)}, "", "variant one: ConfigMap a is in a.yaml:1, too"},
+		"data of a Secret":                      {[]string{"one"}, []string{secret, strings.Replace(secret, "token: a", "token: b", 1)}, "", "variant one: Secret s: its data differs by cluster"},
+		"a key of a Secret":                     {[]string{"one"}, []string{secret, strings.Replace(secret, "token: a", "other: a", 1)}, "", "its data differs"},
+		"no data of a Secret":                   {[]string{"one"}, []string{secret, strings.Replace(secret, "stringData: {token: a}\n", "", 1)}, "", "its data differs"},
+		"Secrets of variants":                   {[]string{"one", "two"}, []string{config, secret + "---\n" + config, strings.Replace(secret, "token: a", "token: b", 1) + "---\n" + config}, "", "variant two: Secret s: its data differs"},
+		"a Secret for each":                     {[]string{"one", "two"}, []string{config, secret + "---\n" + config, strings.Replace(secret, "name: s", "name: t", 1) + "---\n" + config}, "OverridePolicy shop/s: one, two none, * none\nOverridePolicy shop/t: one none, two, * none", ""},
+		"labels of a Secret":                    {[]string{"one"}, []string{secret, strings.Replace(secret, "name: s", "name: s, labels: {a: b}", 1)}, `OverridePolicy shop/s: one {"metadata":{"labels":{"a":"b"}}}`, ""},
+		"an excluded Secret":                    {[]string{"-one"}, []string{secret}, `OverridePolicy shop/s: one none`, ""},
+		"the same Secret":                       {[]string{"one"}, []string{secret, strings.Replace(secret, "stringData: {token: a}", "data: {token: YQ==}", 1)}, "", ""},
+		"an excluded Namespace":                 {[]string{"-one"}, []string{"apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n"}, "", ""},
+		"another Namespace":                     {[]string{"one"}, []string{"apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n", "apiVersion: v1\nkind: Namespace\nmetadata: {name: team, labels: {a: b}}\n"}, "", "a.yaml:1: variant one: Namespace team: it differs"},
+		"another version":                       {[]string{"one"}, []string{"apiVersion: a.b/v1\nkind: X\nmetadata: {name: x}\n", "apiVersion: a.b/v2\nkind: X\nmetadata: {name: x}\n"}, "", "variant one: X x: it has the version a.b/v2"},
+		"finalizers":                            {[]string{"one"}, []string{config, strings.Replace(config, "name: a", "name: a, finalizers: [a/b]", 1)}, "", "metadata.finalizers differs"},
+		"an annotation of Atoll":                {[]string{"one"}, []string{config, strings.Replace(config, "name: a", "name: a, annotations: {atoll.dev/clusters: x}", 1)}, "", "metadata.annotations differ in atoll.dev/clusters"},
+		"twice in a variant":                    {[]string{"one"}, []string{config, strings.Replace(config, `"1"`, `"2"`, 1) + "---\n" + strings.Replace(config, `"1"`, `"3"`, 1)}, "", "variant one: ConfigMap a is in a.yaml:1, too"},
 	} {
 		s := variantsSource(c.variants...)
 		var contents [][]render.Object
@@ -531,5 +535,24 @@ func TestTransitions(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// No policy has values of a Secret, also while it is replaced: policies have more readers.
+func TestTransitionsHaveNoValuesOfSecrets(t *testing.T) {
+	s := variantsSource("one", "-two")
+	read := func(token, label string) []render.Object {
+		return objectsOf(t, "a.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s, labels: {l: "+label+"}}\nstringData: {token: "+token+"}\ndata: {more: aHVzaA==}\n")
+	}
+	was, _ := NewTemplates(s, compareContents(s, read("hush", "a"), read("hush", "b")), "", kindsOfTests)
+	s.Status.Inventory = was.Keys
+	w, problems := NewTemplates(s, compareContents(s, read("still", "a"), read("still", "c")), "", kindsOfTests)
+	found := w.FindTransitions(s, Decide(Input{Source: s, Wanted: w.Keys, Inventory: s.Status.Inventory, SameSettings: true}))
+	if len(problems) > 0 || len(found) != 1 {
+		t.Fatal(problems, found)
+	}
+	rule := found[0].Object.Object["spec"].(map[string]any)["overrideRules"].([]any)[0].(map[string]any)
+	if patch := rule["overriders"].(map[string]any)["mergePatch"]; !reflect.DeepEqual(patch, map[string]any{"metadata": map[string]any{"labels": map[string]any{"l": "c"}}}) {
+		t.Errorf("%v", patch)
 	}
 }
