@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -123,6 +124,14 @@ func filterIndexes(all []int, keep func(int) bool) []int {
 
 // applyTransition applies a policy that is valid for an object as the hub has it, and as the commit has it.
 func (a *application) applyTransition(ctx context.Context, t changes.Transition) error {
+	object := a.wanted.Objects[t.Template]
+	existing, err := a.objectsOf(a.wanted.Resources[t.Template], object.GetNamespace()).Get(ctx, object.GetName(), metav1.GetOptions{})
+	switch {
+	case err == nil:
+		t.DropFormer(existing, changes.FieldManagerOf(a.source))
+	case !apierrors.IsNotFound(err):
+		return err
+	}
 	if t.Policy >= 0 {
 		return a.applyForm(ctx, t.Policy, t.Object)
 	}
@@ -131,7 +140,7 @@ func (a *application) applyTransition(ctx context.Context, t changes.Transition)
 			a.decision.Remove[i].Hash = transitionHash
 		}
 	}
-	_, err := a.sendApply(ctx, a.objectsOf(t.Resource, t.Object.GetNamespace()), t.Object)
+	_, err = a.sendApply(ctx, a.objectsOf(t.Resource, t.Object.GetNamespace()), t.Object)
 	return err
 }
 

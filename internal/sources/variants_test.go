@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -226,5 +227,21 @@ func TestPoliciesChangeNoObjectOfAnotherOwner(t *testing.T) {
 		if got := h.runInOrder(); got != "apply P, apply a" {
 			t.Errorf("%s: afterwards: %s", name, got)
 		}
+	}
+}
+
+// While an object and its policy change, a variant gets no field of the former object that its policy kept out.
+func TestATransitionKeepsFormerFieldsOut(t *testing.T) {
+	h := newHub(t, withVariant)
+	h.setVariants("c1", "1", "2")
+	h.runCheck()
+	managers := h.objects["configmaps/a"].GetManagedFields()
+	managers[0].FieldsV1 = metav1.NewFieldsV1(`{"f:data":{"f:v":{},"f:base":{}}}`)
+	h.objects["configmaps/a"].SetManagedFields(managers)
+	var during []string
+	h.during = func() { during = h.listPolicies() }
+	h.setVariants("c2", "3", "4")
+	if got := h.runInOrder(); got != "apply P, apply a, apply P" || strings.Join(during, " ") != "map[mergePatch:map[data:map[base:<nil> v:4]]]" {
+		t.Errorf("%s: %v", got, during)
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"atoll.dev/atoll/internal/userfields"
@@ -50,8 +52,8 @@ func newMergePatch(on, of map[string]any) map[string]any {
 	return diffMaps(overridableFields(on), overridableFields(of))
 }
 
-// newTransitionPatch returns a patch that makes an object of a variant both of what the hub has had of it and of its new form. A
-// field that both of these had and the variant has not got leaves with the new form.
+// newTransitionPatch returns a patch that makes an object of a variant both of what the hub has had of it and of its new form.
+// Transition.DropFormer adds what the hub has had of it and none of its new forms has.
 func newTransitionPatch(on, of map[string]any) map[string]any {
 	out := joinPatches(overridableFields(of), newMergePatch(on, of))
 	if meta, ok := out["metadata"].(map[string]any); ok {
@@ -67,6 +69,71 @@ func newTransitionPatch(on, of map[string]any) map[string]any {
 	}
 	if isSecret(of) {
 		delete(out, "data") // is the same for all clusters, and policies have no values of Secrets
+	}
+	return out
+}
+
+// ownedMaps returns the fields of a set of managed fields, as maps. The elements of a list are none of them.
+func ownedMaps(set map[string]any) map[string]any {
+	out := map[string]any{}
+	for key, below := range set {
+		if name, ok := strings.CutPrefix(key, "f:"); ok {
+			fields, _ := below.(map[string]any)
+			out[name] = ownedMaps(fields)
+		}
+	}
+	return out
+}
+
+// formerFields returns the owned fields of an object that a transition may take away.
+func formerFields(owned map[string]any, existing *unstructured.Unstructured) map[string]any {
+	out := maps.Clone(owned)
+	for _, name := range fixedFields {
+		delete(out, name)
+	}
+	was, _ := owned["metadata"].(map[string]any)
+	kept := map[string]any{}
+	for _, name := range clusterMetadata {
+		if keys, ok := was[name].(map[string]any); ok {
+			maps.DeleteFunc(keys, func(key string, _ any) bool { return userfields.IsHubKey(key) })
+			if len(keys) > 0 {
+				kept[name] = keys
+			}
+		}
+	}
+	if len(kept) > 0 {
+		out["metadata"] = kept
+	}
+	if spec, ok := out["spec"].(map[string]any); ok {
+		delete(spec, "replicas") // a placement may divide them
+	}
+	if isSecret(existing.Object) {
+		delete(out, "data")
+		delete(out, "stringData")
+	}
+	return out
+}
+
+// dropAbsent returns a patch that takes away what it does not state of the former fields, too. Labels and annotations leave by
+// their keys, because others may have some of them.
+func dropAbsent(patch, former map[string]any, names ...string) map[string]any {
+	out := maps.Clone(patch)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for key, v := range former {
+		below, _ := v.(map[string]any)
+		stated, has := out[key]
+		inner, isMap := stated.(map[string]any)
+		isMeta := slices.Contains(names, key)
+		switch {
+		case isMeta:
+			out[key] = dropAbsent(inner, below, clusterMetadata...)
+		case isMap:
+			out[key] = dropAbsent(inner, below)
+		case !has:
+			out[key] = nil
+		}
 	}
 	return out
 }

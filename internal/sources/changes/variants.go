@@ -2,6 +2,7 @@ package changes
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -216,6 +217,36 @@ type Transition struct {
 	Policy   int
 	Object   *unstructured.Unstructured
 	Resource schema.GroupVersionResource
+}
+
+// DropFormer takes what the Source has of the object on the hub, and the content has not got, out of what the clusters of
+// variants get: the policy before may have done so, too.
+func (t *Transition) DropFormer(existing *unstructured.Unstructured, manager string) {
+	former := map[string]any{}
+	for _, m := range existing.GetManagedFields() {
+		if m.Manager != manager || m.FieldsV1 == nil {
+			continue
+		}
+		var fields map[string]any
+		if json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields) == nil {
+			former = ownedMaps(fields)
+		}
+	}
+	former = formerFields(former, existing)
+	rules, _, _ := unstructured.NestedSlice(t.Object.Object, "spec", "overrideRules")
+	for _, r := range rules {
+		does, _ := r.(map[string]any)["overriders"].(map[string]any)
+		if does == nil || does["notHere"] != nil {
+			continue
+		}
+		patch, _ := does["mergePatch"].(map[string]any)
+		if patch = dropAbsent(patch, former, "metadata"); len(patch) > 0 {
+			does["mergePatch"] = patch
+		}
+	}
+	if err := unstructured.SetNestedSlice(t.Object.Object, rules, "spec", "overrideRules"); err != nil {
+		panic(fmt.Sprintf("changes: the rules of a policy: %v", err))
+	}
 }
 
 // FindTransitions returns the transitions that an apply needs: those of objects that the inventory has, and that change together
