@@ -128,7 +128,7 @@ func (a *application) applyTransition(ctx context.Context, t changes.Transition)
 	existing, err := a.objectsOf(a.wanted.Resources[t.Template], object.GetNamespace()).Get(ctx, object.GetName(), metav1.GetOptions{})
 	switch {
 	case err == nil:
-		t.DropFormer(existing, changes.FieldManagerOf(a.source))
+		t.FitObjects(existing, object, changes.FieldManagerOf(a.source))
 	case !apierrors.IsNotFound(err):
 		return err
 	}

@@ -238,6 +238,7 @@ func TestATransitionKeepsFormerFieldsOut(t *testing.T) {
 	managers := h.objects["configmaps/a"].GetManagedFields()
 	managers[0].FieldsV1 = metav1.NewFieldsV1(`{"f:data":{"f:v":{},"f:base":{}}}`)
 	h.objects["configmaps/a"].SetManagedFields(managers)
+	h.objects["configmaps/a"].Object["data"].(map[string]any)["base"] = "x"
 	var during []string
 	h.during = func() { during = h.listPolicies() }
 	h.setVariants("c2", "3", "4")

@@ -53,7 +53,7 @@ func newMergePatch(on, of map[string]any) map[string]any {
 }
 
 // newTransitionPatch returns a patch that makes an object of a variant both of what the hub has had of it and of its new form.
-// Transition.DropFormer adds what the hub has had of it and none of its new forms has.
+// Transition.FitObjects adds what the hub has had of it and none of its new forms has.
 func newTransitionPatch(on, of map[string]any) map[string]any {
 	out := joinPatches(overridableFields(of), newMergePatch(on, of))
 	if meta, ok := out["metadata"].(map[string]any); ok {
@@ -133,6 +133,26 @@ func dropAbsent(patch, former map[string]any, names ...string) map[string]any {
 			out[key] = dropAbsent(inner, below)
 		case !has:
 			out[key] = nil
+		}
+	}
+	return out
+}
+
+// trimPatch returns a patch without what it changes neither of one object nor of the other.
+func trimPatch(patch, one, other map[string]any) map[string]any {
+	out := map[string]any{}
+	for key, v := range patch {
+		a, b := one[key], other[key]
+		inner, isMap := v.(map[string]any)
+		below, isMapA := a.(map[string]any)
+		belowB, isMapB := b.(map[string]any)
+		switch {
+		case isMap && isMapA && isMapB:
+			if inner = trimPatch(inner, below, belowB); len(inner) > 0 {
+				out[key] = inner
+			}
+		case !userfields.EqualJSON(v, dropNulls(a)) || !userfields.EqualJSON(v, dropNulls(b)):
+			out[key] = v
 		}
 	}
 	return out

@@ -219,9 +219,10 @@ type Transition struct {
 	Resource schema.GroupVersionResource
 }
 
-// DropFormer takes what the Source has of the object on the hub, and the content has not got, out of what the clusters of
-// variants get: the policy before may have done so, too.
-func (t *Transition) DropFormer(existing *unstructured.Unstructured, manager string) {
+// FitObjects fits the transition to the object on the hub. It takes what the Source has of that object, and the content has not
+// got, out of what the clusters of variants get: the policy before may have done so, too. It leaves out what that object and the
+// wanted one have alike, so that the policy is no larger than what differs.
+func (t *Transition) FitObjects(existing, wanted *unstructured.Unstructured, manager string) {
 	former := map[string]any{}
 	for _, m := range existing.GetManagedFields() {
 		if m.Manager != manager || m.FieldsV1 == nil {
@@ -240,7 +241,8 @@ func (t *Transition) DropFormer(existing *unstructured.Unstructured, manager str
 			continue
 		}
 		patch, _ := does["mergePatch"].(map[string]any)
-		if patch = dropAbsent(patch, former, "metadata"); len(patch) > 0 {
+		delete(does, "mergePatch")
+		if patch = trimPatch(dropAbsent(patch, former, "metadata"), existing.Object, wanted.Object); len(patch) > 0 {
 			does["mergePatch"] = patch
 		}
 	}

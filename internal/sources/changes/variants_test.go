@@ -177,6 +177,7 @@ func checkVariants(t testing.TB, s *v1alpha1.Source, former []*unstructured.Unst
 			transitions = append(transitions, w.templates[i].newOverridePolicy(s, rules))
 		}
 	}
+	transitions = fitTransitions(t, transitions, former, templates)
 	for cluster, objects := range want {
 		for what, by := range map[string][]*unstructured.Unstructured{"policies": policies, "transitions": transitions} {
 			got := renderCluster(t, templates, by, cluster)
@@ -193,7 +194,7 @@ func checkVariants(t testing.TB, s *v1alpha1.Source, former []*unstructured.Unst
 		if cluster == "none" || former == nil {
 			continue
 		}
-		was := renderCluster(t, former, dropFormer(t, transitions, former), cluster)
+		was := renderCluster(t, former, transitions, cluster)
 		for _, o := range objects {
 			name := nameOfFields(o.Fields)
 			is, want := expectedFields(was[name]), expectedFields(o.Fields)
@@ -211,16 +212,18 @@ func nameOfFields(fields map[string]any) string {
 	return fields["metadata"].(map[string]any)["name"].(string)
 }
 
-// dropFormer returns the transitions as they are over the former objects, of which the manager m has all fields.
-func dropFormer(t testing.TB, transitions, former []*unstructured.Unstructured) (out []*unstructured.Unstructured) {
+// fitTransitions returns the transitions as they are between the former objects, of which the manager m has all fields, and the
+// wanted ones.
+func fitTransitions(t testing.TB, transitions, former, wanted []*unstructured.Unstructured) (out []*unstructured.Unstructured) {
 	t.Helper()
 	for _, u := range transitions {
 		u = u.DeepCopy()
 		on := u.Object["spec"].(map[string]any)["resourceSelectors"].([]any)[0].(map[string]any)["name"]
 		for _, o := range former {
-			if o.GetName() == on {
+			i := slices.IndexFunc(wanted, func(w *unstructured.Unstructured) bool { return w.GetName() == on })
+			if o.GetName() == on && i >= 0 {
 				one := Transition{Object: u}
-				one.DropFormer(withOwnedFields(t, o), "m")
+				one.FitObjects(withOwnedFields(t, o), wanted[i], "m")
 			}
 		}
 		out = append(out, u)
@@ -587,5 +590,24 @@ func TestTransitionsHaveNoValuesOfSecrets(t *testing.T) {
 	rule := found[0].Object.Object["spec"].(map[string]any)["overrideRules"].([]any)[0].(map[string]any)
 	if patch := rule["overriders"].(map[string]any)["mergePatch"]; !reflect.DeepEqual(patch, map[string]any{"metadata": map[string]any{"labels": map[string]any{"l": "c"}}}) {
 		t.Errorf("%v", patch)
+	}
+}
+
+// A transition has no more than what differs, however large its object is.
+func TestTransitionsHaveWhatDiffers(t *testing.T) {
+	s := variantsSource("one", "two")
+	read := func(v string) []render.Object {
+		return objectsOf(t, "a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {v: \""+v+"\", same: "+strings.Repeat("x", 10000)+"}\n")
+	}
+	was, _ := NewTemplates(s, compareContents(s, read("1"), read("2"), read("1")), "", kindsOfTests)
+	s.Status.Inventory = was.Keys
+	w, _ := NewTemplates(s, compareContents(s, read("3"), read("4"), read("3")), "", kindsOfTests)
+	found := w.FindTransitions(s, Decide(Input{Source: s, Wanted: w.Keys, Inventory: s.Status.Inventory, SameSettings: true}))
+	found[0].FitObjects(withOwnedFields(t, was.Objects[0]), w.Objects[0], "m")
+	got, _, _ := unstructured.NestedSlice(found[0].Object.Object, "spec", "overrideRules")
+	for i, want := range []string{"4", "3"} {
+		if does := got[i].(map[string]any)["overriders"]; !reflect.DeepEqual(does, map[string]any{"mergePatch": map[string]any{"data": map[string]any{"v": want}}}) {
+			t.Errorf("%v", does)
+		}
 	}
 }
