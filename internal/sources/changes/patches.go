@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -23,6 +24,9 @@ var clusterMetadata = []string{"labels", "annotations"}
 
 // findFixedDifference returns why an object of a variant cannot be had by an override; empty when it can.
 func findFixedDifference(on, of map[string]any) string {
+	if isSameMap(on, of) {
+		return ""
+	}
 	if on["apiVersion"] != of["apiVersion"] {
 		return fmt.Sprintf("it has the version %v, and %v without the variant; one version is on the hub", of["apiVersion"], on["apiVersion"])
 	}
@@ -49,7 +53,15 @@ func findFixedDifference(on, of map[string]any) string {
 // newMergePatch returns the JSON merge patch that makes an object of a variant of that on the hub. A null field is as one that
 // is left out. Lists are replaced as a whole, because what the hub has of a list may be in another order.
 func newMergePatch(on, of map[string]any) map[string]any {
+	if isSameMap(on, of) {
+		return map[string]any{} // most objects are the same in most variants
+	}
 	return diffMaps(overridableFields(on), overridableFields(of))
+}
+
+// isSameMap reports whether both are one map, and not an equal one.
+func isSameMap(a, b map[string]any) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
 // newTransitionPatch returns a patch that makes an object of a variant both of what the hub has had of it and of its new form.
