@@ -260,10 +260,13 @@ type Content struct {
 func (c *Content) HoldsNothing() bool { return len(c.Items) == 0 && !c.NamespaceAlone }
 
 // EncodeContentIdentity returns the bytes that name a Revision of the content: all of it
-// but the fingerprints.
+// but the fingerprints, and what its rules are described as, which changes nothing in a member.
 func EncodeContentIdentity(c *Content) []byte {
 	bare := *c
-	bare.Items = slices.Clone(c.Items)
+	bare.Items, bare.Rules = slices.Clone(c.Items), slices.Clone(c.Rules)
+	for i := range bare.Rules {
+		bare.Rules[i].Description = ""
+	}
 	for i := range bare.Items {
 		bare.Items[i] = bare.Items[i].WithoutFingerprints()
 	}

@@ -77,6 +77,20 @@ func TestRulesOfWhichTheFirstApplies(t *testing.T) {
 	}
 }
 
+// An edit of a description alone, such as of the commit of a Source that is synced, makes no Revision, so that no rollout starts.
+func TestDescriptionsMakeNoRevision(t *testing.T) {
+	const rules = "appliedRules: First\noverrideRules: [{description: of commit @, overriders: {labelsOverrider: [{operator: add, value: {a: b}}]}}]"
+	b, edit := newOverrideTest(t, strings.Replace(rules, "@", "1", 1))
+	edit(strings.Replace(rules, "@", "2", 1))
+	if out := b.planNext(); out.NeedsRevision {
+		t.Error("of another commit")
+	}
+	edit(strings.NewReplacer("@", "3", "a: b", "a: c").Replace(rules))
+	if out := b.planNext(); !out.NeedsRevision || out.Content.Rules[0].Description != "of commit 3" {
+		t.Errorf("another value: %+v", out.Content.Rules)
+	}
+}
+
 // Edits of a policy with apply: WithNextChange make a Revision to which rows that are
 // there need not move; whatever else changes makes one to which all do.
 func TestApplyWithNextChange(t *testing.T) {

@@ -126,8 +126,9 @@ func (a *application) isGone(ctx context.Context, o v1alpha1.SourceObject) bool 
 }
 
 // removeObjects removes what the commit dropped, while the Source and its Repository are those that the check began
-// with.
+// with. The policy of an object that stays does so, too: without it, the object would go to every cluster.
 func (a *application) removeObjects(ctx context.Context) error {
+	staying := stayingPolicies{}
 	for i, o := range a.decision.Remove {
 		why, message, err := a.findInterruption(ctx)
 		if ctx.Err() != nil {
@@ -142,12 +143,19 @@ func (a *application) removeObjects(ctx context.Context) error {
 			a.errors = append(a.errors, newSourceError(render.Problem{}, message))
 			return nil
 		}
+		if staying.keepPolicy(a, o) {
+			continue
+		}
+		kept := len(a.decision.Keep)
 		if err := a.removeObject(ctx, o); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			a.failedRemovals = append(a.failedRemovals, o)
 			a.addError(render.Problem{}, o, err)
+			staying[changes.NamePolicy(a.source, o)] = ""
+		} else if len(a.decision.Keep) > kept {
+			staying[changes.NamePolicy(a.source, o)] = a.decision.Keep[kept].Kept
 		}
 	}
 	return nil
@@ -230,8 +238,8 @@ func (a *application) applyForm(ctx context.Context, i int, form *unstructured.U
 }
 
 // sendApply sends the request of a server-side apply.
-func (a *application) sendApply(ctx context.Context, objects dynamic.ResourceInterface, form *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	return objects.Apply(ctx, form.GetName(), form, metav1.ApplyOptions{FieldManager: changes.FieldManagerOf(a.source), Force: a.source.Spec.Force})
+func (a *application) sendApply(ctx context.Context, objects dynamic.ResourceInterface, form *unstructured.Unstructured, dryRun ...string) (*unstructured.Unstructured, error) {
+	return objects.Apply(ctx, form.GetName(), form, metav1.ApplyOptions{FieldManager: changes.FieldManagerOf(a.source), Force: a.source.Spec.Force, DryRun: dryRun})
 }
 
 func (a *application) objectsOf(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {

@@ -5,6 +5,11 @@ import (
 	"errors"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/sources/changes"
 )
 
@@ -17,19 +22,13 @@ var (
 const transitionHash = "transition"
 
 // applyObjects applies what has changed. Policies of variants come before their objects. A policy that changes together with its
-// object is replaced by a transition first, and by its last form after the object. Nothing comes after a policy that is refused.
+// object is replaced by a transition first, and by its last form after the object. Nothing comes after a policy that is refused,
+// and no policy comes whose object the hub would refuse: it would change an object of another owner.
 func (a *application) applyObjects(ctx context.Context) error {
 	o := orderedApply{application: a, last: map[int]int{}}
 	for _, t := range a.wanted.FindTransitions(a.source, a.decision) {
-		err := a.applyTransition(ctx, t)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			o.blocked = true
-			o.failObject(t.Template, err)
-		} else if t.Policy >= 0 {
-			o.last[t.Policy] = t.Template
+		if err := o.startTransition(ctx, t); err != nil {
+			return err
 		}
 	}
 	order := slices.Concat(filterIndexes(a.decision.Apply, func(i int) bool { return !o.isLast(i) }), filterIndexes(a.decision.Apply, o.isLast))
@@ -68,16 +67,54 @@ func (o *orderedApply) failObject(i int, err error) {
 	o.failed = append(o.failed, i)
 }
 
+// startTransition applies a transition whose object the hub would take. The error is that of the context.
+func (o *orderedApply) startTransition(ctx context.Context, t changes.Transition) error {
+	refused := o.tryObject(ctx, t.Template)
+	err := refused
+	if err == nil {
+		err = o.applyTransition(ctx, t)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err == nil && t.Policy >= 0:
+		o.last[t.Policy] = t.Template
+	case err != nil:
+		o.failObject(t.Template, err)
+		if o.blocked = o.blocked || refused == nil; t.Policy >= 0 {
+			o.failObject(t.Policy, errObjectRefused)
+		}
+	}
+	return nil
+}
+
 // applyInTurn applies an object, unless one before it failed that it needs.
 func (o *orderedApply) applyInTurn(ctx context.Context, i int) error {
 	if o.blocked {
 		return errPolicyRefused
 	}
-	if object, waits := o.last[i]; waits && slices.Contains(o.failed, object) {
+	object, waits := o.last[i]
+	if waits && slices.Contains(o.failed, object) {
 		return errObjectRefused
+	}
+	if object, has := o.wanted.FindObject(i); has && !waits && slices.Contains(o.decision.Apply, object) && !slices.Contains(o.failed, object) {
+		if err := o.tryObject(ctx, object); err != nil {
+			o.failObject(object, err)
+			return errObjectRefused
+		}
 	}
 	err := o.applyObject(ctx, i)
 	o.blocked = err != nil && o.wanted.IsOverridePolicy(o.source, i)
+	return err
+}
+
+// tryObject returns why the hub would refuse an object, by a dry run.
+func (a *application) tryObject(ctx context.Context, i int) error {
+	form := a.wanted.Objects[i]
+	if a.wanted.Resources[i].Empty() {
+		return &meta.NoKindMatchError{GroupKind: form.GroupVersionKind().GroupKind()}
+	}
+	_, err := a.sendApply(ctx, a.objectsOf(a.wanted.Resources[i], form.GetNamespace()), form, metav1.DryRunAll)
 	return err
 }
 
@@ -87,6 +124,14 @@ func filterIndexes(all []int, keep func(int) bool) []int {
 
 // applyTransition applies a policy that is valid for an object as the hub has it, and as the commit has it.
 func (a *application) applyTransition(ctx context.Context, t changes.Transition) error {
+	object := a.wanted.Objects[t.Template]
+	existing, err := a.objectsOf(a.wanted.Resources[t.Template], object.GetNamespace()).Get(ctx, object.GetName(), metav1.GetOptions{})
+	switch {
+	case err == nil:
+		t.FitObjects(existing, object, changes.FieldManagerOf(a.source))
+	case !apierrors.IsNotFound(err):
+		return err
+	}
 	if t.Policy >= 0 {
 		return a.applyForm(ctx, t.Policy, t.Object)
 	}
@@ -95,6 +140,24 @@ func (a *application) applyTransition(ctx context.Context, t changes.Transition)
 			a.decision.Remove[i].Hash = transitionHash
 		}
 	}
-	_, err := a.sendApply(ctx, a.objectsOf(t.Resource, t.Object.GetNamespace()), t.Object)
+	_, err = a.sendApply(ctx, a.objectsOf(t.Resource, t.Object.GetNamespace()), t.Object)
 	return err
+}
+
+// stayingPolicies are the names of policies whose objects stay, with the reason. It is empty where a removal failed.
+type stayingPolicies map[string]string
+
+// keepPolicy keeps an object that is the policy of one that stays. It reports whether it did.
+func (s stayingPolicies) keepPolicy(a *application, o v1alpha1.SourceObject) bool {
+	why, stays := s[o.Name]
+	if !stays || !changes.IsOverridePolicy(a.source.Name, o) {
+		return false
+	}
+	if why == "" {
+		a.failedRemovals = append(a.failedRemovals, o)
+		return true
+	}
+	o.Kept = why
+	a.decision.Keep = append(a.decision.Keep, o)
+	return true
 }

@@ -123,6 +123,9 @@ func (h *hub) newTemplates() *dynamicfake.FakeDynamicClient {
 				o.SetUID(types.UID(fmt.Sprint("uid-", h.made)))
 			}
 			o.SetManagedFields(managers)
+			if len(a.PatchOptions.DryRun) > 0 {
+				return true, &o, nil
+			}
 			h.objects[key] = &o
 			h.writes = append(h.writes, "apply "+a.Name)
 			h.callDuring()

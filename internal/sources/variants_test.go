@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -124,11 +126,18 @@ func TestAnObjectWaitsForThePolicyOfItsVariant(t *testing.T) {
 	}
 	h.refuse = map[string]error{"a": apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", fmt.Errorf("no"))}
 	h.setVariants("c4", "6", "7")
-	if got := h.runInOrder(); got != "apply P" {
+	if got := h.runInOrder(); got != "" {
 		t.Errorf("an object that is refused: %s", got)
 	}
+	// Its dry run succeeds, and its apply fails.
 	h.refuse = nil
-	h.setVariants("c5", "1", "2") // as the first commit: the transition is no more what the hub had
+	h.during = func() { h.refuse = map[string]error{"a": errRefused} }
+	h.setVariants("c5", "6", "8")
+	if got := h.runInOrder(); got != "apply P" {
+		t.Errorf("an object that is refused after its transition: %s", got)
+	}
+	h.refuse = nil
+	h.setVariants("c6", "1", "2") // as the first commit: the transition is no more what the hub had
 	if got := h.runInOrder(); got != "apply P" || strings.Join(h.listPolicies(), " ") != "map[mergePatch:map[data:map[v:2]]]" {
 		t.Errorf("back again: %s; %v", got, h.listPolicies())
 	}
@@ -171,5 +180,69 @@ func TestAVariantThatCannotBeHadHoldsTheCommit(t *testing.T) {
 	h.commit = gitfetch.Content{Commit: "c3", Digest: "d", Result: render.Result{Problems: []render.Problem{{File: "one.yaml", Line: 2, Message: "variant one: no"}}}}
 	if got := h.runInOrder(); got != "" || !strings.Contains(h.readRendered().Message, "one.yaml:2: variant one: no") {
 		t.Errorf("%s %+v", got, h.readRendered())
+	}
+}
+
+// The policy of an object that a removal leaves on the hub stays with it, so that the object goes to no further cluster.
+func TestAPolicyStaysWithAnObjectThatIsNotRemoved(t *testing.T) {
+	for name, keep := range map[string]struct {
+		change func(*unstructured.Unstructured)
+		kept   string
+	}{
+		"annotated to stay": {func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{"helm.sh/resource-policy": "keep"})
+		}, string(atoll.ReasonPolicyKeeps)},
+		"made again by a person": {func(u *unstructured.Unstructured) { u.SetUID("other") }, string(atoll.ReasonOwnedElsewhere)},
+	} {
+		h := newHub(t, withVariant)
+		h.setVariants("c1", "1", "", "b")
+		h.runCheck()
+		keep.change(h.objects["configmaps/b"])
+		h.setVariants("c2", "1", "")
+		if got := h.runInOrder(); got != "" || strings.Join(h.listPolicies(), " ") != "map[] map[notHere:true]" {
+			t.Errorf("%s: %s; %v", name, got, h.listPolicies())
+		}
+		for _, o := range h.readSource().Status.Inventory {
+			if wants := o.Name != "a"; wants != (o.Kept == keep.kept) {
+				t.Errorf("%s: %+v", name, o)
+			}
+		}
+	}
+}
+
+// A policy comes to no object that the hub refuses, such as one of another owner: it would change that one in members.
+func TestPoliciesChangeNoObjectOfAnotherOwner(t *testing.T) {
+	for name, spec := range map[string]string{"a value": "2", "an exclusion": "-"} {
+		h := newHub(t, withVariant)
+		h.refuse["a"] = apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "a", fmt.Errorf(`conflict with "kubectl": .data.v`))
+		h.setVariants("c1", "1", spec, "b")
+		if got := h.runInOrder(); got != "apply P, apply b" {
+			t.Errorf("%s: %s", name, got)
+		}
+		if s := h.readSource(); !strings.Contains(h.listConditions(), "Applied=False/OwnedByOthers") || len(s.Status.Errors) != 2 || !strings.Contains(s.Status.Errors[0].Message, "kubectl") {
+			t.Errorf("%s: %+v", name, s.Status)
+		}
+		h.refuse = nil
+		h.setVariants("c2", "1", spec, "b")
+		if got := h.runInOrder(); got != "apply P, apply a" {
+			t.Errorf("%s: afterwards: %s", name, got)
+		}
+	}
+}
+
+// While an object and its policy change, a variant gets no field of the former object that its policy kept out.
+func TestATransitionKeepsFormerFieldsOut(t *testing.T) {
+	h := newHub(t, withVariant)
+	h.setVariants("c1", "1", "2")
+	h.runCheck()
+	managers := h.objects["configmaps/a"].GetManagedFields()
+	managers[0].FieldsV1 = metav1.NewFieldsV1(`{"f:data":{"f:v":{},"f:base":{}}}`)
+	h.objects["configmaps/a"].SetManagedFields(managers)
+	h.objects["configmaps/a"].Object["data"].(map[string]any)["base"] = "x"
+	var during []string
+	h.during = func() { during = h.listPolicies() }
+	h.setVariants("c2", "3", "4")
+	if got := h.runInOrder(); got != "apply P, apply a, apply P" || strings.Join(during, " ") != "map[mergePatch:map[data:map[base:<nil> v:4]]]" {
+		t.Errorf("%s: %v", got, during)
 	}
 }

@@ -274,6 +274,7 @@ func (x *comparison) compareObjects(ctx context.Context, decided changes.Decisio
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+	keepPolicies(x.source, decided.Remove, removed)
 	isRefused := func(o objectChange) bool { return o.Change == changeRefused }
 	if slices.ContainsFunc(applied, isRefused) {
 		for n := range removed {
@@ -289,6 +290,21 @@ func (x *comparison) compareObjects(ctx context.Context, decided changes.Decisio
 	}
 	isAbsent := func(o objectChange) bool { return o.Change == "" }
 	return slices.DeleteFunc(slices.Concat(applied, removed), isAbsent), nil
+}
+
+// keepPolicies keeps the policies of variants whose objects stay.
+func keepPolicies(s *v1alpha1.Source, dropped []v1alpha1.SourceObject, removed []objectChange) {
+	staying := map[string]string{}
+	for n, o := range dropped {
+		if removed[n].Change == changeKept {
+			staying[changes.NamePolicy(s, o)] = removed[n].Why
+		}
+	}
+	for n, o := range dropped {
+		if why, stays := staying[o.Name]; stays && changes.IsOverridePolicy(s.Name, o) && removed[n].Change == changeRemoved {
+			removed[n] = newObjectChange(changeKept, o, why)
+		}
+	}
 }
 
 func newObjectChange(change changeKind, o v1alpha1.SourceObject, why string) objectChange {

@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"atoll.dev/atoll/internal/userfields"
@@ -20,6 +24,9 @@ var clusterMetadata = []string{"labels", "annotations"}
 
 // findFixedDifference returns why an object of a variant cannot be had by an override; empty when it can.
 func findFixedDifference(on, of map[string]any) string {
+	if isSameMap(on, of) {
+		return ""
+	}
 	if on["apiVersion"] != of["apiVersion"] {
 		return fmt.Sprintf("it has the version %v, and %v without the variant; one version is on the hub", of["apiVersion"], on["apiVersion"])
 	}
@@ -46,11 +53,19 @@ func findFixedDifference(on, of map[string]any) string {
 // newMergePatch returns the JSON merge patch that makes an object of a variant of that on the hub. A null field is as one that
 // is left out. Lists are replaced as a whole, because what the hub has of a list may be in another order.
 func newMergePatch(on, of map[string]any) map[string]any {
+	if isSameMap(on, of) {
+		return map[string]any{} // most objects are the same in most variants
+	}
 	return diffMaps(overridableFields(on), overridableFields(of))
 }
 
-// newTransitionPatch returns a patch that makes an object of a variant both of what the hub has had of it and of its new form. A
-// field that both of these had and the variant has not got leaves with the new form.
+// isSameMap reports whether both are one map, and not an equal one.
+func isSameMap(a, b map[string]any) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+}
+
+// newTransitionPatch returns a patch that makes an object of a variant both of what the hub has had of it and of its new form.
+// Transition.FitObjects adds what the hub has had of it and none of its new forms has.
 func newTransitionPatch(on, of map[string]any) map[string]any {
 	out := joinPatches(overridableFields(of), newMergePatch(on, of))
 	if meta, ok := out["metadata"].(map[string]any); ok {
@@ -63,6 +78,94 @@ func newTransitionPatch(on, of map[string]any) map[string]any {
 	is, _ := of["spec"].(map[string]any)
 	if spec, ok := out["spec"].(map[string]any); ok && userfields.EqualJSON(was["replicas"], is["replicas"]) {
 		delete(spec, "replicas") // a placement may divide them
+	}
+	if isSecret(of) {
+		delete(out, "data") // is the same for all clusters, and policies have no values of Secrets
+	}
+	return out
+}
+
+// ownedMaps returns the fields of a set of managed fields, as maps. The elements of a list are none of them.
+func ownedMaps(set map[string]any) map[string]any {
+	out := map[string]any{}
+	for key, below := range set {
+		if name, ok := strings.CutPrefix(key, "f:"); ok {
+			fields, _ := below.(map[string]any)
+			out[name] = ownedMaps(fields)
+		}
+	}
+	return out
+}
+
+// formerFields returns the owned fields of an object that a transition may take away.
+func formerFields(owned map[string]any, existing *unstructured.Unstructured) map[string]any {
+	out := maps.Clone(owned)
+	for _, name := range fixedFields {
+		delete(out, name)
+	}
+	was, _ := owned["metadata"].(map[string]any)
+	kept := map[string]any{}
+	for _, name := range clusterMetadata {
+		if keys, ok := was[name].(map[string]any); ok {
+			maps.DeleteFunc(keys, func(key string, _ any) bool { return userfields.IsHubKey(key) })
+			if len(keys) > 0 {
+				kept[name] = keys
+			}
+		}
+	}
+	if len(kept) > 0 {
+		out["metadata"] = kept
+	}
+	if spec, ok := out["spec"].(map[string]any); ok {
+		delete(spec, "replicas") // a placement may divide them
+	}
+	if isSecret(existing.Object) {
+		delete(out, "data")
+		delete(out, "stringData")
+	}
+	return out
+}
+
+// dropAbsent returns a patch that takes away what it does not state of the former fields, too. Labels and annotations leave by
+// their keys, because others may have some of them.
+func dropAbsent(patch, former map[string]any, names ...string) map[string]any {
+	out := maps.Clone(patch)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for key, v := range former {
+		below, _ := v.(map[string]any)
+		stated, has := out[key]
+		inner, isMap := stated.(map[string]any)
+		isMeta := slices.Contains(names, key)
+		switch {
+		case isMeta:
+			out[key] = dropAbsent(inner, below, clusterMetadata...)
+		case isMap:
+			out[key] = dropAbsent(inner, below)
+		case !has:
+			out[key] = nil
+		}
+	}
+	return out
+}
+
+// trimPatch returns a patch without what it changes neither of one object nor of the other.
+func trimPatch(patch, one, other map[string]any) map[string]any {
+	out := map[string]any{}
+	for key, v := range patch {
+		a, b := one[key], other[key]
+		inner, isMap := v.(map[string]any)
+		below, isMapA := a.(map[string]any)
+		belowB, isMapB := b.(map[string]any)
+		switch {
+		case isMap && isMapA && isMapB:
+			if inner = trimPatch(inner, below, belowB); len(inner) > 0 {
+				out[key] = inner
+			}
+		case !userfields.EqualJSON(v, dropNulls(a)) || !userfields.EqualJSON(v, dropNulls(b)):
+			out[key] = v
+		}
 	}
 	return out
 }
@@ -88,10 +191,14 @@ func overridableFields(fields map[string]any) map[string]any {
 		kept[name] = keys
 	}
 	out["metadata"] = kept
-	if fields["kind"] == "Secret" && fields["apiVersion"] == "v1" {
+	if isSecret(fields) {
 		encodeStringData(out)
 	}
 	return out
+}
+
+func isSecret(fields map[string]any) bool {
+	return fields["kind"] == "Secret" && fields["apiVersion"] == "v1"
 }
 
 // encodeStringData moves the stringData of a Secret to its data, as the API server does.
@@ -180,10 +287,10 @@ func sortedKeys(a, b map[string]any) []string {
 	return slices.Compact(keys)
 }
 
-func encodeJSON(v any) []byte {
-	raw, err := json.Marshal(v)
+func encodePatch(patch map[string]any) *apiextensionsv1.JSON {
+	raw, err := json.Marshal(patch)
 	if err != nil {
 		panic(fmt.Sprintf("changes: a patch of decoded JSON cannot be encoded: %v", err))
 	}
-	return raw
+	return &apiextensionsv1.JSON{Raw: raw}
 }

@@ -29,6 +29,14 @@ type Templates struct {
 	Resources []schema.GroupVersionResource
 	// templates are the objects of the content, with their variants.
 	templates []template
+	// objects are the indexes of objects, by those of the policies of their variants.
+	objects map[int]int
+}
+
+// FindObject returns the index of the object of which a policy makes variants; false for what is no such policy.
+func (t *Templates) FindObject(policy int) (int, bool) {
+	i, ok := t.objects[policy]
+	return i, ok
 }
 
 // CountContent returns the number of objects of the content, without the policies that the Source makes.
@@ -36,7 +44,7 @@ func (t *Templates) CountContent() int { return len(t.templates) }
 
 // IsOverridePolicy reports whether an object is a policy that the Source makes of its variants.
 func (t *Templates) IsOverridePolicy(s *v1alpha1.Source, i int) bool {
-	return i >= len(t.templates) && isOverridePolicy(s.Name, t.Keys[i])
+	return i >= len(t.templates) && IsOverridePolicy(s.Name, t.Keys[i])
 }
 
 // ServedKind is where an API serves a kind.
@@ -98,20 +106,22 @@ func (t *Templates) newPolicies(s *v1alpha1.Source) (out []*unstructured.Unstruc
 	return out
 }
 
-// nameCommit adds the commit to the policies of variants. It is none of what their hashes are of: a policy names the commit
+// nameCommit adds the commit to the policies of variants, and notes their objects. The commit is none of what their hashes are of: a policy names the commit
 // that changed it last.
 func (t *Templates) nameCommit(s *v1alpha1.Source, commit string) {
 	at := make(map[Key]int, len(t.Keys))
 	for i := len(t.templates); i < len(t.Keys); i++ {
 		at[KeyOf(t.Keys[i])] = i
 	}
+	t.objects = map[int]int{}
 	for i := range t.templates {
 		rules := t.templates[i].newRules(s, commit, newMergePatch)
 		if len(rules) == 0 {
 			continue
 		}
 		policy := t.templates[i].newOverridePolicy(s, rules)
-		t.Objects[at[PolicyKey(policy)]] = policy
+		n := at[PolicyKey(policy)]
+		t.Objects[n], t.objects[n] = policy, i
 	}
 }
 

@@ -2,6 +2,7 @@ package changes
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -60,6 +59,9 @@ func (t *template) checkVariants(s *v1alpha1.Source) *render.Problem {
 		if why == "" && !t.isSentToClusters() && len(newMergePatch(on.fields, f.fields)) > 0 {
 			why = "it differs from the content without a variant, and stays on the hub or travels with what is in it, so that it is the same for all clusters"
 		}
+		if why == "" && t.key.ItemKey().IsSecret() && overrides.ChangesSecretData(v1alpha1.Overriders{MergePatch: encodePatch(newMergePatch(on.fields, f.fields))}) {
+			why = "its data differs by cluster, and policies have more readers than Secrets; give the Secret of the variant another name"
+		}
 		if why != "" {
 			return &render.Problem{File: f.at.File, Line: f.at.Line, Message: fmt.Sprintf("variant %s: %s %s: %s", s.Spec.Variants[i].Name, t.key.Kind, t.key.Name, why)}
 		}
@@ -80,7 +82,7 @@ func (t *template) newRules(s *v1alpha1.Source, commit string, patch func(on, of
 		if f.fields == nil {
 			r.Overriders.NotHere = new(true)
 		} else if p := patch(on.fields, f.fields); len(p) > 0 {
-			r.Overriders.MergePatch = &apiextensionsv1.JSON{Raw: encodeJSON(p)}
+			r.Overriders.MergePatch = encodePatch(p)
 		}
 		if out = append(out, r); r.Overriders.NotHere != nil || r.Overriders.MergePatch != nil {
 			needed = len(out)
@@ -122,7 +124,7 @@ func (t *template) newOverridePolicy(s *v1alpha1.Source, rules []v1alpha1.RuleWi
 		AppliedRules:      v1alpha1.AppliedRulesFirst, OverrideRules: rules,
 	}
 	meta := metav1.ObjectMeta{Name: overridePolicyName(s, t.key), Namespace: t.key.Namespace, Labels: map[string]string{v1alpha1.LabelSource: s.Name}}
-	if !t.needsClusterPolicy(rules) {
+	if !t.needsClusterPolicy() {
 		return withLowestPriority(newPolicyObject(&v1alpha1.OverridePolicy{
 			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindOverridePolicy}, ObjectMeta: meta, Spec: spec,
 		}))
@@ -146,11 +148,9 @@ const (
 	kindClusterOverridePolicy = "ClusterOverridePolicy"
 )
 
-// needsClusterPolicy reports whether only a ClusterOverridePolicy may have the rules.
-func (t *template) needsClusterPolicy(rules []v1alpha1.RuleWithCluster) bool {
-	changesData := func(r v1alpha1.RuleWithCluster) bool { return overrides.ChangesSecretData(r.Overriders) }
-	return t.key.Namespace == "" || overrides.RequiresClusterOverridePolicy(schema.GroupKind{Group: t.key.Group, Kind: t.key.Kind}) ||
-		t.key.ItemKey().IsSecret() && slices.ContainsFunc(rules, changesData)
+// needsClusterPolicy reports whether only a ClusterOverridePolicy may change the object.
+func (t *template) needsClusterPolicy() bool {
+	return t.key.Namespace == "" || overrides.RequiresClusterOverridePolicy(schema.GroupKind{Group: t.key.Group, Kind: t.key.Kind})
 }
 
 func versionOf(fields map[string]any) string {
@@ -167,13 +167,18 @@ func overridePolicyName(s *v1alpha1.Source, k Key) string {
 	return overridePrefix(s.Name) + atoll.HashParts([]byte(s.Namespace), []byte(s.Name), []byte(k.Group), []byte(k.Kind), []byte(k.Namespace), []byte(k.Name))[:overrideHashLength]
 }
 
+// NamePolicy returns the name of the policy of the variants for an object of an inventory, if there is such a policy.
+func NamePolicy(s *v1alpha1.Source, o v1alpha1.SourceObject) string {
+	return overridePolicyName(s, KeyOf(o))
+}
+
 // overrideHashLength is the length of the hash in the name of a policy for an object.
 const overrideHashLength = 12
 
 func overridePrefix(source string) string { return "source-" + source + "-" }
 
-// isOverridePolicy reports whether an object is a policy that the Source makes of its variants.
-func isOverridePolicy(source string, o v1alpha1.SourceObject) bool {
+// IsOverridePolicy reports whether an object is a policy that the Source makes of its variants.
+func IsOverridePolicy(source string, o v1alpha1.SourceObject) bool {
 	hash, ok := strings.CutPrefix(o.Name, overridePrefix(source))
 	return ok && KeyOf(o).Group == v1alpha1.GroupVersion.Group && (o.Kind == kindOverridePolicy || o.Kind == kindClusterOverridePolicy) &&
 		len(hash) == overrideHashLength && strings.Trim(hash, "0123456789abcdef") == ""
@@ -186,7 +191,7 @@ func (d *Decision) releasePolicies(s *v1alpha1.Source) {
 	for _, o := range d.Keep {
 		kept[overridePolicyName(s, KeyOf(o))] = true
 	}
-	isReleased := func(o v1alpha1.SourceObject) bool { return isOverridePolicy(s.Name, o) && !kept[o.Name] }
+	isReleased := func(o v1alpha1.SourceObject) bool { return IsOverridePolicy(s.Name, o) && !kept[o.Name] }
 	for _, o := range d.Keep {
 		if isReleased(o) {
 			o.Kept = ""
@@ -195,7 +200,7 @@ func (d *Decision) releasePolicies(s *v1alpha1.Source) {
 	}
 	d.Keep = slices.DeleteFunc(d.Keep, isReleased)
 	rank := func(o v1alpha1.SourceObject) int {
-		if isOverridePolicy(s.Name, o) {
+		if IsOverridePolicy(s.Name, o) {
 			return 1 // after its object, which would go to every cluster for a moment otherwise
 		}
 		return 0
@@ -212,6 +217,38 @@ type Transition struct {
 	Policy   int
 	Object   *unstructured.Unstructured
 	Resource schema.GroupVersionResource
+}
+
+// FitObjects fits the transition to the object on the hub. It takes what the Source has of that object, and the content has not
+// got, out of what the clusters of variants get: the policy before may have done so, too. It leaves out what that object and the
+// wanted one have alike, so that the policy is no larger than what differs.
+func (t *Transition) FitObjects(existing, wanted *unstructured.Unstructured, manager string) {
+	former := map[string]any{}
+	for _, m := range existing.GetManagedFields() {
+		if m.Manager != manager || m.FieldsV1 == nil {
+			continue
+		}
+		var fields map[string]any
+		if json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields) == nil {
+			former = ownedMaps(fields)
+		}
+	}
+	former = formerFields(former, existing)
+	rules, _, _ := unstructured.NestedSlice(t.Object.Object, "spec", "overrideRules")
+	for _, r := range rules {
+		does, _ := r.(map[string]any)["overriders"].(map[string]any)
+		if does == nil || does["notHere"] != nil {
+			continue
+		}
+		patch, _ := does["mergePatch"].(map[string]any)
+		delete(does, "mergePatch")
+		if patch = trimPatch(dropAbsent(patch, former, "metadata"), existing.Object, wanted.Object); len(patch) > 0 {
+			does["mergePatch"] = patch
+		}
+	}
+	if err := unstructured.SetNestedSlice(t.Object.Object, rules, "spec", "overrideRules"); err != nil {
+		panic(fmt.Sprintf("changes: the rules of a policy: %v", err))
+	}
 }
 
 // FindTransitions returns the transitions that an apply needs: those of objects that the inventory has, and that change together
