@@ -61,9 +61,12 @@ func (k *Keeper) answerQuestion(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	if q.object != nil && !k.maySee(q, *q.object) {
-		why := fmt.Errorf("changes are shown to users that may get the object, and %q may not", q.user.GetName())
-		return nil, refusal.WithReason(atoll.ReasonPermissionMissing, apierrors.NewForbidden(schema.GroupResource{Group: q.object.Group, Resource: strings.ToLower(q.object.Kind)}, q.object.Name, why))
+	if err := k.checkRight(q); err != nil {
+		return nil, err
+	}
+	body, err := readStepBody(w, r, q) // before memory is reserved, which a slow sender would hold
+	if err != nil {
+		return nil, err
 	}
 	release, err := k.reserveMemory(q.user, memoryFor(r, q))
 	if err != nil {
@@ -73,10 +76,8 @@ func (k *Keeper) answerQuestion(w http.ResponseWriter, r *http.Request) (any, er
 	if !k.isLoaded() {
 		return nil, respond.StillStarting("the changes that can be undone are being read")
 	}
-	if r.Method == http.MethodPost {
-		if q.step, err = readStepObjects(w, r, *q.object); err != nil {
-			return nil, err
-		}
+	if err := q.decodeStep(body); err != nil {
+		return nil, err
 	}
 	changes, err := k.listVisible(q)
 	if err != nil {
@@ -94,6 +95,15 @@ func (k *Keeper) answerQuestion(w http.ResponseWriter, r *http.Request) (any, er
 		out.Changes = append(out.Changes, history.ListedChange{Change: *c, Until: c.At.Add(window)})
 	}
 	return out, nil
+}
+
+// checkRight refuses a question about an object that the user may not get.
+func (k *Keeper) checkRight(q *question) error {
+	if q.object == nil || k.maySee(q, *q.object) {
+		return nil
+	}
+	why := fmt.Errorf("changes are shown to users that may get the object, and %q may not", q.user.GetName())
+	return refusal.WithReason(atoll.ReasonPermissionMissing, apierrors.NewForbidden(schema.GroupResource{Group: q.object.Group, Resource: strings.ToLower(q.object.Kind)}, q.object.Name, why))
 }
 
 // readQuestion reads a request, and refuses a malformed one.
