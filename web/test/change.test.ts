@@ -405,7 +405,7 @@ test("an edited object stays chosen as others come and go", () => {
 });
 
 test("what a person reads before a change is in both languages", () => {
-  for (const key of Object.keys(en).filter((k) => /^(act|drift|plan|change|drain|pause|history)\./.test(k)) as (keyof typeof en)[]) {
+  for (const key of Object.keys(en).filter((k) => /^(act|drift|plan|change|drain|pause|history|undo|logs|pod)\./.test(k)) as (keyof typeof en)[]) {
     const parameters = (text: string) => [...text.matchAll(/\{\w+\}/g)].map((m) => m[0]).sort();
     assert.ok(zh[key], key);
     assert.deepEqual(parameters(zh[key]!), parameters(en[key]), key);

@@ -203,7 +203,7 @@ export const en = {
   "act.accept.compare": "Compare this key with the one that the agent prints in the member. It waits there with the line:",
   "act.accept.line": "cluster {name} waits to be accepted; … (key {hash})",
   "act.accept.exactly": "The acceptance is for exactly this key. If another request has come since, nothing is accepted.",
-  "act.accept.none": "No agent has sent a request with the key that the hub has noted for this cluster. An accepted cluster lets in the agent with the noted key alone.",
+  "act.accept.none": "No request of an agent waits. The accepted cluster lets in the agent with the key that the hub has noted, and no other one.",
   "act.accept.other": "This request has another key than the one that the hub has noted for the cluster, and cannot be accepted here.",
   "act.accept.changed": "Another request has come since, or the cluster has been created again. Nothing is accepted: look at it again.",
   "act.accept.unreadable": "the request cannot be read",
