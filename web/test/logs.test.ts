@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RequestError } from "../src/api/client";
+import { RequestError, readText } from "../src/api/client";
 import type { Pod } from "../src/api/kubernetes";
 import { LogFollower, type ReadText, findWorkloads } from "../src/api/logs";
 import { LogBuffer, findLines, splitMatches } from "../src/model/logbuffer";
@@ -245,6 +245,28 @@ test("no more containers are read than stated, and another one when one ends", a
   await settle();
   assert.deepEqual([hub.open.length, f.left, f.followed[0]!.state], [51, 9, "ended"]);
   f.stop();
+});
+
+test("a large chunk arrives in pieces, so that a kept line keeps no more than one", async () => {
+  const before = globalThis.fetch;
+  const text = "x".repeat(40_000) + "雪".repeat(40_000) + "\n";
+  const bytes = new TextEncoder().encode(text);
+  globalThis.fetch = (async () => new Response(new ReadableStream({
+    start(c) {
+      c.enqueue(bytes.subarray(0, 130_000));
+      c.enqueue(bytes.subarray(130_000));
+      c.enqueue(new Uint8Array([0xe9, 0x9b])); // a character that never ends
+      c.close();
+    },
+  }))) as typeof fetch;
+  try {
+    const pieces: string[] = [];
+    await readText("/x", new AbortController().signal, () => undefined, (piece) => void pieces.push(piece));
+    assert.equal(pieces.join(""), text + "\ufffd");
+    assert.ok(pieces.every((p) => p.length <= 16 << 10), pieces.map((p) => p.length).join(" "));
+  } finally {
+    globalThis.fetch = before;
+  }
 });
 
 test("a flood waits for the screen", async (c) => {
