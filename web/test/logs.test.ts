@@ -244,6 +244,16 @@ test("no more containers are read than stated, and another one when one ends", a
   hub.open[0]!.end(new RequestError(404, "NotFound", ""));
   await settle();
   assert.deepEqual([hub.open.length, f.left, f.followed[0]!.state], [51, 9, "ended"]);
+  for (let i = 1; i < 60; i++) {
+    hub.open[i]!.end(new RequestError(404, "NotFound", ""));
+    await settle();
+  }
+  assert.deepEqual([hub.open.length, f.left], [60, 0]);
+  f.setSources(many.map((s) => ({ ...s, run: "2" }))); // all have ended, and run again at once
+  assert.deepEqual([hub.open.length, f.left], [110, 10]);
+  hub.open[60]!.end(new RequestError(404, "NotFound", ""));
+  await settle();
+  assert.deepEqual([hub.open.length, f.left], [111, 9]);
   f.stop();
 });
 

@@ -76,14 +76,16 @@ export class LogFollower {
     this.sources = sources;
     this.present.clear();
     this.left = 0;
+    let taken = this.active.size;
     for (const s of sources) {
-      const isKnown = this.indexes.has(s.key);
-      if (!isKnown && this.active.size + this.countWaiting() >= maxSources) {
+      const needsRoom = !this.active.has(s.key) && this.ended.get(s.key) !== s.run;
+      if (needsRoom && taken >= maxSources) {
         this.left++;
         continue;
       }
+      if (needsRoom) taken++;
       this.present.set(s.key, s);
-      if (!isKnown) this.indexes.set(s.key, this.followed.push({ source: s, state: "waiting", message: "" }) - 1);
+      if (!this.indexes.has(s.key)) this.indexes.set(s.key, this.followed.push({ source: s, state: "waiting", message: "" }) - 1);
       this.followed[this.indexes.get(s.key)!]!.source = s;
     }
     for (const s of this.present.values()) this.start(s);
@@ -94,12 +96,6 @@ export class LogFollower {
     this.stopped.abort();
     clearInterval(this.timer);
     this.release();
-  }
-
-  private countWaiting(): number {
-    let n = 0;
-    for (const key of this.present.keys()) if (!this.active.has(key) && !this.ended.has(key)) n++;
-    return n;
   }
 
   private start(s: LogSource): void {
