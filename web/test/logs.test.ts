@@ -7,7 +7,7 @@ import type { Pod } from "../src/api/kubernetes";
 import { LogFollower, type ReadText, findWorkloads } from "../src/api/logs";
 import { LogBuffer, findLines, splitMatches } from "../src/model/logbuffer";
 import { LineSplitter, maxLine, parseLine } from "../src/model/logline";
-import { type LogSource, containerNames, hasLogs, logCommands, logPath, podQuery, podSelector, sourceName, sourcesOf, workloadPath } from "../src/model/logsources";
+import { type LogSource, containerNames, hasLogs, logCommands, logPath, podQuery, podSelector, sourceName, sourcesOf, workloadPath, maxButtons, sourcesWithButton } from "../src/model/logsources";
 import { treeRows } from "../src/model/rows";
 import type { Tree } from "../src/api/tree";
 
@@ -277,6 +277,13 @@ test("a large chunk arrives in pieces, so that a kept line keeps no more than on
   } finally {
     globalThis.fetch = before;
   }
+});
+
+test("thousands of pods have as many buttons as a person can read", () => {
+  assert.deepEqual(sourcesWithButton([true, false, true], new Set([2])), [0, 1, 2]);
+  const ended = Array.from({ length: 3000 }, (_, i) => i !== 7);
+  const shown = sourcesWithButton(ended, new Set([3]));
+  assert.deepEqual([shown.length, shown.slice(0, 3), shown.at(-1)], [maxButtons, [3, 7, 2902], 2999]);
 });
 
 test("a flood waits for the screen", async (c) => {
