@@ -344,6 +344,7 @@ export const en = {
 
   "undo.open": "Undo…",
   "undo.what": "These fields go back to what they were before the change. Fields that changed later stay as they are.",
+  "undo.owners": "The edit is taken back, but the field manager that applies the object does not own these fields again. Its next apply can report a conflict. {why}",
   "undo.nothing": "The object is already as it was before the change.",
   "history.Created": "created",
   "history.Edited": "edited",
