@@ -305,20 +305,23 @@ test("a flood waits for the screen", async (c) => {
 });
 
 test("an application has the logs of all its workloads", async () => {
+  const answers: Record<string, object> = {
+    "/console/api/atoll/v1alpha1/tree?name=b&limit=1&namespace=shop": { templates: [{ group: "apps", kind: "Deployment", name: "web", namespace: "shop" }, { kind: "ConfigMap", name: "c" }, { group: "batch", kind: "Job", name: "once" }, { kind: "Pod", name: "p" }] },
+    "/console/api/apis/apps/v1/namespaces/shop/deployments/web": { metadata: { name: "web" }, spec: { selector: { matchLabels: { app: "web" } } } },
+    "/console/api/apis/batch/v1/namespaces/shop/jobs/once": { metadata: { name: "once" } },
+  };
   const before = globalThis.fetch;
   globalThis.fetch = (async (path: string) => {
-    const answers: Record<string, object> = {
-      "/console/api/atoll/v1alpha1/tree?name=b&limit=1&namespace=shop": { templates: [{ group: "apps", kind: "Deployment", name: "web", namespace: "shop" }, { kind: "ConfigMap", name: "c" }, { group: "batch", kind: "Job", name: "once" }, { kind: "Pod", name: "p" }] },
-      "/console/api/apis/apps/v1/namespaces/shop/deployments/web": { metadata: { name: "web" }, spec: { selector: { matchLabels: { app: "web" } } } },
-      "/console/api/apis/batch/v1/namespaces/shop/jobs/once": { metadata: { name: "once" } },
-    };
     return new Response(JSON.stringify(answers[path] ?? { message: path }), { status: answers[path] ? 200 : 404 });
   }) as typeof fetch;
   try {
-    assert.deepEqual(await findWorkloads({ kind: "Bundle", namespace: "shop", name: "b" }, new AbortController().signal), [
+    assert.deepEqual(await findWorkloads({ kind: "Bundle", namespace: "shop", name: "b" }, new AbortController().signal), { left: 0, workloads: [
       { kind: "Deployment", namespace: "shop", name: "web", selector: "app=web" }, { kind: "Job", namespace: "shop", name: "once", selector: "batch.kubernetes.io/job-name=once" },
-    ]);
-    assert.deepEqual(await findWorkloads({ kind: "Pod", namespace: "shop", name: "p" }, new AbortController().signal), [{ kind: "Pod", namespace: "shop", name: "p" }]);
+    ] });
+    answers["/console/api/atoll/v1alpha1/tree?name=big&limit=1&namespace=shop"] = { templates: Array.from({ length: 23 }, () => ({ group: "batch", kind: "Job", name: "once", namespace: "shop" })) };
+    const big = await findWorkloads({ kind: "Bundle", namespace: "shop", name: "big" }, new AbortController().signal);
+    assert.deepEqual([big.workloads.length, big.left], [20, 3]);
+    assert.deepEqual(await findWorkloads({ kind: "Pod", namespace: "shop", name: "p" }, new AbortController().signal), { left: 0, workloads: [{ kind: "Pod", namespace: "shop", name: "p" }] });
   } finally {
     globalThis.fetch = before;
   }

@@ -10,12 +10,19 @@ import { type LogRange, type LogSource, type LogSubject, type Selecting, type Wo
 /** Of an application, the pods of so many workloads are read. */
 const maxWorkloads = 20;
 
-/** Returns the workloads whose pods are meant: one, or all of an application, each with the selector of its pods. */
-export async function findWorkloads(of: LogSubject, signal: AbortSignal): Promise<Workload[]> {
-  if (of.kind === "Pod") return [of];
-  const own = of.kind === applicationKind ? await listWorkloads(of, signal) : [of];
+/** Workloads whose pods are meant, and the count of those that are left out because there are too many. */
+export interface FoundWorkloads {
+  workloads: Workload[];
+  left: number;
+}
+
+/** Finds the workloads whose pods are meant: one, or all of an application, each with the selector of its pods. */
+export async function findWorkloads(of: LogSubject, signal: AbortSignal): Promise<FoundWorkloads> {
+  if (of.kind === "Pod") return { workloads: [of], left: 0 };
+  const all = of.kind === applicationKind ? await listWorkloads(of, signal) : [of];
+  const own = all.slice(0, maxWorkloads);
   const found = await Promise.all(own.map(async (w): Promise<Workload> => ({ ...w, selector: await readSelector(w, signal) })));
-  return found.filter((w) => w.kind === "Pod" || w.selector !== undefined);
+  return { workloads: found.filter((w) => w.selector !== undefined), left: all.length - own.length };
 }
 
 /** The kind by which all workloads of an application are meant. */
@@ -23,7 +30,7 @@ export const applicationKind = "Bundle";
 
 async function listWorkloads(of: LogSubject, signal: AbortSignal): Promise<LogSubject[]> {
   const templates = await getTemplates(of.namespace, of.name, signal);
-  return templates.filter((x) => x.kind !== "Pod" && hasLogs(x.kind, x.group ?? "")).slice(0, maxWorkloads).map((x) => ({ kind: x.kind, namespace: x.namespace || of.namespace, name: x.name }));
+  return templates.filter((x) => x.kind !== "Pod" && hasLogs(x.kind, x.group ?? "")).map((x) => ({ kind: x.kind, namespace: x.namespace || of.namespace, name: x.name }));
 }
 
 async function readSelector(w: LogSubject, signal: AbortSignal): Promise<string | undefined> {

@@ -337,6 +337,7 @@ export const en = {
   "logs.state.refused": "cannot be read",
   "logs.state.ended": "ended",
   "logs.left": "{n} containers are not read: at most {most} are at once. Choose a cluster or a container.",
+  "logs.workloads.left": "The pods of {n} more workloads are not read: the tree has the logs of each workload.",
   "logs.bound": "At most {n} lines are kept, in the order of the clusters' clocks. The oldest go first.",
   "logs.dropped": "{n} have gone.",
   "logs.line": "The whole line",

@@ -44,7 +44,8 @@ export function Logs(of: LogSubject) {
         {missing && <p class="problem" role="alert">{describeRight(missing)}</p>}
       </header>
       {refusal && <Refusal error={refusal} />}
-      {!missing && answer && <FollowedPods of={of} workloads={answer} />}
+      {!!answer?.left && <p class="problem" role="status">{t("logs.workloads.left", { n: answer.left })}</p>}
+      {!missing && answer && <FollowedPods of={of} workloads={answer.workloads} />}
       {!answer && !refusal && <p class="muted">{t("loading")}</p>}
     </>
   );
