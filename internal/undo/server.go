@@ -26,9 +26,9 @@ const (
 	// targetMemory is about what an answer with a content takes at most: the content as text, as values, which take
 	// up to a dozen times as much, and as JSON again, with the fields that later changes have.
 	targetMemory = 16 * history.MaxContentBytes
-	// maxStepBytes bounds the objects of a question for a step, and stepMemory is about what the answer takes.
+	// maxStepBytes bounds the objects of a question for a step, of which each byte takes about stepCost.
 	maxStepBytes = 3 << 20
-	stepMemory   = targetMemory + 16*maxStepBytes
+	stepCost     = 16
 )
 
 // question is what a request is about.
@@ -68,7 +68,7 @@ func (k *Keeper) answerQuestion(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	release, err := k.reserveMemory(q.user, memoryFor(r, q))
+	release, err := k.reserveMemory(q.user, memoryFor(q, body))
 	if err != nil {
 		return nil, err
 	}
@@ -143,14 +143,11 @@ func (k *Keeper) reserveMemory(u user.Info, bytes int64) (release func(), err er
 }
 
 // memoryFor returns about how many bytes the answer takes.
-func memoryFor(r *http.Request, q *question) int64 {
-	switch {
-	case r.Method == http.MethodPost:
-		return stepMemory
-	case q.revision != "":
-		return targetMemory
+func memoryFor(q *question, body []byte) int64 {
+	if q.revision == "" {
+		return listMemory
 	}
-	return listMemory
+	return targetMemory + stepCost*int64(len(body))
 }
 
 // readObject reads the object that the parameters name, if any.

@@ -77,8 +77,8 @@ func TestMemoryIsReservedAfterTheBody(t *testing.T) {
 	var body *countingReader
 	reservedAfter := -1
 	k.options.ReserveMemory = func(_, _ string, n int64) (func(), error) {
-		if n != stepMemory {
-			t.Errorf("%d bytes are reserved, want %d", n, stepMemory)
+		if want := int64(16*history.MaxContentBytes + 16*body.read); n != want {
+			t.Errorf("%d bytes are reserved, want %d", n, want)
 		}
 		reservedAfter = body.read
 		return func() {}, nil
