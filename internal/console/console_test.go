@@ -539,3 +539,23 @@ func TestAConsoleIsLight(t *testing.T) {
 	}
 	runtime.KeepAlive(c)
 }
+
+// A stream ends with its session at the latest: the API would follow a log for as long as it is read.
+func TestAStreamEndsWithItsSession(t *testing.T) {
+	h := newTestHub(t, 1)
+	cookie := h.signIn()
+	for _, left := range []time.Duration{sessionTime, time.Hour} {
+		h.clock = testStart.Add(sessionTime - left)
+		r := pageRequest("GET", apiPath+"/api/v1/namespaces/shop/pods/web/log?follow=true", "")
+		r.AddCookie(cookie)
+		before := time.Now()
+		if answer := h.serve(r); answer.StatusCode != http.StatusOK {
+			t.Fatalf("%d", answer.StatusCode)
+		}
+		got := h.api.reached[len(h.api.reached)-1]
+		end, bounded := got.Context().Deadline()
+		if most := time.Now().Add(left); !bounded || end.Before(before.Add(left)) || end.After(most) {
+			t.Errorf("with %s left, the request ends at %v (%t), want within %s", left, end, bounded, most)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"crypto/tls"
 	"mime"
 	"net/http"
@@ -95,6 +96,10 @@ func (c *console) relayToAPI(w http.ResponseWriter, r *http.Request) {
 	if !isRead && !takeBody(w, r, inner) {
 		return
 	}
+	// A stream, as of a log that is followed, ends with the session at the latest.
+	ctx, cancel := context.WithTimeout(inner.Context(), s.until.Sub(c.now()))
+	defer cancel()
+	inner = inner.WithContext(ctx)
 	actAs(inner, s)
 	w.Header().Set("Cache-Control", "no-store")
 	c.api.ServeHTTP(w, inner)

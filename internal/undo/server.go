@@ -26,9 +26,9 @@ const (
 	// targetMemory is about what an answer with a content takes at most: the content as text, as values, which take
 	// up to a dozen times as much, and as JSON again, with the fields that later changes have.
 	targetMemory = 16 * history.MaxContentBytes
-	// maxStepBytes bounds the objects of a question for a step, and stepMemory is about what the answer takes.
+	// maxStepBytes bounds the objects of a question for a step, of which each byte takes about stepCost.
 	maxStepBytes = 3 << 20
-	stepMemory   = targetMemory + 16*maxStepBytes
+	stepCost     = 16
 )
 
 // question is what a request is about.
@@ -61,11 +61,14 @@ func (k *Keeper) answerQuestion(w http.ResponseWriter, r *http.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	if q.object != nil && !k.maySee(q, *q.object) {
-		why := fmt.Errorf("changes are shown to users that may get the object, and %q may not", q.user.GetName())
-		return nil, refusal.WithReason(atoll.ReasonPermissionMissing, apierrors.NewForbidden(schema.GroupResource{Group: q.object.Group, Resource: strings.ToLower(q.object.Kind)}, q.object.Name, why))
+	if err := k.checkRight(q); err != nil {
+		return nil, err
 	}
-	release, err := k.reserveMemory(q.user, memoryFor(r, q))
+	body, err := readStepBody(w, r, q) // before memory is reserved, which a slow sender would hold
+	if err != nil {
+		return nil, err
+	}
+	release, err := k.reserveMemory(q.user, memoryFor(q, body))
 	if err != nil {
 		return nil, err
 	}
@@ -73,10 +76,8 @@ func (k *Keeper) answerQuestion(w http.ResponseWriter, r *http.Request) (any, er
 	if !k.isLoaded() {
 		return nil, respond.StillStarting("the changes that can be undone are being read")
 	}
-	if r.Method == http.MethodPost {
-		if q.step, err = readStepObjects(w, r, *q.object); err != nil {
-			return nil, err
-		}
+	if err := q.decodeStep(body); err != nil {
+		return nil, err
 	}
 	changes, err := k.listVisible(q)
 	if err != nil {
@@ -94,6 +95,15 @@ func (k *Keeper) answerQuestion(w http.ResponseWriter, r *http.Request) (any, er
 		out.Changes = append(out.Changes, history.ListedChange{Change: *c, Until: c.At.Add(window)})
 	}
 	return out, nil
+}
+
+// checkRight refuses a question about an object that the user may not get.
+func (k *Keeper) checkRight(q *question) error {
+	if q.object == nil || k.maySee(q, *q.object) {
+		return nil
+	}
+	why := fmt.Errorf("changes are shown to users that may get the object, and %q may not", q.user.GetName())
+	return refusal.WithReason(atoll.ReasonPermissionMissing, apierrors.NewForbidden(schema.GroupResource{Group: q.object.Group, Resource: strings.ToLower(q.object.Kind)}, q.object.Name, why))
 }
 
 // readQuestion reads a request, and refuses a malformed one.
@@ -133,14 +143,11 @@ func (k *Keeper) reserveMemory(u user.Info, bytes int64) (release func(), err er
 }
 
 // memoryFor returns about how many bytes the answer takes.
-func memoryFor(r *http.Request, q *question) int64 {
-	switch {
-	case r.Method == http.MethodPost:
-		return stepMemory
-	case q.revision != "":
-		return targetMemory
+func memoryFor(q *question, body []byte) int64 {
+	if q.revision == "" {
+		return listMemory
 	}
-	return listMemory
+	return targetMemory + stepCost*int64(len(body))
 }
 
 // readObject reads the object that the parameters name, if any.

@@ -21,9 +21,12 @@ type stepObjects struct {
 	Live map[string]any `json:"live,omitempty"`
 }
 
-// readStepObjects reads the body of a question, which is about the object of the key.
-func readStepObjects(w http.ResponseWriter, r *http.Request, key atoll.ItemKey) (*stepObjects, error) {
-	if key.IsSecret() {
+// readStepBody reads the body of a question for a step; nil: the question is another one.
+func readStepBody(w http.ResponseWriter, r *http.Request, q *question) ([]byte, error) {
+	if r.Method != http.MethodPost {
+		return nil, nil
+	}
+	if q.object.IsSecret() {
 		return nil, refuseQuestion("values of Secrets leave the hub by no step: use atoll undo")
 	}
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxStepBytes))
@@ -33,19 +36,33 @@ func readStepObjects(w http.ResponseWriter, r *http.Request, key atoll.ItemKey) 
 	if err != nil {
 		return nil, refuseQuestion("the body cannot be read")
 	}
+	return raw, nil
+}
+
+// decodeStep reads the objects of a body, which are the object of the question in a version that the hub has stored.
+func (q *question) decodeStep(raw []byte) error {
+	if raw == nil {
+		return nil
+	}
 	var s stepObjects
 	if err := utiljson.Unmarshal(raw, &s); err != nil {
-		return nil, refuseQuestion("the body is no JSON with the present object")
+		return refuseQuestion("the body is no JSON with the present object")
 	}
 	for _, o := range []map[string]any{s.Present, s.Live} {
-		if o != nil && !(&history.Content{Object: o}).IsOf(key) {
-			return nil, refuseQuestion("the body is of another object than the parameters name")
+		u := unstructured.Unstructured{Object: o}
+		switch {
+		case o == nil:
+		case !(&history.Content{Object: o}).IsOf(*q.object):
+			return refuseQuestion("the body is of another object than the parameters name")
+		case u.GetUID() == "" || u.GetResourceVersion() == "":
+			return refuseQuestion("the object in the body lacks its uid or resourceVersion, to which the patch is bound: send it as the hub returns it")
 		}
 	}
 	if s.Present == nil {
-		return nil, refuseQuestion("the body lacks the present object")
+		return refuseQuestion("the body lacks the present object")
 	}
-	return &s, nil
+	q.step = &s
+	return nil
 }
 
 // planStep returns what the undo of an edit writes. An undo that creates or deletes the object is refused.

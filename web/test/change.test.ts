@@ -7,7 +7,7 @@ import { acceptedWrite, applyChange, approveWrite, changeOf, confirmWrite, corre
 import { RequestError, getPerson, sendWrite, signIn } from "../src/api/client";
 import { countHidden } from "../src/api/drift";
 import type { Right } from "../src/api/kubernetes";
-import type { ItemChange, Plan, RowGroup } from "../src/api/plan";
+import { type ItemChange, type Plan, type RowGroup, planChange } from "../src/api/plan";
 import { RightChecker } from "../src/api/rights";
 import { findTemplate, keyOfTemplate } from "../src/api/tree";
 import { canUndo, readUndo } from "../src/api/undo";
@@ -255,6 +255,11 @@ test("an undo is what the hub says, over exactly the version that was read, with
       `${question} {"present":${present},"live":{"stored":9007199254740995}}`, `PATCH ${at}?fieldManager=atoll-cli {"o":1}`,
       `${question} {"present":${present},"live":${present}}`, `PATCH ${at}?fieldManager=atoll-cli {"o":1}`,
     ]);
+    sent.length = 0;
+    await planChange(undo.change!, new AbortController().signal);
+    assert.deepEqual(sent, [`PATCH ${at}?dryRun=All&fieldManager=atoll-plan&fieldValidation=Strict ${patch}`, 'POST /atoll/v1alpha1/plan {"objects":[{"stored":9007199254740995}]}']);
+    conflicts = 5; // the write is done, and the owners cannot be written
+    await assert.rejects(applyChange(undo.change!), (e) => describeError(e).startsWith("The edit is taken back, but"));
     for (const [object, operation] of [["/Secret/shop/a", "Edited"], ["/ServiceAccount/shop/a", "Edited"], ["/ConfigMap/shop/a", "Deleted"], ["/ConfigMap/shop/a", "Created"]]) assert.ok(!canUndo({ ...kept, object: object!, operation: operation! }));
     assert.ok(canUndo({ ...kept, object: "example.com/Secret/shop/a" }));
   } finally {
@@ -405,7 +410,7 @@ test("an edited object stays chosen as others come and go", () => {
 });
 
 test("what a person reads before a change is in both languages", () => {
-  for (const key of Object.keys(en).filter((k) => /^(act|drift|plan|change|drain|pause|history)\./.test(k)) as (keyof typeof en)[]) {
+  for (const key of Object.keys(en).filter((k) => /^(act|drift|plan|change|drain|pause|history|undo|logs|pod)\./.test(k)) as (keyof typeof en)[]) {
     const parameters = (text: string) => [...text.matchAll(/\{\w+\}/g)].map((m) => m[0]).sort();
     assert.ok(zh[key], key);
     assert.deepEqual(parameters(zh[key]!), parameters(en[key]), key);

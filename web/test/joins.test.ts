@@ -73,3 +73,15 @@ test("a cluster is accepted with exactly the request that was shown", async () =
   }
   assert.ok(!isSameOffer(shown, { ...shown, noted: "" }));
 });
+
+test("a cluster that a person has created lets in the agent that requests it", async () => {
+  const noted = async (annotations: Record<string, string>) => {
+    let offer: JoinOffer | undefined;
+    await against([request("a", elliptic)], async () => void (offer = await readJoinOffer({ ...oslo, metadata: { ...oslo.metadata, annotations } } as Cluster)));
+    return offer!.noted;
+  };
+  assert.equal(await noted({ "atoll.dev/next-agent-key": elliptic.hash + ".aabb" }), elliptic.hash);
+  // Acceptance would let the agent of the cluster's own key in, too: the request of another one is not offered.
+  assert.equal(await noted({ "atoll.dev/agent-key": rsa.hash + ".aabb", "atoll.dev/next-agent-key": elliptic.hash + ".aabb" }), rsa.hash);
+  assert.equal(await noted({}), "");
+});

@@ -2,12 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RequestError } from "../src/api/client";
+import { RequestError, readText } from "../src/api/client";
 import type { Pod } from "../src/api/kubernetes";
 import { LogFollower, type ReadText, findWorkloads } from "../src/api/logs";
 import { LogBuffer, findLines, splitMatches } from "../src/model/logbuffer";
 import { LineSplitter, maxLine, parseLine } from "../src/model/logline";
-import { type LogSource, containerNames, hasLogs, logCommands, logPath, podQuery, podSelector, sourceName, sourcesOf, workloadPath } from "../src/model/logsources";
+import { type LogSource, containerNames, hasLogs, logCommands, logPath, podQuery, podSelector, sourceName, sourcesOf, workloadPath, maxButtons, sourcesWithButton } from "../src/model/logsources";
 import { treeRows } from "../src/model/rows";
 import type { Tree } from "../src/api/tree";
 
@@ -244,7 +244,46 @@ test("no more containers are read than stated, and another one when one ends", a
   hub.open[0]!.end(new RequestError(404, "NotFound", ""));
   await settle();
   assert.deepEqual([hub.open.length, f.left, f.followed[0]!.state], [51, 9, "ended"]);
+  for (let i = 1; i < 60; i++) {
+    hub.open[i]!.end(new RequestError(404, "NotFound", ""));
+    await settle();
+  }
+  assert.deepEqual([hub.open.length, f.left], [60, 0]);
+  f.setSources(many.map((s) => ({ ...s, run: "2" }))); // all have ended, and run again at once
+  assert.deepEqual([hub.open.length, f.left], [110, 10]);
+  hub.open[60]!.end(new RequestError(404, "NotFound", ""));
+  await settle();
+  assert.deepEqual([hub.open.length, f.left], [111, 9]);
   f.stop();
+});
+
+test("a large chunk arrives in pieces, so that a kept line keeps no more than one", async () => {
+  const before = globalThis.fetch;
+  const text = "x".repeat(40_000) + "雪".repeat(40_000) + "\n";
+  const bytes = new TextEncoder().encode(text);
+  globalThis.fetch = (async () => new Response(new ReadableStream({
+    start(c) {
+      c.enqueue(bytes.subarray(0, 130_000));
+      c.enqueue(bytes.subarray(130_000));
+      c.enqueue(new Uint8Array([0xe9, 0x9b])); // a character that never ends
+      c.close();
+    },
+  }))) as typeof fetch;
+  try {
+    const pieces: string[] = [];
+    await readText("/x", new AbortController().signal, () => undefined, (piece) => void pieces.push(piece));
+    assert.equal(pieces.join(""), text + "\ufffd");
+    assert.ok(pieces.every((p) => p.length <= 16 << 10), pieces.map((p) => p.length).join(" "));
+  } finally {
+    globalThis.fetch = before;
+  }
+});
+
+test("thousands of pods have as many buttons as a person can read", () => {
+  assert.deepEqual(sourcesWithButton([true, false, true], new Set([2])), [0, 1, 2]);
+  const ended = Array.from({ length: 3000 }, (_, i) => i !== 7);
+  const shown = sourcesWithButton(ended, new Set([3]));
+  assert.deepEqual([shown.length, shown.slice(0, 3), shown.at(-1)], [maxButtons, [3, 7, 2902], 2999]);
 });
 
 test("a flood waits for the screen", async (c) => {
@@ -266,20 +305,23 @@ test("a flood waits for the screen", async (c) => {
 });
 
 test("an application has the logs of all its workloads", async () => {
+  const answers: Record<string, object> = {
+    "/console/api/atoll/v1alpha1/tree?name=b&limit=1&namespace=shop": { templates: [{ group: "apps", kind: "Deployment", name: "web", namespace: "shop" }, { kind: "ConfigMap", name: "c" }, { group: "batch", kind: "Job", name: "once" }, { kind: "Pod", name: "p" }] },
+    "/console/api/apis/apps/v1/namespaces/shop/deployments/web": { metadata: { name: "web" }, spec: { selector: { matchLabels: { app: "web" } } } },
+    "/console/api/apis/batch/v1/namespaces/shop/jobs/once": { metadata: { name: "once" } },
+  };
   const before = globalThis.fetch;
   globalThis.fetch = (async (path: string) => {
-    const answers: Record<string, object> = {
-      "/console/api/atoll/v1alpha1/tree?name=b&limit=1&namespace=shop": { templates: [{ group: "apps", kind: "Deployment", name: "web", namespace: "shop" }, { kind: "ConfigMap", name: "c" }, { group: "batch", kind: "Job", name: "once" }, { kind: "Pod", name: "p" }] },
-      "/console/api/apis/apps/v1/namespaces/shop/deployments/web": { metadata: { name: "web" }, spec: { selector: { matchLabels: { app: "web" } } } },
-      "/console/api/apis/batch/v1/namespaces/shop/jobs/once": { metadata: { name: "once" } },
-    };
     return new Response(JSON.stringify(answers[path] ?? { message: path }), { status: answers[path] ? 200 : 404 });
   }) as typeof fetch;
   try {
-    assert.deepEqual(await findWorkloads({ kind: "Bundle", namespace: "shop", name: "b" }, new AbortController().signal), [
+    assert.deepEqual(await findWorkloads({ kind: "Bundle", namespace: "shop", name: "b" }, new AbortController().signal), { left: 0, workloads: [
       { kind: "Deployment", namespace: "shop", name: "web", selector: "app=web" }, { kind: "Job", namespace: "shop", name: "once", selector: "batch.kubernetes.io/job-name=once" },
-    ]);
-    assert.deepEqual(await findWorkloads({ kind: "Pod", namespace: "shop", name: "p" }, new AbortController().signal), [{ kind: "Pod", namespace: "shop", name: "p" }]);
+    ] });
+    answers["/console/api/atoll/v1alpha1/tree?name=big&limit=1&namespace=shop"] = { templates: Array.from({ length: 23 }, () => ({ group: "batch", kind: "Job", name: "once", namespace: "shop" })) };
+    const big = await findWorkloads({ kind: "Bundle", namespace: "shop", name: "big" }, new AbortController().signal);
+    assert.deepEqual([big.workloads.length, big.left], [20, 3]);
+    assert.deepEqual(await findWorkloads({ kind: "Pod", namespace: "shop", name: "p" }, new AbortController().signal), { left: 0, workloads: [{ kind: "Pod", namespace: "shop", name: "p" }] });
   } finally {
     globalThis.fetch = before;
   }

@@ -118,9 +118,11 @@ func mergePatch(from, to map[string]any) map[string]any {
 		x, isMap := before.(map[string]any)
 		y, becomesMap := after.(map[string]any)
 		switch {
+		case isMap && becomesMap: // each value is compared once, however deep it is
+			if below := mergePatch(x, y); len(below) > 0 {
+				patch[name] = below
+			}
 		case had && reflect.DeepEqual(before, after):
-		case isMap && becomesMap:
-			patch[name] = mergePatch(x, y)
 		default:
 			patch[name] = after
 		}

@@ -1,6 +1,8 @@
 package history
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -63,5 +65,26 @@ func TestTheOwnersAfterAStep(t *testing.T) {
 	target.ManagedFields[0].(map[string]any)["operation"] = "Update"
 	if s, err = target.NewStep(parse(t, `{}`), live); err != nil || s.Owners != "" || s.Applies {
 		t.Errorf("a manager that does not apply on the server: %v, %+v", err, s)
+	}
+}
+
+// A patch of deep documents costs what they hold: comparing each level with all below it would take minutes.
+func TestAPatchOfDeepDocuments(t *testing.T) {
+	const depth = 9_000
+	nest := func(leaf string) map[string]any {
+		wide := map[string]any{}
+		for i := range 5_000 {
+			wide[strconv.Itoa(i)] = "same"
+		}
+		document := map[string]any{"leaf": leaf, "wide": wide}
+		for range depth {
+			document = map[string]any{"a": document}
+		}
+		return document
+	}
+	raw, err := EncodePatch(nest("1"), nest("2"), nil)
+	want := strings.Repeat(`{"a":`, depth) + `{"leaf":"2"}` + strings.Repeat("}", depth)
+	if err != nil || string(raw) != want {
+		t.Errorf("%v, %d bytes, want %d", err, len(raw), len(want))
 	}
 }

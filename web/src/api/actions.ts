@@ -1,6 +1,6 @@
 // The requests by which a person acts: the same that kubectl and the atoll command make.
 
-import { type Write, sendWrite, sendWriteText } from "./client";
+import { RequestError, type Write, sendWriteText } from "./client";
 import type { CertificateRequest, KubeObject, ObjectMeta } from "./kubernetes";
 import type { Bundle, Cluster } from "./types.gen";
 
@@ -82,13 +82,17 @@ export function changeOf(path: string, o: KubeObject, patch: Record<string, unkn
   return { path, body: JSON.stringify({ ...patch, metadata }), intent: path + " " + o.metadata.uid + " " + JSON.stringify(patch) };
 }
 
-/** Returns what the API server would store; it validates, and nothing is written. */
-export function dryRunChange(c: Change, signal?: AbortSignal): Promise<KubeObject> {
-  return sendWrite<KubeObject>({ method: "PATCH", path: `${c.path}?dryRun=All&fieldManager=${planManager}&fieldValidation=Strict`, body: c.body }, signal);
+/** Returns the text of what the API server would store; it validates, and nothing is written. */
+export function dryRunChange(c: Change, signal?: AbortSignal): Promise<string> {
+  return sendWriteText({ method: "PATCH", path: `${c.path}?dryRun=All&fieldManager=${planManager}&fieldValidation=Strict`, body: c.body }, signal);
 }
 
 /** Applies a change. A version that is not the planned one is refused with 409. */
 export async function applyChange(c: Change): Promise<void> {
   const stored = await sendWriteText({ method: "PATCH", path: `${c.path}?fieldManager=${encodeURIComponent(c.manager ?? manager)}&fieldValidation=Strict`, body: c.body });
-  await c.follow?.(stored);
+  try {
+    await c.follow?.(stored);
+  } catch (e) {
+    throw new RequestError(0, "WrittenNotFollowed", e instanceof RequestError ? e.message : String(e)); // the write itself is done
+  }
 }

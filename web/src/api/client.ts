@@ -97,20 +97,29 @@ export interface StreamHandler {
   onLine(value: unknown): void;
 }
 
+/** So many bytes become one text. A part of a text, as a kept line, keeps the whole text in memory. */
+const maxPiece = 16 << 10;
+
 /** Reads a stream of text until it ends. The next chunk is read once what onChunk returns is done. */
 export async function readText(path: string, signal: AbortSignal, onOpen: () => void, onChunk: (text: string) => void | Promise<void>): Promise<void> {
   const response = await send("/api" + path, { signal });
   onOpen();
-  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = response.body!.getReader();
+  const decoder = new TextDecoder();
   try {
     for (;;) {
       const { value, done } = await reader.read();
+      const pieces = done ? [decoder.decode()] : decodePieces(decoder, value);
+      for (const piece of pieces) if (piece !== "") await onChunk(piece);
       if (done) return;
-      await onChunk(value);
     }
   } finally {
     reader.cancel().catch(() => undefined);
   }
+}
+
+function* decodePieces(decoder: TextDecoder, bytes: Uint8Array): Generator<string> {
+  for (let at = 0; at < bytes.length; at += maxPiece) yield decoder.decode(bytes.subarray(at, at + maxPiece), { stream: true });
 }
 
 /** Reads a stream of JSON lines until it ends. A line that is longer than the bound ends it, too. */

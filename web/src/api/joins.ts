@@ -20,13 +20,21 @@ export interface JoinRequest {
 /** What a person compares before accepting. */
 export interface JoinOffer {
   clusterUID: string;
-  /** The hash of the key that an accepted cluster lets in, as the hub has noted it; empty: there is none. */
+  /** The hash of the key that the cluster lets in once it is accepted, as the hub has noted it; empty: there is none. */
   noted: string;
   requests: JoinRequest[];
 }
 
 const fromAnnotation = "atoll.dev/requested-from";
 const keyAnnotation = "atoll.dev/agent-key";
+/** A Cluster that a person has created has no key of its own, and the first agent requests to take it over. */
+const nextKeyAnnotation = "atoll.dev/next-agent-key";
+
+/** Returns the key that the cluster lets in once it is accepted. Beside a key of its own, acceptance would let that one in, too. */
+function notedKey(c: Cluster): string {
+  const sealed = c.metadata.annotations?.[keyAnnotation] || c.metadata.annotations?.[nextKeyAnnotation] || "";
+  return sealed.split(".")[0]!;
+}
 
 /** Returns the requests of the cluster's agent that wait for a decision, the oldest first. */
 async function listUndecided(c: Cluster, signal?: AbortSignal): Promise<CertificateRequest[]> {
@@ -41,7 +49,7 @@ export async function readJoinOffer(c: Cluster, signal?: AbortSignal): Promise<J
   const requests = await Promise.all((await listUndecided(c, signal)).map(async (r) => ({
     uid: r.metadata.uid ?? "", hash: await hashRequestKey(r.spec.request ?? ""), from: r.metadata.annotations?.[fromAnnotation] ?? "", since: r.metadata.creationTimestamp ?? "", request: r,
   })));
-  return { clusterUID: c.metadata.uid ?? "", noted: (c.metadata.annotations?.[keyAnnotation] ?? "").split(".")[0]!, requests };
+  return { clusterUID: c.metadata.uid ?? "", noted: notedKey(c), requests };
 }
 
 /** Reports whether two offers are about the same cluster, the same noted key, and the same requests. */

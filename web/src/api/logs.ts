@@ -10,12 +10,19 @@ import { type LogRange, type LogSource, type LogSubject, type Selecting, type Wo
 /** Of an application, the pods of so many workloads are read. */
 const maxWorkloads = 20;
 
-/** Returns the workloads whose pods are meant: one, or all of an application, each with the selector of its pods. */
-export async function findWorkloads(of: LogSubject, signal: AbortSignal): Promise<Workload[]> {
-  if (of.kind === "Pod") return [of];
-  const own = of.kind === applicationKind ? await listWorkloads(of, signal) : [of];
+/** Workloads whose pods are meant, and the count of those that are left out because there are too many. */
+export interface FoundWorkloads {
+  workloads: Workload[];
+  left: number;
+}
+
+/** Finds the workloads whose pods are meant: one, or all of an application, each with the selector of its pods. */
+export async function findWorkloads(of: LogSubject, signal: AbortSignal): Promise<FoundWorkloads> {
+  if (of.kind === "Pod") return { workloads: [of], left: 0 };
+  const all = of.kind === applicationKind ? await listWorkloads(of, signal) : [of];
+  const own = all.slice(0, maxWorkloads);
   const found = await Promise.all(own.map(async (w): Promise<Workload> => ({ ...w, selector: await readSelector(w, signal) })));
-  return found.filter((w) => w.kind === "Pod" || w.selector !== undefined);
+  return { workloads: found.filter((w) => w.selector !== undefined), left: all.length - own.length };
 }
 
 /** The kind by which all workloads of an application are meant. */
@@ -23,7 +30,7 @@ export const applicationKind = "Bundle";
 
 async function listWorkloads(of: LogSubject, signal: AbortSignal): Promise<LogSubject[]> {
   const templates = await getTemplates(of.namespace, of.name, signal);
-  return templates.filter((x) => x.kind !== "Pod" && hasLogs(x.kind, x.group ?? "")).slice(0, maxWorkloads).map((x) => ({ kind: x.kind, namespace: x.namespace || of.namespace, name: x.name }));
+  return templates.filter((x) => x.kind !== "Pod" && hasLogs(x.kind, x.group ?? "")).map((x) => ({ kind: x.kind, namespace: x.namespace || of.namespace, name: x.name }));
 }
 
 async function readSelector(w: LogSubject, signal: AbortSignal): Promise<string | undefined> {
@@ -76,14 +83,16 @@ export class LogFollower {
     this.sources = sources;
     this.present.clear();
     this.left = 0;
+    let taken = this.active.size;
     for (const s of sources) {
-      const isKnown = this.indexes.has(s.key);
-      if (!isKnown && this.active.size + this.countWaiting() >= maxSources) {
+      const needsRoom = !this.active.has(s.key) && this.ended.get(s.key) !== s.run;
+      if (needsRoom && taken >= maxSources) {
         this.left++;
         continue;
       }
+      if (needsRoom) taken++;
       this.present.set(s.key, s);
-      if (!isKnown) this.indexes.set(s.key, this.followed.push({ source: s, state: "waiting", message: "" }) - 1);
+      if (!this.indexes.has(s.key)) this.indexes.set(s.key, this.followed.push({ source: s, state: "waiting", message: "" }) - 1);
       this.followed[this.indexes.get(s.key)!]!.source = s;
     }
     for (const s of this.present.values()) this.start(s);
@@ -94,12 +103,6 @@ export class LogFollower {
     this.stopped.abort();
     clearInterval(this.timer);
     this.release();
-  }
-
-  private countWaiting(): number {
-    let n = 0;
-    for (const key of this.present.keys()) if (!this.active.has(key) && !this.ended.has(key)) n++;
-    return n;
   }
 
   private start(s: LogSource): void {

@@ -97,10 +97,12 @@ export interface Plan {
 
 /** Plans a change: the hub validates it by a dry run, and answers what it would change. Nothing is written. */
 export async function planChange(c: Change, signal: AbortSignal): Promise<Plan> {
-  const stored = await dryRunChange(c, signal);
+  const text = await dryRunChange(c, signal);
+  const stored = JSON.parse(text) as KubeObject;
   const isOwn = /^(engine\.)?atoll\.dev\//.test(stored.apiVersion ?? "");
-  const object = isOwn ? withoutManagers(stored) : stored; // of templates they say what is stated
-  return sendWrite<Plan>({ method: "POST", path: "/atoll/v1alpha1/plan", body: JSON.stringify({ objects: [object] }) }, signal);
+  // A template goes as the hub sent it: numbers beyond 2^53 would change here, and its managers say what is stated.
+  const object = isOwn ? JSON.stringify(withoutManagers(stored)) : text;
+  return sendWrite<Plan>({ method: "POST", path: "/atoll/v1alpha1/plan", body: `{"objects":[${object}]}` }, signal);
 }
 
 function withoutManagers(o: KubeObject): KubeObject {

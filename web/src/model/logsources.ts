@@ -147,5 +147,15 @@ export function logCommands(w: Workload, container: string, cluster: string, ran
   ].filter((c): c is string => c !== undefined);
 }
 
+/** So many sources have a button. A Job with thousands of pods has as many that have ended. */
+export const maxButtons = 100;
+
+/** Returns the indexes of the sources that have a button, in their order: those that a person hid, those that have not ended, and of the others the newest. */
+export function sourcesWithButton(ended: readonly boolean[], hidden: ReadonlySet<number>): number[] {
+  const all = ended.map((_, i) => i);
+  const rank = (i: number) => (hidden.has(i) ? 0 : ended[i] ? 2 : 1);
+  return all.sort((a, b) => rank(a) - rank(b) || b - a).slice(0, maxButtons).sort((a, b) => a - b);
+}
+
 /** So many containers are read at once. */
 export const maxSources = 50;

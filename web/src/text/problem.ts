@@ -8,6 +8,7 @@ import { t } from "./text";
 export function describeError(e: unknown): string {
   if (!(e instanceof RequestError)) return safeText(String(e));
   if (e.reason === "JoinChanged") return t("act.accept.changed");
+  if (e.reason === "WrittenNotFollowed") return t("undo.owners", { why: safeText(e.message) });
   if (e.code === 409) return t("act.conflict");
   return e.message ? safeText(e.message) : t("act.unreachable");
 }

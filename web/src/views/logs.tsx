@@ -4,7 +4,7 @@ import { collectionOf } from "../api/collection";
 import { type FollowedSource, LogFollower, applicationKind, findWorkloads } from "../api/logs";
 import type { Pod, Right } from "../api/kubernetes";
 import { type LogLine, findLines, maxLines } from "../model/logbuffer";
-import { type LogRange, type LogSubject, type Workload, allContainers, containerNames, hasLogs, logCommands, maxSources, podQuery, sourceName, sourcesOf } from "../model/logsources";
+import { type LogRange, type LogSubject, type Workload, allContainers, containerNames, hasLogs, logCommands, maxSources, podQuery, sourceName, sourcesOf, sourcesWithButton } from "../model/logsources";
 import { safeText } from "../text/safe";
 import { type TextKey, t } from "../text/text";
 import { describeRight, useMissingRight } from "../ui/act";
@@ -44,7 +44,8 @@ export function Logs(of: LogSubject) {
         {missing && <p class="problem" role="alert">{describeRight(missing)}</p>}
       </header>
       {refusal && <Refusal error={refusal} />}
-      {!missing && answer && <FollowedPods of={of} workloads={answer} />}
+      {!!answer?.left && <p class="problem" role="status">{t("logs.workloads.left", { n: answer.left })}</p>}
+      {!missing && answer && <FollowedPods of={of} workloads={answer.workloads} />}
       {!answer && !refusal && <p class="muted">{t("loading")}</p>}
     </>
   );
@@ -170,9 +171,11 @@ function Stream({ of, pods, container, range }: { of: LogSubject; pods: readonly
 
 /** The sources, each with its colour, name and state. A person hides and shows the lines of one. */
 function Sources({ sources, hidden, nameOf, onToggle }: { sources: readonly FollowedSource[]; hidden: ReadonlySet<number>; nameOf: (source: number) => string; onToggle: (source: number) => void }) {
+  const shown = sourcesWithButton(sources.map((s) => s.state === "ended"), hidden);
   return (
     <div class="pills log-sources" role="group" aria-label={t("logs.sources")}>
-      {sources.map((s, i) => {
+      {shown.map((i) => {
+        const s = sources[i]!;
         const tone = toneOf({ waiting: "Pending", open: "Running", broken: "Degraded", refused: "Failed", ended: "Suspended" }[s.state]);
         const state = t(`logs.state.${s.state}` as TextKey);
         return (
@@ -183,6 +186,7 @@ function Sources({ sources, hidden, nameOf, onToggle }: { sources: readonly Foll
           </button>
         );
       })}
+      {sources.length > shown.length && <span class="muted small">{t("more", { n: sources.length - shown.length })}</span>}
     </div>
   );
 }

@@ -1,4 +1,4 @@
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { approveWrite, confirmWrite, resumeWrite } from "../api/actions";
 import { type Person, sendWrite } from "../api/client";
 import { type JoinOffer, type JoinRequest, acceptJoin, denyJoin, readJoinOffer } from "../api/joins";
@@ -65,7 +65,9 @@ export function WaitActions({ wait, person }: { wait: Wait; person: Person }) {
 /** The requests of a cluster that waits to join, to compare, and for each the button that accepts exactly it. */
 function Offer({ cluster }: { cluster: Cluster }) {
   const { name, uid } = cluster.metadata;
-  const { answer, refusal, busy, ask } = useRequest(`joins/${name}/${uid}`, (signal) => readJoinOffer(cluster, signal));
+  const latest = useRef(cluster); // a reload is about the cluster as it is now
+  latest.current = cluster;
+  const { answer, refusal, busy, ask } = useRequest(`joins/${name}/${uid}`, (signal) => readJoinOffer(latest.current, signal));
   useEffect(ask, [uid]);
   if (busy && !answer) return <p class="muted">{t("loading")}</p>;
   if (refusal) return <p class="problem"><Text>{describeError(refusal)}</Text></p>;
@@ -75,6 +77,7 @@ function Offer({ cluster }: { cluster: Cluster }) {
       <p>{t("act.accept.what", { name })}</p>
       {answer.requests.map((r) => <OfferedKey key={r.uid} cluster={cluster} offer={answer} request={r} />)}
       {answer.requests.length === 0 && <p class="muted">{t("act.accept.none")}</p>}
+      {answer.requests.length === 0 && <dl class="facts"><div><dt>{t("act.accept.key")}</dt><dd><code><Text>{answer.noted || t("none")}</Text></code></dd></div></dl>}
       {answer.requests.length === 0 && <Do label={t("act.accept.do")} run={() => acceptJoin(cluster, answer)} />}
       <button type="button" class="ghost" disabled={busy} onClick={ask}>{t(busy ? "loading" : "reload")}</button>
     </>
