@@ -79,10 +79,11 @@ func (e *MemberApplier) isHookHeld(p *pendingWork) bool {
 	return false
 }
 
-// recordHookOutcome records how the run of a view's object ended, if it did. The caller holds mu.
+// recordHookOutcome records how the run of a view's object ended, if it did. A view from before the run counts for nothing. The
+// caller holds mu.
 func (e *MemberApplier) recordHookOutcome(v observe.View) {
 	r, known := e.book.Record(v.Key)
-	if !known || r.Hook == nil || r.Hook.UID != v.UID || v.RulesID != e.rulesOf(r.Owner, v.Key).ID() {
+	if !known || r.Hook == nil || r.Hook.UID != v.UID || r.Hook.Label() != v.HookRun || v.RulesID != e.rulesOf(r.Owner, v.Key).ID() {
 		return
 	}
 	it := e.book.ItemToApply(r.Owner, v.Key)
