@@ -62,8 +62,8 @@ func (b *builder) refuseHook(o render.Object, events []string) {
 	}
 }
 
-// convertHook gives an object the annotations by which clusters run it. What it states of them, or in those of Argo CD with the
-// same meaning, comes first.
+// convertHook gives an object the annotations by which clusters run it. Those that it states, or those of Argo CD with the same
+// meaning, come first.
 func convertHook(o render.Object, annotations []map[string]any, events []string) {
 	meta, _ := o.Fields["metadata"].(map[string]any)
 	own, _ := meta["annotations"].(map[string]any)
