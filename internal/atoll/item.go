@@ -336,9 +336,12 @@ type RenderedItem struct {
 	SharedHash string `json:"-"`
 }
 
-// Failed reports whether the item could not be rendered.
+// Failed reports whether the item could not be rendered, or is of a Bundle with hooks and was stored by an agent that dropped them.
 func (it *RenderedItem) Failed() bool {
-	return it.Error != "" && it.Error != UnknownHook && it.Observe == "" && it.ServiceAccount == "" && it.Assessment == nil && len(it.AssessmentParts) == 0
+	if it.Error == UnknownHook {
+		return !it.Hooked
+	}
+	return it.Error != "" && it.Observe == "" && it.ServiceAccount == "" && it.Assessment == nil && len(it.AssessmentParts) == 0
 }
 
 // IsWritten reports whether a member writes the item's content: it could be rendered, and is not only observed.

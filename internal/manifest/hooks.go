@@ -76,9 +76,9 @@ func failItem(it *atoll.RenderedItem, reason atoll.Reason, text string) {
 	*it = withHash(*it)
 }
 
-// nameHookRun returns the name of the content for which the hooks of items run; empty: there are none. Another share of
+// NameHookRun returns the name of the content for which the hooks of items run; empty: there are none. Another share of
 // replicas, and what is no part of an item's hash, run none again.
-func nameHookRun(items []atoll.RenderedItem) string {
+func NameHookRun(items []atoll.RenderedItem) string {
 	if !slices.ContainsFunc(items, func(it atoll.RenderedItem) bool { return it.Hook != nil }) {
 		return ""
 	}

@@ -34,8 +34,8 @@ func TestOlderAgentsApplyNothingOfABundleWithHooks(t *testing.T) {
 			t.Errorf("%+v", it)
 		}
 		it.Hook, it.Hooked = nil, false // as such an agent stores it
-		if !it.HasLostField() {
-			t.Errorf("%s is complete without its hook", it.Key)
+		if !it.HasLostField() || !it.Failed() || it.IsWritten() {
+			t.Errorf("an upgraded agent applies %s without its hook", it.Key)
 		}
 	}
 	for _, it := range plain {

@@ -55,7 +55,7 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		}
 	} else {
 		in.Items = withApprovals(in.Items, in.Row.Approvals)
-		m.HookRun = nameHookRun(in.Items)
+		m.HookRun = NameHookRun(in.Items)
 		m.Items, m.ConflictResolution = extractCommonConflictResolution(in)
 		m.Namespaces = neededNamespaces(in)
 		m.Interpreters = script.InterpretersForMember(in.Content.Interpreters)

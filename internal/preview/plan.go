@@ -264,6 +264,8 @@ type ItemChange struct {
 	// new object.
 	HookBefore string `json:"hookBefore,omitempty"`
 	HookAfter  string `json:"hookAfter,omitempty"`
+	// HookRuns: the object is a hook that the changed content of the Bundle runs again.
+	HookRuns bool `json:"hookRuns,omitempty"`
 	// Error is why it could not be rendered: the cluster would keep what it has.
 	Error       string       `json:"error,omitempty"`
 	ErrorReason atoll.Reason `json:"errorReason,omitempty"`
@@ -577,7 +579,7 @@ func (c *bundleComparison) renderRow(row *atoll.RowSpec, view atoll.ClusterView)
 	for i := range items {
 		hashes = append(hashes, items[i].Key.String(), items[i].Hash, items[i].Error, string(items[i].ConflictResolution), items[i].Assessment.ID(), strconv.Itoa(int(items[i].Wave)), items[i].Hook.ID())
 	}
-	out := renderedRow{items, atoll.HashJSON(hashes)}
+	out := renderedRow{items, atoll.HashJSON(append(hashes, manifest.NameHookRun(items)))}
 	c.rendered[key] = out
 	return out
 }

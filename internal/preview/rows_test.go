@@ -3,6 +3,7 @@ package preview
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -326,6 +327,44 @@ func TestRemovalsOfObjectsThatWouldWaitAreListed(t *testing.T) {
 		})
 		if !reflect.DeepEqual(b.Held, tc.want) {
 			t.Errorf("%s: %q, want %q", name, b.Held, tc.want)
+		}
+	}
+}
+
+// A change of another object runs hooks again, and is listed with them.
+func TestHooksThatAChangeRunsAgainAreListed(t *testing.T) {
+	hook := func(name, events string) atoll.RenderedItem {
+		h, _ := atoll.ParseHook(events, "")
+		return atoll.RenderedItem{Key: atoll.ItemKey{Group: "batch", Kind: "Job", Namespace: "shop", Name: name}, Hash: "h", Hook: h}
+	}
+	web := atoll.RenderedItem{Key: webKey, Hash: "1"}
+	edited := atoll.RenderedItem{Key: webKey, Hash: "2"}
+	scaled := atoll.RenderedItem{Key: webKey, Hash: "3", SharedHash: "1"}
+	pre, install, alarm := hook("pre", "PreSync"), hook("install", "PreInstall"), hook("alarm", "SyncFail")
+	all := func(it ...atoll.RenderedItem) []atoll.RenderedItem { return append(it, pre, install, alarm) }
+	c := bundleComparison{in: &Input{MayReadItem: func(atoll.ItemKey) bool { return true }}, BundleChange: &BundleChange{}}
+	for name, x := range map[string]struct {
+		before, after []atoll.RenderedItem
+		want          []string
+	}{
+		"the same":    {all(web), all(web), nil},
+		"an edit":     {all(web), all(edited), []string{"Deployment/web", "Job/pre runs"}},
+		"a removal":   {all(web), all(), []string{"Deployment/web", "Job/pre runs"}},
+		"replicas":    {all(atoll.RenderedItem{Key: webKey, Hash: "1", SharedHash: "1"}), all(scaled), []string{"Deployment/web"}},
+		"a new hook":  {[]atoll.RenderedItem{web, pre}, []atoll.RenderedItem{web, pre, install}, []string{"Job/install", "Job/pre runs"}},
+		"a new row":   {nil, []atoll.RenderedItem{pre}, []string{"Job/pre"}},
+		"no hook now": {[]atoll.RenderedItem{web, pre}, []atoll.RenderedItem{web, {Key: pre.Key, Hash: "h"}}, []string{"Job/pre"}},
+	} {
+		var got []string
+		for _, change := range c.compareItems(x.before, x.after) {
+			text := change.Key.Kind + "/" + change.Key.Name
+			if change.HookRuns {
+				text += " runs"
+			}
+			got = append(got, text)
+		}
+		if slices.Sort(got); !slices.Equal(got, x.want) {
+			t.Errorf("%s: %v, want %v", name, got, x.want)
 		}
 	}
 }

@@ -308,6 +308,9 @@ func (i ItemChange) writeText(b *strings.Builder, all bool) {
 	i.writeServiceAccount(b)
 	i.writeWave(b)
 	i.writeHook(b)
+	if i.HookRuns {
+		b.WriteString("          hook: runs again\n")
+	}
 	if i.Reassessed {
 		b.WriteString("          assessed by other rules of feedback, health or completion\n")
 	}

@@ -201,6 +201,7 @@ func TestTextsOfItemPlans(t *testing.T) {
 		"other rules":   {ItemChange{Change: ChangeChanged, Reassessed: true}, "      ~ Deployment/web\n          assessed by other rules of feedback, health or completion\n"},
 		"added wave":    {ItemChange{Change: ChangeAdded, WaveAfter: -1}, "      + Deployment/web\n          wave: -1\n"},
 		"added hook":    {ItemChange{Change: ChangeAdded, HookAfter: "PreSync"}, "      + Deployment/web\n          hook: PreSync\n"},
+		"hook runs":     {ItemChange{Change: ChangeChanged, HookRuns: true}, "      ~ Deployment/web\n          hook: runs again\n"},
 		"no hook":       {ItemChange{Change: ChangeChanged, HookBefore: "PreSync"}, "      ~ Deployment/web\n          hook: PreSync -> no hook\n"},
 		"no wave":       {ItemChange{Change: ChangeChanged, WaveBefore: 3}, "      ~ Deployment/web\n          wave: 3 -> 0\n"},
 		"no account":    {ItemChange{Change: ChangeChanged, ServiceAccountBefore: "shop/a"}, "      ~ Deployment/web\n          needs rights of ServiceAccount: shop/a -> the agent's alone\n"},

@@ -79,10 +79,11 @@ func (e *MemberApplier) isHookHeld(p *pendingWork) bool {
 	return false
 }
 
-// recordHookOutcome records how the run of a view's object ended, if it did. The caller holds mu.
+// recordHookOutcome records how the run of a view's object ended, if it did. A view from before the run counts for nothing. The
+// caller holds mu.
 func (e *MemberApplier) recordHookOutcome(v observe.View) {
 	r, known := e.book.Record(v.Key)
-	if !known || r.Hook == nil || r.Hook.UID != v.UID || v.RulesID != e.rulesOf(r.Owner, v.Key).ID() {
+	if !known || r.Hook == nil || r.Hook.UID != v.UID || r.Hook.Label() != v.HookRun || v.RulesID != e.rulesOf(r.Owner, v.Key).ID() {
 		return
 	}
 	it := e.book.ItemToApply(r.Owner, v.Key)
@@ -160,6 +161,26 @@ func (e *MemberApplier) addHookProgress(out *report.Item, bundle string, it *ato
 	case !s.Begun && s.Phase != atoll.PhaseSyncFail && gate != nil && !gate.IsOpen(ownership.GateStep{Phase: s.Phase, Wave: it.Wave}):
 		out.Reason, out.Message = e.describeGateWait(bundle, it)
 	}
+}
+
+// addHookOfOwner adds how far the hook of another Bundle, which owns the item's object, is, while the member does not have the object.
+// It reports whether there is such a hook. The caller holds mu.
+func (e *MemberApplier) addHookOfOwner(out *report.Item, bundle string, it *atoll.RenderedItem, r ownership.Record) bool {
+	own := e.book.ItemToApply(r.Owner, it.Key)
+	if r.Owner == bundle || r.UID != "" || it.Failed() || own == nil || own.Hook == nil || own.UID != it.UID {
+		return false
+	}
+	s := e.book.HookStateOf(r.Owner, own)
+	switch failed := s.Failed(); {
+	case failed:
+		out.Applied, out.Observed, out.Health, out.Why = true, true, atoll.Degraded, atoll.ReasonHookFailed
+		out.Text = "it is a hook that bundle " + r.Owner + " runs, and failed there"
+	case !s.HasNext || s.Phase == atoll.PhaseSyncFail:
+		out.Applied, out.Observed, out.Health = true, true, atoll.Healthy
+	case !e.addFailure(out):
+		out.Reason, out.Message = atoll.ReasonWaitsForHook, "it is a hook that bundle "+r.Owner+" runs, and has not run there"
+	}
+	return true
 }
 
 // describeGateWait returns why an item of a Bundle waits for its step: a hook or an earlier wave. The caller holds mu.

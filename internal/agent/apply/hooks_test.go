@@ -1,9 +1,11 @@
 package apply
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/agent/ownership"
@@ -190,5 +192,141 @@ func TestHowAHookEnds(t *testing.T) {
 		if got := judgeHook(c.view, c.completes); got != c.want {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// hookJob is the live object of hookOf("pre", ...) as an apply for contentOne made it.
+const hookJob = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: pre, namespace: shop, labels: {" + atoll.LabelBundleUID + ": b1, " + ownership.LabelTemplateUID + ": t, " +
+	ownership.LabelHookRun + ": " + contentOne + ".PreSync}, managedFields: [{manager: " + atoll.FieldManager + ", operation: Apply, apiVersion: batch/v1, fieldsType: FieldsV1, fieldsV1: {}}]}"
+
+// An interrupted run whose object has ended before it is recognized ends: the watch reports the object once, before that.
+func TestAnInterruptedHookThatHasEndedEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pre := hookOf("pre", "PreSync", "")
+		api := newMemoryMember(t, hookJob+"\nstatus: {succeeded: 1, conditions: [{type: Complete, status: 'True'}]}")
+		begun := ownership.Record{
+			Key: pre.Key, Owner: "b1", Chosen: true, Claims: map[string]ownership.Claim{"b1": {State: ownership.Wanted, Template: "t"}},
+			Hook: &ownership.HookRun{Content: contentOne, Template: "t", Phase: atoll.PhasePreSync},
+		}
+		m := newManifest("b1", 1, pre, confItem("x"))
+		m.HookRun = contentOne
+		e := newStubEngine(t, api, []ownership.Record{shopNamespace, begun}, m)
+		e.ObjectSeen(observe.View{Key: pre.Key, UID: "live", Label: "b1", Template: "t", Version: "1", Health: atoll.Healthy, Finished: true, HookRun: contentOne + ".PreSync"})
+		e.nextPass(pre.Key)
+		defer startRun(t, e)()
+		api.expectWrites(t, applyConf)
+	})
+}
+
+// A hook that ends before the reply to its apply is handled ends.
+func TestAHookThatEndsBeforeItsReplyEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pre := hookOf("pre", "PreSync", "")
+		e := newStubEngine(t, newMemoryMember(t), []ownership.Record{shopNamespace})
+		m := newManifest("b1", 1, pre, confItem("x"))
+		m.HookRun = contentOne
+		if err := e.UpsertManifest(t.Context(), m, store.Position{}); err != nil {
+			t.Fatal(err)
+		}
+		e.mu.Lock()
+		e.book.BeginHook(pre.Key)
+		e.ensureTask(pre.Key).busy = true
+		e.mu.Unlock()
+		v := observe.View{Key: pre.Key, UID: "u", Label: "b1", Template: "t", Version: "5", Health: atoll.Healthy, Finished: true, HookRun: contentOne + ".PreSync"}
+		e.ObjectSeen(v)
+		e.mu.Lock()
+		e.book.RecordApplied(pre.Key, ownership.Fact{UID: "u", Template: "t", Hash: pre.Hash, Label: "b1", HookRun: v.HookRun})
+		v.Version, v.Finished, v.Health = "4", false, atoll.Progressing
+		e.recordAppliedView(v)
+		e.mu.Unlock()
+		if r := e.recordOf(pre.Key); r.Hook.Outcome != ownership.HookSucceeded {
+			t.Errorf("the run is %+v", r.Hook)
+		}
+	})
+}
+
+// A view of an object from before its run ends no run.
+func TestAnOldViewEndsNoHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hook := confItem("x")
+		hook.Hook, _ = atoll.ParseHook("PreSync", "HookFailed")
+		hook.Hooked, hook.Error = true, atoll.UnknownHook
+		runs := wantedRecord(hook)
+		runs.Hook = &ownership.HookRun{Content: contentTwo, Template: "t", Phase: atoll.PhasePreSync, UID: "live"}
+		m := newManifest("b1", 1, hook)
+		m.HookRun = contentTwo
+		e := newStubEngine(t, newMemoryMember(t, liveConf("x")), []ownership.Record{shopNamespace, runs}, m)
+		v := seenConf()
+		v.HookRun = contentOne + ".PreSync"
+		e.ObjectSeen(v)
+		if r := e.recordOf(hook.Key); r.Hook.Outcome != "" {
+			t.Errorf("the run is %+v", r.Hook)
+		}
+		v.HookRun = contentTwo + ".PreSync"
+		e.ObjectSeen(v)
+		if r := e.recordOf(hook.Key); r.Hook.Outcome != ownership.HookSucceeded {
+			t.Errorf("the run is %+v", r.Hook)
+		}
+	})
+}
+
+// A Bundle waits for a hook that another Bundle runs until it has run there, also where the object is deleted since.
+func TestAHookOfAnotherBundle(t *testing.T) {
+	const applyWeb = "APPLY web " + atoll.FieldManager
+	for name, c := range map[string]struct {
+		events  string
+		outcome ownership.HookOutcome // before the other Bundle comes; empty: it does not run
+		reason  atoll.Reason
+		writes  []string
+	}{
+		"succeeded":    {"PreSync", ownership.HookSucceeded, "", []string{applyWeb}},
+		"failed":       {"PreSync", ownership.HookFailed, atoll.ReasonHookFailed, nil},
+		"never runs":   {"Skip", "", "", []string{applyWeb}},
+		"has not run":  {"PreSync", "", atoll.ReasonWaitsForHook, nil},
+		"another turn": {"SyncFail", "", "", []string{applyWeb}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			hook := hookOf("pre", c.events, "HookSucceeded,HookFailed")
+			web := webItem("1")
+			web.Hooked, web.Error = true, atoll.UnknownHook
+			m1, m2 := newManifest("b1", 1, hook), newManifest("b2", 1, hook, web)
+			m1.HookRun, m2.HookRun = contentOne, contentTwo
+			r := ownership.Record{Key: hook.Key, Owner: "b1", Chosen: true, Claims: map[string]ownership.Claim{"b1": {State: ownership.Wanted, Template: "t"}}}
+			if c.outcome != "" {
+				r.Hook = &ownership.HookRun{Content: contentOne, Template: "t", Phase: atoll.PhasePreSync, UID: "gone", Outcome: c.outcome}
+			}
+			api := newMemoryMember(t)
+			e := newStubEngine(t, api, []ownership.Record{shopNamespace, r}, m1)
+			if err := e.UpsertManifest(t.Context(), m2, store.Position{}); err != nil {
+				t.Fatal(err)
+			}
+			e.holdTask(hook.Key).at = time.Now().Add(time.Hour) // the owner does not come to it
+			defer startRun(t, e)()
+			api.expectWrites(t, c.writes...)
+			s, _ := e.StatusOf("b2", nil, testNow)
+			if i := slices.IndexFunc(s.Items, func(it atoll.ItemStatus) bool { return it.Key == hook.Key }); c.reason == "" && i >= 0 || c.reason != "" && (i < 0 || s.Items[i].Reason != c.reason) {
+				t.Errorf("%s: %+v", name, s.Items)
+			}
+		})
+	}
+}
+
+// A hook of which the member's administrator denies the object reports nothing that rules read of it before.
+func TestADeniedHookReportsNoFeedback(t *testing.T) {
+	hook := hookOf("pre", "PreSync", "")
+	runs := wantedRecord(hook)
+	runs.Hook = &ownership.HookRun{Content: contentOne, Template: "t", Phase: atoll.PhasePreSync, UID: "live"}
+	m := newManifest("b1", 1, hook)
+	m.HookRun = contentOne
+	e := newStubEngine(t, newMemoryMember(t), []ownership.Record{shopNamespace, runs}, m)
+	e.ObjectSeen(observe.View{Key: hook.Key, UID: "live", Label: "b1", Template: "t", Version: "1", Health: atoll.Progressing, Feedback: []atoll.FeedbackValue{{Name: "a"}}})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if out := e.itemStatus("b1", &m.Items[0], nil); len(out.Feedback) == 0 {
+		t.Fatal("it has no feedback to drop")
+	}
+	e.forbidden[hook.Key] = "denied"
+	if out := e.itemStatus("b1", &m.Items[0], nil); len(out.Feedback) != 0 {
+		t.Errorf("it reports %v", out.Feedback)
 	}
 }

@@ -53,6 +53,9 @@ func (e *MemberApplier) create(ctx context.Context, p pendingWork, res member.Re
 	}
 	v := e.observeObject(live)
 	if e.recognizeOwnObject(p, v) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.recordAppliedView(v)
 		return nil
 	}
 	if v.Deleting {

@@ -52,12 +52,15 @@ func (e *MemberApplier) itemStatus(bundle string, it *atoll.RenderedItem, prev *
 		return e.observedStatus(it, o, r.Owner == bundle, prev)
 	}
 	out := e.appliedItemStatus(bundle, it, r, prev)
-	if isRunBy(bundle, it, r) {
-		return e.hookStatus(out, bundle, it, r, prev)
-	}
 	why := e.forbidden[it.Key]
 	if why != "" {
 		dropRead(&out, it, r.UID == "")
+	}
+	if isRunBy(bundle, it, r) {
+		return e.hookStatus(out, bundle, it, r, prev)
+	}
+	if e.addHookOfOwner(&out, bundle, it, r) {
+		return out
 	}
 	if e.addFailure(&out) || e.addWaveWait(&out, bundle, it, r) {
 		return out

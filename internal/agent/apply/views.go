@@ -63,6 +63,7 @@ func (e *MemberApplier) recordAppliedView(v observe.View) {
 		e.recordHookOutcome(v)
 		return
 	}
+	e.recordHookOutcome(heard.View) // it was reported before the object was known for that of the run
 	if r, known := e.book.Record(v.Key); known {
 		e.decideWork(r, heard)
 	}

@@ -72,6 +72,13 @@ func Merge(prev *BundleHolding, m atoll.Manifest) BundleHolding {
 	return next
 }
 
+// appliedNothing reports whether an agent without support for hooks stored the holding, and so applied nothing of the Bundle.
+func (h *BundleHolding) appliedNothing() bool {
+	lost := func(it atoll.RenderedItem) bool { return it.Error == atoll.UnknownHook && !it.Hooked }
+	applied := func(it atoll.RenderedItem) bool { return !it.Failed() }
+	return len(h.Kept) == 0 && slices.ContainsFunc(h.Manifest.Items, lost) && !slices.ContainsFunc(h.Manifest.Items, applied)
+}
+
 // HasLostFields reports whether an agent without support for a field of the items stored the holding, and
 // dropped the field.
 func (h *BundleHolding) HasLostFields() bool {

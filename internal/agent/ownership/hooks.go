@@ -117,8 +117,8 @@ func (r *Record) hookVerb(s HookState, it *atoll.RenderedItem) Verb {
 		return Delete
 	case !s.HasNext, s.Begun && s.Last.UID != "":
 		return Nothing
-	case !s.Begun && r.UID != "" && r.isHookDeletable() && it.Hook.HasDeletePolicy(atoll.HookBeforeCreation):
-		return Replace
+	case !s.Begun && r.UID != "" && r.isHookDeletable() && (it.Hook.HasDeletePolicy(atoll.HookBeforeCreation) || r.Ran != ""):
+		return Replace // also one that runs to completion, which cannot run again
 	}
 	return Apply
 }
@@ -185,14 +185,14 @@ func (r *Record) noteHookGone(last *atoll.ItemStatus) {
 	}
 }
 
-// IsInstall reports whether a newer manifest still installs its Bundle: the Bundle is new here, or hooks of its first contents
-// have not all succeeded.
+// IsInstall reports whether a newer manifest with hooks still installs its Bundle: the Bundle is new here, or hooks of its first
+// contents have not all succeeded.
 func (b *OwnershipRecords) IsInstall(m *atoll.Manifest) bool {
 	nb := b.bundles[m.Bundle]
 	switch {
-	case m.Remove:
+	case m.Remove, m.HookRun == "":
 		return false
-	case nb == nil || nb.holding.Manifest.Remove:
+	case nb == nil || nb.holding.Manifest.Remove || nb.holding.appliedNothing():
 		return true
 	case !nb.holding.Install || nb.holding.Manifest.HookRun == m.HookRun:
 		return nb.holding.Install

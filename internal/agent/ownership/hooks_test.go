@@ -138,10 +138,11 @@ func TestDeletePoliciesOfHooks(t *testing.T) {
 	}{
 		{"", HookSucceeded, "Job", false, Nothing, Replace, Apply},
 		{"", HookFailed, "Job", false, Nothing, Replace, Apply},
-		{"HookSucceeded", HookSucceeded, "Job", false, Delete, Apply, Apply},
-		{"HookSucceeded", HookFailed, "Job", false, Nothing, Apply, Apply},
-		{"HookFailed", HookFailed, "Job", false, Delete, Apply, Apply},
-		{"HookFailed", HookSucceeded, "Job", false, Nothing, Apply, Apply},
+		{"HookSucceeded", HookSucceeded, "Job", false, Delete, Replace, Apply},
+		{"HookSucceeded", HookFailed, "Job", false, Nothing, Replace, Apply},
+		{"HookFailed", HookFailed, "Job", false, Delete, Replace, Apply},
+		{"HookFailed", HookSucceeded, "Job", false, Nothing, Replace, Apply},
+		{"HookFailed", HookSucceeded, "ConfigMap", false, Nothing, Apply, Apply},
 		{"BeforeHookCreation,HookSucceeded", HookSucceeded, "Job", false, Delete, Replace, Apply},
 		{"HookSucceeded,BeforeHookCreation", HookSucceeded, "PersistentVolumeClaim", false, Nothing, Apply, Apply},
 		{"HookSucceeded,BeforeHookCreation", HookSucceeded, "Job", true, Nothing, Apply, Apply},
@@ -461,5 +462,67 @@ func TestHooksRunInOrderAndOnceOverCrashes(t *testing.T) {
 	}
 	if finished == 0 || finished == 40 {
 		t.Errorf("%d of 40 worlds end without a failure", finished)
+	}
+}
+
+// An object that ran to completion cannot run again, so that the next run replaces it whatever the delete policies state: applied to
+// it, the run would end at once, as the former one did. It stays where Atoll did not make it.
+func TestAFinishedObjectIsReplacedForTheNextRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		events, policies string
+		outcome          HookOutcome
+		adopted, endless bool
+		content          string
+		want             Verb
+	}{
+		"failed, deleted on success":      {"PreSync", "HookSucceeded", HookFailed, false, false, "c2", Replace},
+		"succeeded, deleted on a failure": {"PreSync", "HookFailed", HookSucceeded, false, false, "c2", Replace},
+		"its second phase":                {"PreSync,PostSync", "HookSucceeded", HookSucceeded, false, false, "c1", Replace},
+		"not made by Atoll":               {"PreSync", "HookFailed", HookSucceeded, true, false, "c2", Apply},
+		"it never ends":                   {"PreSync", "HookFailed", HookSucceeded, false, true, "c2", Apply},
+	} {
+		b, it := NewOwnershipRecords(), hookItem("a", c.events, c.policies, 0)
+		foldHooks(b, hookManifest(1, "c1", it))
+		b.BeginHook(it.Key)
+		b.RecordApplied(it.Key, Fact{UID: "u1", Template: it.UID, Hash: it.Hash, Label: "b1", HookRun: "c1.PreSync", Adopted: c.adopted, Endless: c.endless})
+		b.RecordHookOutcome(it.Key, "u1", c.outcome)
+		foldHooks(b, hookManifest(2, c.content, it))
+		if got := b.Next(it.Key).Verb; got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// A Bundle that an older agent held without applying any of it is installed, and so is one whose hook could not be rendered at first.
+func TestWhatIsStillAnInstall(t *testing.T) {
+	it := hookItem("a", "PreInstall", "", 0)
+	lost := it
+	lost.Hook, lost.Error = nil, atoll.UnknownHook
+	failed := it
+	failed.Error = "a rule does not apply"
+	for name, c := range map[string]struct {
+		first   BundleHolding
+		install bool
+	}{
+		"an older agent applied none":  {BundleHolding{Manifest: atoll.Manifest{Bundle: "b1", Generation: 1, Items: []atoll.RenderedItem{lost}}}, true},
+		"an older agent kept content":  {BundleHolding{Manifest: atoll.Manifest{Bundle: "b1", Generation: 1, Items: []atoll.RenderedItem{lost}}, Kept: []atoll.RenderedItem{{Key: it.Key, UID: it.UID}}}, false},
+		"content without hooks":        {BundleHolding{Manifest: atoll.Manifest{Bundle: "b1", Generation: 1, Items: []atoll.RenderedItem{waveItem("x", 0)}}}, false},
+		"no objects":                   {BundleHolding{Manifest: atoll.Manifest{Bundle: "b1", Generation: 1}}, false},
+		"a hook that was not rendered": {BundleHolding{Manifest: hookManifest(1, "c1", failed), Install: true}, true},
+	} {
+		b := NewOwnershipRecords()
+		b.FoldHolding(c.first)
+		m := hookManifest(2, "c2", it)
+		if got := b.IsInstall(&m); got != c.install {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// A Bundle without hooks stores nothing for them.
+func TestABundleWithoutHooksStoresNothingForThem(t *testing.T) {
+	m := hookManifest(1, "", waveItem("x", 0))
+	if b := NewOwnershipRecords(); b.IsInstall(&m) {
+		t.Error("that it is an install is stored")
 	}
 }

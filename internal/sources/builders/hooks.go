@@ -62,7 +62,8 @@ func (b *builder) refuseHook(o render.Object, events []string) {
 	}
 }
 
-// convertHook gives an object the annotations by which clusters run it, unless it states a hook in them or in those of Argo CD.
+// convertHook gives an object the annotations by which clusters run it. Those that it states, or those of Argo CD with the same
+// meaning, come first.
 func convertHook(o render.Object, annotations []map[string]any, events []string) {
 	meta, _ := o.Fields["metadata"].(map[string]any)
 	own, _ := meta["annotations"].(map[string]any)
@@ -70,15 +71,14 @@ func convertHook(o render.Object, annotations []map[string]any, events []string)
 		own = map[string]any{}
 		meta["annotations"] = own
 	}
-	if own[atoll.AnnotationHook] != nil || own[atoll.AnnotationArgoCDHook] != nil {
-		return
-	}
-	own[atoll.AnnotationHook] = joinKnown(events, appliedHooks)
-	if policies := joinKnown(listWords(annotations, hookDeleteAnnotation), deletePolicies); policies != "" {
-		own[atoll.AnnotationHookDelete] = policies
+	if own[atoll.AnnotationHook] == nil && own[atoll.AnnotationArgoCDHook] == nil {
+		own[atoll.AnnotationHook] = joinKnown(events, appliedHooks)
+		if policies := joinKnown(listWords(annotations, hookDeleteAnnotation), deletePolicies); policies != "" {
+			own[atoll.AnnotationHookDelete] = policies
+		}
 	}
 	weights := listWords(annotations, hookWeightAnnotation)
-	if own[atoll.AnnotationWave] != nil || len(weights) == 0 {
+	if own[atoll.AnnotationWave] != nil || own[atoll.AnnotationArgoCDWave] != nil || len(weights) == 0 {
 		return
 	}
 	weight, err := strconv.Atoi(weights[len(weights)-1])
