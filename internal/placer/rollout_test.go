@@ -115,19 +115,14 @@ func TestAFailedStageRollsBack(t *testing.T) {
 	m := newRings("a", "b", "c")
 	w := &gateWriter{hub: m}
 	report := func(cluster string, state atoll.RowState) {
-		m.reportHealthy("web", cluster)
-		m.mu.Lock()
-		row := m.rows["web"][cluster]
-		row.Status.State = state
-		m.rows["web"][cluster] = row
-		m.mu.Unlock()
-		for _, fn := range m.onRows {
-			fn("web", []string{cluster}, nil)
-		}
+		m.reportSince("web", cluster, state)
 		time.Sleep(time.Second)
+		synctest.Wait()
 	}
 	expectState := func(want v1alpha1.RollbackState) {
 		t.Helper()
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		b := m.bundles["web"]
 		if b.Status.Rollout == nil || b.Status.Rollout.Rollback == nil {
 			t.Fatalf("no rollback is stored, want %s", want)
