@@ -179,6 +179,14 @@ func (a *application) checkExclusions(ctx context.Context, object int, policy *u
 	return nil
 }
 
+// attemptedSettings returns the settings of this attempt. They are those before while a policy waits for an edit or a sync.
+func (a *application) attemptedSettings(settings string) string {
+	if a.holdsExclusion {
+		return a.source.Status.Settings
+	}
+	return settings
+}
+
 // stayingPolicies are the names of policies whose objects stay, with the reason. It is empty where a removal failed.
 type stayingPolicies map[string]string
 

@@ -106,9 +106,7 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 	if err := a.run(r.withAccountOf(ctx, s), c); err != nil {
 		return false, err
 	}
-	if a.holdsExclusion {
-		settings = s.Status.Settings // until an edit or a sync
-	}
+	settings = a.attemptedSettings(settings)
 	err := r.updateSource(ctx, s, func(now *v1alpha1.Source) {
 		now.Status.Inventory, now.Status.Settings, now.Status.AttemptedCommit = a.newInventory(), settings, c.Commit
 		if now.Generation != s.Generation {
