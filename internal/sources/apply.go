@@ -86,7 +86,10 @@ type application struct {
 	reason         atoll.Reason
 	errors         []v1alpha1.SourceError
 	failedRemovals []v1alpha1.SourceObject
-	removed        []v1alpha1.SourceObject
+	// keepsPlaced is true when the settings changed without an edit of the Source, which takes no object out of clusters.
+	// holdsExclusion is true when a policy waits for that.
+	keepsPlaced, holdsExclusion bool
+	removed                     []v1alpha1.SourceObject
 }
 
 // run applies the objects, and removes the dropped ones when all are applied.

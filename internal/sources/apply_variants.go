@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/sources/changes"
@@ -17,6 +18,10 @@ var (
 	errPolicyRefused = errors.New("it waits for a policy of the variants, which could not be applied: clusters of a variant would get the object as it is without the variant")
 	errObjectRefused = errors.New("the policy of the variants waits for its object, which could not be applied")
 )
+
+// errExcludesMore is why a policy is not applied that would take its object out of clusters.
+var errExcludesMore = errors.New("a new version of the hub, another type of a path or another address of the Repository would take its object out of clusters that have it; " +
+	"state what the clusters get in spec, or run `atoll source sync` to take it out")
 
 // transitionHash is the hash of a policy that a transition replaced.
 const transitionHash = "transition"
@@ -72,6 +77,9 @@ func (o *orderedApply) startTransition(ctx context.Context, t changes.Transition
 	refused := o.tryObject(ctx, t.Template)
 	err := refused
 	if err == nil {
+		err = o.checkExclusions(ctx, t.Template, t.Object)
+	}
+	if err == nil {
 		err = o.applyTransition(ctx, t)
 	}
 	switch {
@@ -97,13 +105,19 @@ func (o *orderedApply) applyInTurn(ctx context.Context, i int) error {
 	if waits && slices.Contains(o.failed, object) {
 		return errObjectRefused
 	}
-	if object, has := o.wanted.FindObject(i); has && !waits && slices.Contains(o.decision.Apply, object) && !slices.Contains(o.failed, object) {
-		if err := o.tryObject(ctx, object); err != nil {
-			o.failObject(object, err)
-			return errObjectRefused
+	var err error
+	if object, has := o.wanted.FindObject(i); has && !waits {
+		if slices.Contains(o.decision.Apply, object) && !slices.Contains(o.failed, object) {
+			if err := o.tryObject(ctx, object); err != nil {
+				o.failObject(object, err)
+				return errObjectRefused
+			}
 		}
+		err = o.checkExclusions(ctx, object, o.wanted.Objects[i])
 	}
-	err := o.applyObject(ctx, i)
+	if err == nil {
+		err = o.applyObject(ctx, i)
+	}
 	o.blocked = err != nil && o.wanted.IsOverridePolicy(o.source, i)
 	return err
 }
@@ -142,6 +156,35 @@ func (a *application) applyTransition(ctx context.Context, t changes.Transition)
 	}
 	_, err = a.sendApply(ctx, a.objectsOf(t.Resource, t.Object.GetNamespace()), t.Object)
 	return err
+}
+
+// checkExclusions returns why a policy is not applied: it would exclude an object from clusters that have it, and neither the spec nor
+// a commit states that.
+func (a *application) checkExclusions(ctx context.Context, object int, policy *unstructured.Unstructured) error {
+	if !a.keepsPlaced || a.oldEntry(object).Hash == "" {
+		return nil
+	}
+	resource := v1alpha1.GroupVersion.WithResource("overridepolicies")
+	if policy.GetNamespace() == "" {
+		resource = v1alpha1.GroupVersion.WithResource("clusteroverridepolicies")
+	}
+	existing, err := a.objectsOf(resource, policy.GetNamespace()).Get(ctx, policy.GetName(), metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if changes.ExcludesMore(existing, policy) {
+		a.holdsExclusion = true
+		return errExcludesMore
+	}
+	return nil
+}
+
+// attemptedSettings returns the settings of this attempt. They are those before while a policy waits for an edit or a sync.
+func (a *application) attemptedSettings(settings string) string {
+	if a.holdsExclusion {
+		return a.source.Status.Settings
+	}
+	return settings
 }
 
 // stayingPolicies are the names of policies whose objects stay, with the reason. It is empty where a removal failed.

@@ -96,6 +96,7 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 	}
 	changes.SortForApply(w.Keys, d.Apply)
 	a := &application{source: s, check: check, wanted: w, decision: d, reconciler: r}
+	a.keepsPlaced = s.Status.Settings != settings && s.Status.ObservedGeneration == s.Generation && s.Status.SyncRequest.Equal(s.Spec.SyncRequest)
 	if err := a.keepWithoutDescent(ctx, c, check.request); err != nil {
 		return false, err
 	}
@@ -105,6 +106,7 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 	if err := a.run(r.withAccountOf(ctx, s), c); err != nil {
 		return false, err
 	}
+	settings = a.attemptedSettings(settings)
 	err := r.updateSource(ctx, s, func(now *v1alpha1.Source) {
 		now.Status.Inventory, now.Status.Settings, now.Status.AttemptedCommit = a.newInventory(), settings, c.Commit
 		if now.Generation != s.Generation {

@@ -246,3 +246,29 @@ func TestATransitionKeepsFormerFieldsOut(t *testing.T) {
 		t.Errorf("%s: %v", got, during)
 	}
 }
+
+// A new version of the hub that renders a variant without an object takes the object out of no cluster, until a person states it.
+func TestAnUpgradeExcludesNothing(t *testing.T) {
+	for name, value := range map[string]string{"the object is the same": "1", "the object changes, too": "2"} {
+		h := newHub(t, withVariant)
+		h.setVariants("c1", "1", "3")
+		h.commit.Program = "helm 1"
+		h.commit.Builds = []render.Build{{Type: render.Helm, Dir: "chart"}}
+		h.runCheck()
+		h.setVariants("c2", value, "-")
+		h.commit.Program, h.commit.Builds = "helm 2", []render.Build{{Type: render.Helm, Dir: "chart"}}
+		for range 2 {
+			if got := h.runInOrder(); got != "" || !strings.Contains(h.readSource().Status.Errors[0].Message, "would take its object out of clusters") {
+				t.Errorf("%s: %s; %+v", name, got, h.readSource().Status.Errors)
+			}
+		}
+		now := metav1.Now().Rfc3339Copy()
+		h.editSource(func(s *v1alpha1.SourceSpec) { s.SyncRequest = &now })
+		if h.runInOrder(); strings.Join(h.listPolicies(), " ") != "map[notHere:true]" {
+			t.Errorf("%s: a sync: %v", name, h.listPolicies())
+		}
+		if got := h.runInOrder(); got != "" {
+			t.Errorf("%s: afterwards: %s", name, got)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/overrides"
 	"atoll.dev/atoll/internal/sources/render"
+	"atoll.dev/atoll/internal/userfields"
 )
 
 // form is an object as one variant, or the content without a variant, has it.
@@ -296,6 +297,29 @@ func overrideResource(kind string) schema.GroupVersionResource {
 		return v1alpha1.GroupVersion.WithResource("clusteroverridepolicies")
 	}
 	return v1alpha1.GroupVersion.WithResource("overridepolicies")
+}
+
+// ExcludesMore reports whether a policy excludes its object from clusters of a target of which another one, or nil, does not.
+func ExcludesMore(existing, policy *unstructured.Unstructured) bool {
+	was := listExclusions(existing)
+	return slices.ContainsFunc(listExclusions(policy), func(target any) bool {
+		return !slices.ContainsFunc(was, func(had any) bool { return userfields.EqualJSON(had, target) })
+	})
+}
+
+// listExclusions returns the targets of the rules of a policy that exclude its object.
+func listExclusions(policy *unstructured.Unstructured) (targets []any) {
+	if policy == nil {
+		return nil
+	}
+	rules, _, _ := unstructured.NestedSlice(policy.Object, "spec", "overrideRules")
+	for _, r := range rules {
+		rule, _ := r.(map[string]any)
+		if excludes, _, _ := unstructured.NestedBool(rule, "overriders", "notHere"); excludes {
+			targets = append(targets, rule["targetCluster"])
+		}
+	}
+	return targets
 }
 
 // newPolicyObject returns a policy as it is applied, without fields that are empty.
