@@ -108,7 +108,7 @@ func (s *scriptStage) addRolloutInput(in *Input) {
 	s.addRollbackInput(in)
 	for c, of := range s.clusters {
 		row, has := in.Rows[c]
-		if row.Stage = in.Terms.StageOf(c, of.Labels); has {
+		if row.Stage = in.Terms.StageOf(c, of.Labels, of.CreatedAt); has {
 			in.Rows[c] = row
 		} else {
 			in.NewClusters[c] = Row{Stage: row.Stage, Online: s.online[c], UncertainUntil: s.uncertain[c]}

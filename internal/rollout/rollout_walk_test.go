@@ -85,7 +85,7 @@ func (w *rolloutWalk) stepAndCheck(t *testing.T) {
 	moved, changing, waiting, soaking, broken := map[int]int{}, map[int]int{}, map[int]bool{}, map[int]bool{}, 0
 	unavailable, connected := 0, 0
 	for c, row := range w.rows {
-		stage, row, was := terms.StageOf(c, w.clusters[c].Labels), w.withLink(c, row), w.withLink(c, before[c])
+		stage, row, was := terms.StageOf(c, w.clusters[c].Labels, 0), w.withLink(c, row), w.withLink(c, before[c])
 		isMove := row.Spec.Revision != was.Spec.Revision || row.Spec.Phase == atoll.RowActive && was.Spec.Phase == atoll.RowPending
 		if isMove && row.Spec.Phase == atoll.RowActive {
 			moved[stage]++
@@ -156,7 +156,7 @@ func (w *rolloutWalk) findBrokenStage(terms *Terms) int {
 	for c, row := range w.rows {
 		st := row.Status
 		if w.online[c] && w.isWanted(row) && st != nil && st.Generation == row.Spec.Generation && st.State == atoll.RowDegraded && st.Since > w.baseInput.ResumedAt.Unix() {
-			failed[terms.StageOf(c, w.clusters[c].Labels)]++
+			failed[terms.StageOf(c, w.clusters[c].Labels, 0)]++
 		}
 	}
 	for stage, most := range [...]int{0, 1, 0} {

@@ -19,7 +19,9 @@ import (
 type Cluster struct {
 	atoll.ClusterView
 	UID      string
-	Accepted bool
+	// CreatedAt is when the Cluster was created, in Unix seconds.
+	CreatedAt int64
+	Accepted  bool
 	Deleting bool
 	// Removal of the cluster from the fleet; empty: it stays.
 	Removal v1alpha1.ClusterRemovalMode
@@ -39,7 +41,7 @@ type Cluster struct {
 // sets, served APIs and properties, which are not in the object alone.
 func ClusterOf(c *v1alpha1.Cluster) Cluster {
 	out := Cluster{
-		ClusterView: atoll.ClusterViewOf(c), UID: string(c.UID),
+		ClusterView: atoll.ClusterViewOf(c), UID: string(c.UID), CreatedAt: c.CreationTimestamp.Unix(),
 		Accepted: c.Spec.Accepted, Deleting: c.DeletionTimestamp != nil, Taints: c.Spec.Taints,
 		Resources: ResourceAmountsOf(&c.Status.Resources), Capacity: CapacityOf(c.Spec.Capacity),
 	}
