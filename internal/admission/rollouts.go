@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -88,12 +89,12 @@ func isLargerStage(before, size *intstr.IntOrString) bool {
 	return stageSize(before) < stageSize(size)
 }
 
-// stageSize returns the number, or that of the percentage, of a size that is well-formed.
+// stageSize returns the number, or that of the percentage, of a size; 0 where it is malformed.
 func stageSize(b *intstr.IntOrString) int {
 	if b.Type == intstr.Int {
 		return int(b.IntVal)
 	}
-	n, _ := strconv.Atoi(b.StrVal[:len(b.StrVal)-1])
+	n, _ := strconv.Atoi(strings.TrimSuffix(b.StrVal, "%"))
 	return n
 }
 
