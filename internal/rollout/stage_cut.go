@@ -65,7 +65,9 @@ func (t *Terms) isUncut(revision string) bool {
 }
 
 // hashOf returns the place of a cluster in the order of the Bundle's clusters.
-func (a *autoStages) hashOf(cluster string) int64 { return int64(a.ranking.RankOf(cluster) >> hashShift) }
+func (a *autoStages) hashOf(cluster string) int64 {
+	return int64(a.ranking.RankOf(cluster) >> hashShift)
+}
 
 // findStage returns the automatic stage of a cluster. One that came after the cut is in the last stage, so that it shifts no other.
 func (a *autoStages) findStage(cluster string, createdAt int64) int {

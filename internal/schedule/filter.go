@@ -18,11 +18,11 @@ import (
 // serves, and the reported properties that the hub's administrator listed.
 type Cluster struct {
 	atoll.ClusterView
-	UID      string
+	UID string
 	// CreatedAt is when the Cluster was created, in Unix seconds.
 	CreatedAt int64
 	Accepted  bool
-	Deleting bool
+	Deleting  bool
 	// Removal of the cluster from the fleet; empty: it stays.
 	Removal v1alpha1.ClusterRemovalMode
 	// RemovalHeld: the cluster keeps its rows although it is to leave the fleet, since its
