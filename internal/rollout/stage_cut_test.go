@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -94,6 +95,43 @@ func TestOrderOfAutoStages(t *testing.T) {
 		if hash := few.auto.hashOf(c); hash < 0 || hash >= 1<<52 {
 			t.Errorf("the hash of %s is %d", c, hash)
 		}
+	}
+}
+
+// Each automatic stage has the options, and each but the first has the gates. A stage that the cut leaves empty has none.
+func TestOptionsOfAutoStages(t *testing.T) {
+	two, one := intstr.FromInt32(2), intstr.FromInt32(1)
+	gates := []v1alpha1.RolloutGate{
+		{Name: "time", Wait: &metav1.Duration{Duration: time.Hour}}, {Name: "owner", Approval: &v1alpha1.ApprovalGate{Approvers: 2, ValidFor: &metav1.Duration{Duration: time.Hour}}},
+		{Name: "counts", CEL: "earlier.failed == 0"},
+	}
+	terms := CompileTerms(&v1alpha1.Rollout{
+		Type: v1alpha1.RolloutStaged, AutoStages: []intstr.IntOrString{one, intstr.FromString("10%"), intstr.FromString("50%")},
+		AutoStageOptions: &v1alpha1.AutoStageOptions{
+			MaxConcurrency: &two, MaxFailures: &one, MinSuccessTime: &metav1.Duration{Duration: time.Minute}, ProgressDeadline: &metav1.Duration{Duration: time.Hour},
+			OnFailure: v1alpha1.FailureRollback, GatesBefore: gates,
+		},
+	}).WithStageCut("shop", "web", nil)
+	cut := terms.cutClusters(5, time.Unix(1000, 0))
+	for i, name := range []string{"auto 1", "auto 10%", "auto 50%", "auto 100%"} {
+		if terms.StageName(i) != name || terms.concurrencyOf(i, 9) != 2 || terms.failuresOf(i, 9) != 1 || terms.successTimeOf(i) != time.Minute || terms.progressDeadlineOf(i) != time.Hour || !terms.rollsBack(i) {
+			t.Errorf("stage %d, %s, is %+v", i, terms.StageName(i), terms.stages[i].RolloutStage)
+		}
+		if got := len(terms.gatesInto(i)); got != map[bool]int{true: 0, false: 3}[i == 0] {
+			t.Errorf("stage %s has %d gates", name, got)
+		}
+		if got := len(cut.gatesInto(i)); got != map[bool]int{true: 0, false: 3}[i < 2] {
+			t.Errorf("of 5 clusters stage %s has %d gates", name, got)
+		}
+	}
+	want := [...]string{"1h to pass after the earlier stages are done", "`atoll rollout approve --stage \"auto 50%\"` by 2 users", "its expression to be true: earlier.failed == 0"}
+	for i, text := range cut.DescribeGates(2) {
+		if full := "gate " + gates[i].Name + " of stage auto 50%: " + want[i]; text != full {
+			t.Errorf("%s, want %s", text, full)
+		}
+	}
+	if g := cut.gatesInto(3)[1]; g.Approval.ValidFor.Duration != time.Hour {
+		t.Errorf("an approval counts for %s", g.Approval.ValidFor.Duration)
 	}
 }
 
