@@ -323,9 +323,9 @@ func (w *autoWalk) stepAndCheckCut(t *testing.T) {
 // TestAutoStagesWalk checks the bounds of automatic stages over random reports, links, people and clusters that join. Each step
 // compiles its terms from what is stored, as a hub does that restarts.
 func TestAutoStagesWalk(t *testing.T) {
-	walks := 100
+	walks := 60
 	if testing.Short() {
-		walks = 20
+		walks = 12
 	}
 	cuts := 0
 	for seed := range uint64(walks) {
