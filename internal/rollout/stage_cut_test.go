@@ -2,7 +2,9 @@ package rollout
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -132,6 +134,34 @@ func TestOptionsOfAutoStages(t *testing.T) {
 	}
 	if g := cut.gatesInto(3)[1]; g.Approval.ValidFor.Duration != time.Hour {
 		t.Errorf("an approval counts for %s", g.Approval.ValidFor.Duration)
+	}
+}
+
+// The first installation goes through automatic stages too. Clusters wait with the name of their stage from the first step, so that the
+// next step writes no row but those that change. Until the clusters are divided, their wait names no stage.
+func TestFirstInstallationInAutoStages(t *testing.T) {
+	s := newStage(t)
+	for _, line := range []string{"fleet 10", "auto 1,50%", "pause alice later", "step"} {
+		words := strings.Fields(line)
+		s.runCommand(words[0], words[1:])
+	}
+	expectReasons := func(want map[string]int) {
+		t.Helper()
+		got := map[string]int{}
+		for _, row := range s.rows {
+			got[row.Spec.Reason]++
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("rows wait for %v, want %v", got, want)
+		}
+	}
+	const turn = "WaitsForStage: its turn in the rollout"
+	expectReasons(map[string]int{turn: 10})
+	s.runCommand("resume", nil)
+	s.advanceOnce()
+	expectReasons(map[string]int{turn + ", in stage auto 1": 1, turn + ", in stage auto 50%": 4, turn + ", in stage auto 100%": 5})
+	if out := AdvanceRows(s.buildInput()); len(out.Changes) != 1 || out.StageCut != nil {
+		t.Errorf("%d rows are written, and the clusters are divided again: %t", len(out.Changes), out.StageCut != nil)
 	}
 }
 
