@@ -10,7 +10,9 @@ import (
 
 // Rollout bounds how fast a change of templates or override rules reaches the clusters.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Staged') == (has(self.stages) && size(self.stages) > 0)",message="stages need type: Staged, and type: Staged needs stages"
+// +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Staged') == (has(self.stages) && size(self.stages) > 0 || has(self.autoStages) && size(self.autoStages) > 0)",message="stages and autoStages need type: Staged, and type: Staged needs one of them"
+// +kubebuilder:validation:XValidation:rule="!(has(self.stages) && size(self.stages) > 0 && has(self.autoStages) && size(self.autoStages) > 0)",message="give stages or autoStages, and not both"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoStageOptions) || has(self.autoStages) && size(self.autoStages) > 0",message="autoStageOptions need autoStages"
 type Rollout struct {
 	// Type: All (default) changes all clusters at once, within maxUnavailable. Staged changes the
 	// clusters of one stage after those of the stage before are healthy.
@@ -30,6 +32,17 @@ type Rollout struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	Stages []RolloutStage `json:"stages,omitempty"`
+	// AutoStages are the sizes of stages whose clusters Atoll chooses: how many clusters have changed after each
+	// stage. Numbers come before percentages of the connected clusters, rounded up, and both ascend. A last stage
+	// of 100% may be left out. A cluster that joins later is in the last stage.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:XIntOrString
+	// +listType=atomic
+	AutoStages []intstr.IntOrString `json:"autoStages,omitempty"`
+	// AutoStageOptions hold for each stage of autoStages.
+	// +optional
+	AutoStageOptions *AutoStageOptions `json:"autoStageOptions,omitempty"`
 }
 
 // RolloutType is how a change reaches the clusters.
@@ -99,6 +112,83 @@ type RolloutStage struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	GatesAfter []RolloutGate `json:"gatesAfter,omitempty"`
+}
+
+// AutoStageOptions are the bounds and gates of each stage of autoStages, with the meaning that they have in stages.
+type AutoStageOptions struct {
+	// MaxConcurrency is how many clusters of the stage change at one time: a number, or a percentage
+	// of the stage's connected clusters, rounded up. Absent: all of them.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	MaxConcurrency *intstr.IntOrString `json:"maxConcurrency,omitempty"`
+	// MaxFailures is how many clusters of the stage may fail: a number, or a percentage of the stage's
+	// connected clusters, rounded down. One more holds the rollout until the template changes or a
+	// person resumes. Default 0.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	MaxFailures *intstr.IntOrString `json:"maxFailures,omitempty"`
+	// MinSuccessTime is how long the clusters of the stage must be healthy without a break before the
+	// next stage begins, from 0s to 168h. Default 0s.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('168h')",message="minSuccessTime must be a duration from 0s to 168h, such as 10m"
+	MinSuccessTime *metav1.Duration `json:"minSuccessTime,omitempty"`
+	// ProgressDeadline is within which time a cluster of the stage must be healthy after its change, from 10s
+	// to 168h. After that it counts as failed until it is healthy. Absent: only clusters that report a failure fail.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="progressDeadline must be a duration from 10s to 168h, such as 10m"
+	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
+	// OnFailure of more clusters than maxFailures. Pause (default) holds the rollout. Rollback returns the clusters that have
+	// changed to their earlier revision, the last stage first. Continue goes on without the failed clusters.
+	// +optional
+	// +kubebuilder:validation:Enum=Pause;Rollback;Continue
+	OnFailure FailureAction `json:"onFailure,omitempty"`
+	// GatesBefore hold each stage but the first until all of them hold at one time, after the earlier stages are done.
+	// A stage without clusters has none.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	GatesBefore []RolloutGate `json:"gatesBefore,omitempty"`
+}
+
+// AutoStagePrefix begins the names of the stages of autoStages. No stated stage has such a name.
+const AutoStagePrefix = "auto "
+
+// allClusters is the size of the last stage of autoStages.
+const allClusters = "100%"
+
+// AutoStageSizes returns the sizes of the automatic stages, the last one of all clusters included; none where autoStages are not
+// stated.
+func (r *Rollout) AutoStageSizes() []intstr.IntOrString {
+	if len(r.AutoStages) == 0 || r.AutoStages[len(r.AutoStages)-1].StrVal == allClusters {
+		return r.AutoStages
+	}
+	return append(slices.Clone(r.AutoStages), intstr.FromString(allClusters))
+}
+
+// ListStages returns the stages that are stated, or those of autoStages, which choose no cluster.
+func (r *Rollout) ListStages() []RolloutStage {
+	if len(r.AutoStages) == 0 {
+		return r.Stages
+	}
+	var all AutoStageOptions
+	if r.AutoStageOptions != nil {
+		all = *r.AutoStageOptions
+	}
+	var out []RolloutStage
+	for i, size := range r.AutoStageSizes() {
+		s := RolloutStage{
+			Name: AutoStagePrefix + size.String(), MaxConcurrency: all.MaxConcurrency, MaxFailures: all.MaxFailures,
+			MinSuccessTime: all.MinSuccessTime, ProgressDeadline: all.ProgressDeadline, OnFailure: all.OnFailure,
+		}
+		if i > 0 {
+			s.GatesBefore = all.GatesBefore
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 // FailureAction is what follows when a stage has more failures than it may have.
@@ -330,6 +420,35 @@ type RolloutStatus struct {
 	// Rollback is the last rollback of a revision.
 	// +optional
 	Rollback *RollbackStatus `json:"rollback,omitempty"`
+	// StageCut is which clusters are in the stages of autoStages.
+	// +optional
+	StageCut *StageCut `json:"stageCut,omitempty"`
+}
+
+// GetStageCut returns the division into automatic stages; nil: there is none.
+func (s *RolloutStatus) GetStageCut() *StageCut {
+	if s == nil {
+		return nil
+	}
+	return s.StageCut
+}
+
+// StageCut divides the clusters into the stages of autoStages, by a hash of the names of the Bundle and of the
+// cluster. It is made when the rollout of a revision begins.
+type StageCut struct {
+	// Revision for whose rollout it was made.
+	// +kubebuilder:validation:MaxLength=253
+	Revision string `json:"revision"`
+	// At is when it was made. A Cluster that was created later is in the last stage.
+	At metav1.Time `json:"at"`
+	// Hash of autoStages as they were stated.
+	// +kubebuilder:validation:MaxLength=64
+	Hash string `json:"hash"`
+	// Thresholds of the stages but the last. A cluster is in the first stage whose threshold is above its hash.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	Thresholds []int64 `json:"thresholds,omitempty"`
 }
 
 // RollbackStatus is the rollback of a revision, and the failure that caused it.

@@ -116,7 +116,7 @@ func checkApproval(b *v1alpha1.Bundle, approval *v1alpha1.RolloutApproval, at *f
 		return field.Invalid(at.Child("revision"), approval.Revision, fmt.Sprintf("the Bundle is at revision %q: look at what changed, and approve that one", b.Status.Revision))
 	}
 	if b.Spec.Rollout != nil {
-		for _, s := range b.Spec.Rollout.Stages {
+		for _, s := range b.Spec.Rollout.ListStages() {
 			if s.Name == approval.Stage && slices.ContainsFunc(slices.Concat(s.GatesBefore, s.GatesAfter), func(g v1alpha1.RolloutGate) bool { return g.Approval != nil }) {
 				return nil
 			}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -62,6 +63,16 @@ func TestApprovalsThatABundleCanHold(t *testing.T) {
 			t.Errorf("%d stages with 10 approvals each: %s, want a refusal: %t", stages, got, refused)
 		}
 	}
+	for stages, refused := range map[int]bool{7: false, 8: true} { // the first one has no gate
+		r := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, AutoStageOptions: &v1alpha1.AutoStageOptions{GatesBefore: []v1alpha1.RolloutGate{{Name: "owner", Approval: &v1alpha1.ApprovalGate{Approvers: 10}}}}}
+		for i := range stages - 1 { // one of all clusters follows
+			r.AutoStages = append(r.AutoStages, intstr.FromInt(i+1))
+		}
+		got := fmt.Sprint(checkRollout(r, field.NewPath("spec", "rollout")).ToAggregate())
+		if strings.Contains(got, "spec.rollout.autoStages: Invalid") != refused {
+			t.Errorf("%d automatic stages with 10 approvals each: %s, want a refusal: %t", stages, got, refused)
+		}
+	}
 }
 
 // approvalOf returns an approval. A user and a time are as a writer claims them.
@@ -85,6 +96,15 @@ func bundleWithApprovals(approvals ...any) *unstructured.Unstructured {
 	if len(approvals) > 0 {
 		_ = unstructured.SetNestedSlice(u.Object, approvals, "spec", "approvals")
 	}
+	return u
+}
+
+func bundleWithAutoStages(approvals ...any) *unstructured.Unstructured {
+	u := bundleWithApprovals(approvals...)
+	gates := []any{map[string]any{"name": "owner", "approval": map[string]any{}}}
+	_ = unstructured.SetNestedMap(u.Object, map[string]any{
+		"type": "Staged", "autoStages": []any{int64(1), "50%"}, "autoStageOptions": map[string]any{"gatesBefore": gates},
+	}, "spec", "rollout")
 	return u
 }
 
@@ -115,6 +135,8 @@ func TestApprovals(t *testing.T) {
 		"of another revision":                          {"alice", bundleWithApprovals(), bundleWithApprovals(approvalOf("canary", "web-r3", "", "")), "alice " + now, "spec.approvals[0].revision"},
 		"of a stage without a gate":                    {"alice", bundleWithApprovals(), bundleWithApprovals(approvalOf("more", "web-r2", "", "")), "alice " + now, "spec.approvals[0].stage"},
 		"of no stage":                                  {"alice", bundleWithApprovals(), bundleWithApprovals(approvalOf("none", "web-r2", "", "")), "alice " + now, "spec.approvals[0].stage"},
+		"of an automatic stage":                        {"alice", bundleWithAutoStages(), bundleWithAutoStages(approvalOf("auto 50%", "web-r2", "", "")), "alice " + now, ""},
+		"of the first automatic stage":                 {"alice", bundleWithAutoStages(), bundleWithAutoStages(approvalOf("auto 1", "web-r2", "", "")), "alice " + now, "spec.approvals[0].stage"},
 		"with something else":                          {"alice", bundleWithApprovals(), withPause, "alice " + now, "may be changed, and one at a time"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,11 +25,16 @@ func checkRollout(r *v1alpha1.Rollout, at *field.Path) (errs field.ErrorList) {
 		return nil
 	}
 	errs = append(errs, checkRolloutBound(r.MaxUnavailable, 1, at.Child("maxUnavailable"))...)
-	if staged := r.Type == v1alpha1.RolloutStaged; staged != (len(r.Stages) > 0) {
-		errs = append(errs, field.Invalid(at.Child("type"), r.Type, "stages need type: Staged, and type: Staged needs stages"))
+	if staged := r.Type == v1alpha1.RolloutStaged; staged != (len(r.Stages)+len(r.AutoStages) > 0) {
+		errs = append(errs, field.Invalid(at.Child("type"), r.Type, "stages and autoStages need type: Staged, and type: Staged needs one of them"))
 	}
+	errs = append(errs, checkAutoStages(r, at)...)
 	if n := countNeededApprovals(r); n > maxApprovals {
-		errs = append(errs, field.Invalid(at.Child("stages"), n, fmt.Sprintf("the gates need more than the %d approvals that a Bundle can hold", maxApprovals)))
+		stages := "stages"
+		if len(r.AutoStages) > 0 {
+			stages = "autoStages"
+		}
+		errs = append(errs, field.Invalid(at.Child(stages), n, fmt.Sprintf("the gates need more than the %d approvals that a Bundle can hold", maxApprovals)))
 	}
 	names := map[string]bool{v1alpha1.RestStage: true}
 	for i := range r.Stages {
@@ -45,9 +51,56 @@ func checkRollout(r *v1alpha1.Rollout, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
+// checkAutoStages checks sizes and options of automatic stages.
+func checkAutoStages(r *v1alpha1.Rollout, at *field.Path) (errs field.ErrorList) {
+	in := at.Child("autoStages")
+	if len(r.Stages) > 0 && len(r.AutoStages) > 0 {
+		errs = append(errs, field.Forbidden(in, "give stages or autoStages, and not both"))
+	}
+	for i := range r.AutoStages {
+		size := &r.AutoStages[i]
+		if bad := checkRolloutBound(size, 1, in.Index(i)); len(bad) > 0 {
+			errs = append(errs, bad...)
+			continue
+		}
+		if i > 0 && !isLargerStage(&r.AutoStages[i-1], size) {
+			errs = append(errs, field.Invalid(in.Index(i), size.String(), "must be larger than the size before it; numbers come before percentages"))
+		}
+	}
+	o := r.AutoStageOptions
+	if o == nil {
+		return errs
+	}
+	in = at.Child("autoStageOptions")
+	if len(r.AutoStages) == 0 {
+		errs = append(errs, field.Forbidden(in, "autoStageOptions need autoStages"))
+	}
+	errs = append(errs, checkRolloutBound(o.MaxConcurrency, 1, in.Child("maxConcurrency"))...)
+	errs = append(errs, checkRolloutBound(o.MaxFailures, 0, in.Child("maxFailures"))...)
+	return append(errs, rollout.CheckGates(&v1alpha1.RolloutStage{GatesBefore: o.GatesBefore}, false, in)...)
+}
+
+// isLargerStage reports whether a size of an automatic stage may follow another one. Only sizes of one type are comparable before
+// the number of clusters is known.
+func isLargerStage(before, size *intstr.IntOrString) bool {
+	if before.Type != size.Type {
+		return size.Type == intstr.String
+	}
+	return stageSize(before) < stageSize(size)
+}
+
+// stageSize returns the number, or that of the percentage, of a size; 0 where it is malformed.
+func stageSize(b *intstr.IntOrString) int {
+	if b.Type == intstr.Int {
+		return int(b.IntVal)
+	}
+	n, _ := strconv.Atoi(strings.TrimSuffix(b.StrVal, "%"))
+	return n
+}
+
 // countNeededApprovals returns how many approvals the gates of all stages need.
 func countNeededApprovals(r *v1alpha1.Rollout) (n int) {
-	for _, s := range r.Stages {
+	for _, s := range r.ListStages() {
 		for _, g := range slices.Concat(s.GatesBefore, s.GatesAfter) {
 			if g.Approval != nil {
 				n += g.Approval.NeededApprovers()
@@ -106,6 +159,16 @@ func checkRolloutFitsInt32(obj runtime.Object) (errs field.ErrorList) {
 	}
 	stated, _, _ := unstructured.NestedMap(u.Object, "spec", "rollout")
 	check(stated, "maxUnavailable", at)
+	if options, is := stated["autoStageOptions"].(map[string]any); is {
+		check(options, "maxConcurrency", at.Child("autoStageOptions"))
+		check(options, "maxFailures", at.Child("autoStageOptions"))
+	}
+	sizes, _ := stated["autoStages"].([]any)
+	for i, size := range sizes {
+		if n, is := size.(int64); is && n != int64(int32(n)) {
+			errs = append(errs, field.Invalid(at.Child("autoStages").Index(i), n, fmt.Sprintf("must be at most %d", math.MaxInt32)))
+		}
+	}
 	stages, _ := stated["stages"].([]any)
 	for i, s := range stages {
 		if m, is := s.(map[string]any); is {

@@ -36,6 +36,13 @@ func TestFieldsOfARollout(t *testing.T) {
 	staged := func(stages ...v1alpha1.RolloutStage) *v1alpha1.Rollout {
 		return &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: stages}
 	}
+	auto := func(options *v1alpha1.AutoStageOptions, sizes ...string) *v1alpha1.Rollout {
+		out := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, AutoStageOptions: options}
+		for _, size := range sizes {
+			out.AutoStages = append(out.AutoStages, intstr.Parse(size))
+		}
+		return out
+	}
 	for name, c := range map[string]struct {
 		rollout *v1alpha1.Rollout
 		refused string
@@ -59,6 +66,20 @@ func TestFieldsOfARollout(t *testing.T) {
 		"an early stage of all":         {staged(v1alpha1.RolloutStage{Name: "a", Clusters: selects(nil, "")}, v1alpha1.RolloutStage{Name: "b", Clusters: named}), "spec.rollout.stages[0].clusters.labelSelector: Required"},
 		"a stage of no clusters":        {staged(v1alpha1.RolloutStage{Name: "a"}), "spec.rollout.stages[0].clusters: Required"},
 		"both names and a labelled set": {staged(v1alpha1.RolloutStage{Name: "a", Clusters: v1alpha1.StageClusters{Names: []string{"oslo"}, LabelSelector: &metav1.LabelSelector{}}}), "spec.rollout.stages[0].clusters: Required"},
+		"automatic stages":              {auto(nil, "1", "5", "10%", "50%", "100%"), ""},
+		"automatic and stated stages":   {&v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, AutoStages: auto(nil, "1").AutoStages, Stages: staged(v1alpha1.RolloutStage{Name: "a", Clusters: named}).Stages}, "spec.rollout.autoStages: Forbidden"},
+		"automatic without the type":    {&v1alpha1.Rollout{Type: v1alpha1.RolloutAll, AutoStages: auto(nil, "1").AutoStages}, "spec.rollout.type"},
+		"sizes that descend":            {auto(nil, "1", "50%", "10%"), "spec.rollout.autoStages[2]: Invalid"},
+		"a size twice":                  {auto(nil, "3", "3"), "spec.rollout.autoStages[1]: Invalid"},
+		"a number after a percentage":   {auto(nil, "10%", "50"), "spec.rollout.autoStages[1]: Invalid"},
+		"no first cluster":              {auto(nil, "0", "10%"), "spec.rollout.autoStages[0]: Invalid"},
+		"a size above all":              {auto(nil, "1", "101%"), "spec.rollout.autoStages[1]: Invalid"},
+		"a size that is a word":         {auto(nil, "some", "%", "", "5"), "spec.rollout.autoStages[0]: Invalid"},
+		"options":                       {auto(&v1alpha1.AutoStageOptions{MaxConcurrency: bound("1"), MaxFailures: bound("0"), GatesBefore: []v1alpha1.RolloutGate{{Name: "ok", CEL: "earlier.failed == 0"}}}, "1", "50%"), ""},
+		"options alone":                 {&v1alpha1.Rollout{MaxUnavailable: bound("1"), AutoStageOptions: &v1alpha1.AutoStageOptions{}}, "spec.rollout.autoStageOptions: Forbidden"},
+		"no cluster of any stage":       {auto(&v1alpha1.AutoStageOptions{MaxConcurrency: bound("0")}, "1"), "spec.rollout.autoStageOptions.maxConcurrency"},
+		"failures below none":           {auto(&v1alpha1.AutoStageOptions{MaxFailures: bound("-1")}, "1"), "spec.rollout.autoStageOptions.maxFailures"},
+		"an automatic gate of no kind":  {auto(&v1alpha1.AutoStageOptions{GatesBefore: []v1alpha1.RolloutGate{{Name: "a"}}}, "1"), "spec.rollout.autoStageOptions.gatesBefore[0]: Required"},
 	} {
 		got := fmt.Sprint(checkRollout(c.rollout, field.NewPath("spec", "rollout")).ToAggregate())
 		if c.refused == "" && got != "<nil>" || !strings.Contains(got, c.refused) {
@@ -74,7 +95,12 @@ func TestBoundsOfARolloutFitTheirType(t *testing.T) {
 			"maxUnavailable": unavailable, "stages": []any{map[string]any{"name": "a", "maxConcurrency": concurrency}},
 		}}}}
 	}
+	auto := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"rollout": map[string]any{
+		"autoStages": []any{int64(1), "10%", int64(1<<32 + 3)}, "autoStageOptions": map[string]any{"maxFailures": int64(1)},
+	}}}}
+	options := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"rollout": map[string]any{"autoStageOptions": map[string]any{"maxConcurrency": int64(1<<32 + 4)}}}}}
 	for want, u := range map[string]*unstructured.Unstructured{
+		"spec.rollout.autoStages[2]: Invalid value: 4294967299": auto, "spec.rollout.autoStageOptions.maxConcurrency: Invalid value: 4294967300": options,
 		"<nil>": policy(1, 2), "spec.rollout.maxUnavailable: Invalid value: 4294967297": policy(1<<32+1, 2), "spec.rollout.stages[0].maxConcurrency: Invalid value: 4294967298": policy(1, 1<<32+2),
 	} {
 		if got := fmt.Sprint(checkRolloutFitsInt32(u).ToAggregate()); !strings.HasPrefix(got, want) {

@@ -25,17 +25,19 @@ func TestSetBundleRollout(t *testing.T) {
 	}
 	before := read()
 	gates := []v1alpha1.GateStatus{{Stage: "canary", Name: "owner", State: v1alpha1.GateWaiting}}
-	if err := b.SetBundleRollout(t.Context(), before, gates, &v1alpha1.RollbackStatus{Revision: "r"}); err != nil {
+	decided := *before.Status.Rollout
+	decided.Gates, decided.Rollback, decided.StageCut = gates, &v1alpha1.RollbackStatus{Revision: "r"}, &v1alpha1.StageCut{Revision: "r"}
+	if err := b.SetBundleRollout(t.Context(), before, decided); err != nil {
 		t.Fatal(err)
 	}
 	after := read().Status
-	if after.Rollout == nil || len(after.Rollout.Gates) != 1 || after.Rollout.CurrentStage != "canary" || len(after.Conditions) == 0 || len(x.written) != 1 {
+	if after.Rollout == nil || len(after.Rollout.Gates) != 1 || after.Rollout.Rollback == nil || after.Rollout.StageCut == nil || after.Rollout.CurrentStage != "canary" || len(after.Conditions) == 0 || len(x.written) != 1 {
 		t.Errorf("the status is %+v, and %d Bundles are in the table", after, len(x.written))
 	}
 	if before.Status.Rollout.Gates != nil || len(before.Status.Conditions) > 0 {
 		t.Errorf("the Bundle of the caller changed: %+v", before.Status)
 	}
-	if err := b.SetBundleRollout(t.Context(), before, nil, nil); !apierrors.IsConflict(err) {
+	if err := b.SetBundleRollout(t.Context(), before, v1alpha1.RolloutStatus{}); !apierrors.IsConflict(err) {
 		t.Errorf("an outdated Bundle is written: %v", err)
 	}
 }

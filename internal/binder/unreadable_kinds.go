@@ -84,14 +84,10 @@ func (b *Binder) SetBundleCondition(ctx context.Context, bundle state.Bundle, c 
 	return nil
 }
 
-// SetBundleRollout writes what the gates of a Bundle's rollout decided, and its rollback. A Bundle that changed since is a conflict.
-func (b *Binder) SetBundleRollout(ctx context.Context, bundle state.Bundle, gates []v1alpha1.GateStatus, rollback *v1alpha1.RollbackStatus) error {
+// SetBundleRollout writes what is decided about a Bundle's rollout. A Bundle that changed since is a conflict.
+func (b *Binder) SetBundleRollout(ctx context.Context, bundle state.Bundle, is v1alpha1.RolloutStatus) error {
 	before, next := bundle.ToObject(), bundle
-	is := v1alpha1.RolloutStatus{}
-	if was := bundle.Status.Rollout; was != nil {
-		is = *was
-	}
-	is.Gates, is.Rollback, next.Status.Rollout = gates, rollback, &is
+	next.Status.Rollout = &is
 	next.Status.Conditions = append([]metav1.Condition(nil), bundle.Status.Conditions...)
 	atoll.AddUnknownConditions("Bundle", &next.Status.Conditions, bundle.Meta.Generation, metav1.Now())
 	now := next.ToObject()

@@ -66,8 +66,8 @@ type seenBundle struct {
 	deleting   bool
 	// unbound is what of it cannot be sent, which bind reports and the Bundle waits for.
 	unbound string
-	// gates are the verdicts of its rollout, which the placer writes.
-	gates string
+	// gates are the verdicts of its rollout, and cut is its division into automatic stages, which the placer writes.
+	gates, cut string
 }
 
 func newBundleIndex() *bundleIndex {
@@ -333,6 +333,9 @@ func (x *bundleIndex) recordBundleChange(b state.Bundle) bool {
 		for _, g := range r.Gates {
 			now.gates += g.Stage + " " + g.Name + " " + g.Revision + " " + string(g.State) + " " + g.Value + ";"
 		}
+	}
+	if cut := b.Status.Rollout.GetStageCut(); cut != nil {
+		now.cut = cut.Revision + " " + cut.Hash + " " + cut.At.String()
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

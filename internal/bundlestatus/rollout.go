@@ -16,6 +16,7 @@ import (
 // rolloutView is what of a Bundle's rollout distinguishes its rows.
 type rolloutView struct {
 	stated   *v1alpha1.Rollout
+	cut      *v1alpha1.StageCut
 	terms    *rollout.Terms
 	isPaused bool
 	// resume excuses rows, also where its time is in the future by the clock of another hub.
@@ -23,7 +24,7 @@ type rolloutView struct {
 }
 
 func (s *bundleSnapshot) rolloutView() rolloutView {
-	out := rolloutView{stated: s.bundle.Spec.Rollout, terms: s.terms, isPaused: s.bundle.Spec.Pause != nil}
+	out := rolloutView{stated: s.bundle.Spec.Rollout, cut: s.bundle.Status.Rollout.GetStageCut(), terms: s.terms, isPaused: s.bundle.Spec.Pause != nil}
 	if at := resumeTimeOf(&s.bundle); !at.IsZero() {
 		out.resume = rollout.NewFailureScope(at, at)
 	}
@@ -43,7 +44,7 @@ func (v rolloutView) isBounded() bool { return v.terms != nil || v.isPaused }
 
 // isSame reports whether rows of equal content are in the same groups by both views.
 func (v rolloutView) isSame(o rolloutView) bool {
-	return v.isBounded() == o.isBounded() && v.resume == o.resume && equality.Semantic.DeepEqual(v.stated, o.stated)
+	return v.isBounded() == o.isBounded() && v.resume == o.resume && equality.Semantic.DeepEqual(v.stated, o.stated) && equality.Semantic.DeepEqual(v.cut, o.cut)
 }
 
 // rowInRollout returns the view of a row, with its place in the Bundle's rollout.
@@ -57,7 +58,7 @@ func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
 		return out // it has one stage, and is not lost
 	}
 	if c, ok := r.Clusters.GetByUID(row.Spec.UID); ok {
-		out.Stage = v.terms.StageOf(row.Cluster, c.Labels)
+		out.Stage = v.terms.StageOf(row.Cluster, c.Labels, c.CreationTimestamp.Unix())
 		out.setLoss(c, v.terms, time.Now())
 		out.setDeadline(c, v.terms, time.Now())
 	}
@@ -250,6 +251,9 @@ func (t *rowTally) rolloutStatus(in StatusInput) *v1alpha1.RolloutStatus {
 	out := &v1alpha1.RolloutStatus{}
 	if was := in.Bundle.Status.Rollout; was != nil {
 		out.Gates, out.Rollback = was.Gates, was.Rollback
+		if in.Terms.HasAutoStages() {
+			out.StageCut = was.StageCut
+		}
 	}
 	for i, n := range t.progress.Stages {
 		out.Stages = append(out.Stages, v1alpha1.StageStatus{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
@@ -354,6 +355,53 @@ func TestGatesInARolloutStatus(t *testing.T) {
 		if is := got.CurrentStage + " " + got.Reason; is != c.want || len(got.Gates) != len(c.gates) {
 			t.Errorf("%s: %s with %d gates, want %s", name, is, len(got.Gates), c.want)
 		}
+	}
+}
+
+// Automatic stages are named by their sizes, also in what rows wait for. The status keeps the division that the placer stored, and shows
+// the wait for one of another revision.
+func TestAutoStagesInARolloutStatus(t *testing.T) {
+	stated := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, AutoStages: []intstr.IntOrString{intstr.FromInt32(1), intstr.FromString("50%")}}
+	step := rollout.Input{Revision: latest.Name, Terms: rollout.CompileTerms(stated).WithStageCut("shop", "web", nil), Now: time.Unix(1000, 0), Rows: map[string]rollout.Row{
+		"a": {Spec: atoll.RowSpec{UID: "a", Generation: 5, Phase: atoll.RowActive, Revision: "earlier"}, Status: readyStatus(), Online: true},
+	}, Decision: schedule.Decision{Verdicts: []schedule.Verdict{{Cluster: "a", UID: "a", Outcome: schedule.OutcomePlaced}}}}
+	cut := rollout.AdvanceRows(step).StageCut
+	if cut == nil {
+		t.Fatal("the clusters are not divided")
+	}
+	other := cut.DeepCopy()
+	other.Revision = "earlier"
+	for name, c := range map[string]struct {
+		cut         *v1alpha1.StageCut
+		now, waits  string
+		dropsStages bool
+	}{
+		"divided":             {cut, "auto 50% WaitsForStage", "c: stage auto 50% to become healthy", false},
+		"not divided":         {nil, "auto 1 WaitsForStage", "c: the hub to divide the connected clusters into stages", false},
+		"of another revision": {other, "auto 1 WaitsForStage", "c: the hub to divide the connected clusters into stages", false},
+		"stages are stated":   {cut, "rest WaitsForStage", "c: stage rest to become healthy", true},
+	} {
+		in := StatusInput{Rows: []Row{newRow("a", readyStatus()), newRow("c", readyStatus(), inStage(1, true))}, Latest: latest, Now: time.Unix(1000, 0)}
+		in.Bundle.Spec.Rollout, in.Bundle.Status.Rollout = stated, &v1alpha1.RolloutStatus{StageCut: c.cut}
+		if c.dropsStages {
+			in.Bundle.Spec.Rollout = &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a"}}}}}
+		}
+		in.Terms = rollout.CompileTerms(in.Bundle.Spec.Rollout).WithStageCut("shop", "web", c.cut)
+		got := ComputeStatus(in)
+		if is := got.Rollout.CurrentStage + " " + got.Rollout.Reason; is != c.now || !strings.HasPrefix(got.WaitsFor, c.waits) {
+			t.Errorf("%s: %s, and %s; want %s, and %s", name, is, got.WaitsFor, c.now, c.waits)
+		}
+		if keeps := got.Rollout.StageCut != nil; keeps != (c.cut != nil && !c.dropsStages) {
+			t.Errorf("%s: the division is kept: %t", name, keeps)
+		}
+		if a, b := (rolloutView{stated: stated, cut: cut, terms: in.Terms}), (rolloutView{stated: stated, cut: c.cut, terms: in.Terms}); a.isSame(b) != (c.cut == cut) {
+			t.Errorf("%s: rows are in the same groups: %t", name, a.isSame(b))
+		}
+	}
+	x, b := newBundleIndex(), state.Bundle{}
+	x.recordBundleChange(b)
+	if b.Status.Rollout = (&v1alpha1.RolloutStatus{StageCut: cut}); !x.recordBundleChange(b) || x.recordBundleChange(b) {
+		t.Error("a division that is stored does not request a status, or requests one twice")
 	}
 }
 

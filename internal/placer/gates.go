@@ -56,26 +56,17 @@ func (x *bundleIndex) recordGatesSeen(uid string, gates []v1alpha1.GateStatus, n
 	return seen
 }
 
-// writeRollout writes what the gates decided in a step, and a rollback. The next step reads it, and begins the stage, or returns rows.
+// writeRollout writes what the gates decided in a step, a rollback, and a cut into stages. The next step reads it, and begins the
+// stage, or returns rows.
 func (r *PlacementReconciler) writeRollout(ctx context.Context, b state.Bundle, out rollout.Output, now time.Time) error {
-	if !out.GatesChanged && !out.RollbackChanged || r.SetRollout == nil {
+	if !out.GatesChanged && !out.RollbackChanged && out.StageCut == nil || r.SetRollout == nil {
 		return nil
 	}
-	var gates []v1alpha1.GateStatus
-	var rollback *v1alpha1.RollbackStatus
-	if was := b.Status.Rollout; was != nil {
-		gates, rollback = was.Gates, was.Rollback
-	}
-	if out.GatesChanged {
-		gates = out.Gates
-	}
-	if out.RollbackChanged {
-		rollback = out.Rollback
-	}
-	err := r.SetRollout(ctx, b, gates, rollback)
+	is := decideRollout(b.Status.Rollout, out)
+	err := r.SetRollout(ctx, b, is)
 	if err == nil {
-		r.index.recordGatesSeen(b.Ref.UID, gates, now)
-		r.informOfPassedGates(b, gates)
+		r.index.recordGatesSeen(b.Ref.UID, is.Gates, now)
+		r.informOfPassedGates(b, is.Gates)
 		r.enqueueAllRows(b.Ref.UID)
 		return nil
 	}
@@ -85,6 +76,23 @@ func (r *PlacementReconciler) writeRollout(ctx context.Context, b state.Bundle, 
 		return nil
 	}
 	return client.IgnoreNotFound(err)
+}
+
+// decideRollout returns the status of a rollout with what a step decided.
+func decideRollout(was *v1alpha1.RolloutStatus, out rollout.Output) (is v1alpha1.RolloutStatus) {
+	if was != nil {
+		is = *was
+	}
+	if out.GatesChanged {
+		is.Gates = out.Gates
+	}
+	if out.RollbackChanged {
+		is.Rollback = out.Rollback
+	}
+	if out.StageCut != nil {
+		is.StageCut = out.StageCut
+	}
+	return is
 }
 
 // informOfPassedGates records an Event for each gate that passes now.

@@ -22,13 +22,13 @@ type gateWriter struct {
 	fails  error
 }
 
-func (w *gateWriter) setRollout(_ context.Context, b state.Bundle, gates []v1alpha1.GateStatus, rollback *v1alpha1.RollbackStatus) error {
+func (w *gateWriter) setRollout(_ context.Context, b state.Bundle, is v1alpha1.RolloutStatus) error {
 	if err := w.fails; err != nil {
 		w.fails = nil
 		return err
 	}
 	w.writes++
-	w.hub.changeBundle(b.Ref.UID, func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: gates, Rollback: rollback} })
+	w.hub.changeBundle(b.Ref.UID, func(b *state.Bundle) { b.Status.Rollout = &is })
 	return nil
 }
 

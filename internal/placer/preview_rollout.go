@@ -16,6 +16,12 @@ func (r *PlacementReconciler) previewFirstTurns(ctx context.Context, list []Prev
 			continue
 		}
 		p, snap, err := r.previewWithInput(ctx, b.Bundle)
+		if err == nil && p.Output.StageCut != nil { // rows change in the step that reads it
+			cut := b.Bundle
+			is := decideRollout(cut.Status.Rollout, p.Output)
+			cut.Status.Rollout = &is
+			p, snap, err = r.previewWithInput(ctx, cut)
+		}
 		if err != nil {
 			return err
 		}

@@ -120,9 +120,9 @@ type Config struct {
 	// SetCondition writes a condition of a Bundle when it changes; nil: no condition is written, and hold
 	// times of failback restart with the hub.
 	SetCondition func(ctx context.Context, b state.Bundle, c metav1.Condition) error
-	// SetRollout writes what the gates of a Bundle's rollout decided, and its rollback; nil: nothing is written, no gate opens, and
-	// no row returns.
-	SetRollout func(ctx context.Context, b state.Bundle, gates []v1alpha1.GateStatus, rollback *v1alpha1.RollbackStatus) error
+	// SetRollout writes what is decided about a Bundle's rollout; nil: nothing is written, no gate opens, no row returns, and no
+	// automatic stage begins.
+	SetRollout func(ctx context.Context, b state.Bundle, is v1alpha1.RolloutStatus) error
 	// Events; nil: none are recorded.
 	Events Events
 	// Metrics; nil: they are not registered.

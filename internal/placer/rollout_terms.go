@@ -13,6 +13,7 @@ import (
 // turnTerms are the terms by which the rows of a Bundle take a new revision in turns.
 type turnTerms struct {
 	stated *v1alpha1.Rollout
+	cut    *v1alpha1.StageCut
 	*rollout.Terms
 	isCompiled, isPaused bool
 }
@@ -22,7 +23,7 @@ func (t turnTerms) isBounded(rows int) bool { return t.ForClusters(rows) != nil 
 
 // changesStage reports whether a cluster is in another stage than it was.
 func (t turnTerms) changesStage(was, is *schedule.Cluster) bool {
-	return t.HasStages() && t.StageOf(was.Name, was.Labels) != t.StageOf(is.Name, is.Labels)
+	return t.HasStages() && t.StageOf(was.Name, was.Labels, was.CreatedAt) != t.StageOf(is.Name, is.Labels, is.CreatedAt)
 }
 
 // turnTermsOf returns the terms of a Bundle. They are compiled when they change.
@@ -30,8 +31,10 @@ func (x *bundleIndex) turnTermsOf(b state.Bundle) turnTerms {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.ensureEntry(b.Ref.UID)
-	if !e.turns.isCompiled || !equality.Semantic.DeepEqual(e.turns.stated, b.Spec.Rollout) {
-		e.turns = turnTerms{stated: b.Spec.Rollout, Terms: rollout.CompileTerms(b.Spec.Rollout), isCompiled: true}
+	cut := b.Status.Rollout.GetStageCut()
+	if !e.turns.isCompiled || !equality.Semantic.DeepEqual(e.turns.stated, b.Spec.Rollout) || !equality.Semantic.DeepEqual(e.turns.cut, cut) {
+		terms := rollout.CompileTerms(b.Spec.Rollout).WithStageCut(b.Ref.Namespace, b.Ref.Name, cut)
+		e.turns = turnTerms{stated: b.Spec.Rollout, cut: cut, Terms: terms, isCompiled: true}
 	}
 	e.turns.isPaused = b.Spec.Pause != nil
 	return e.turns
@@ -57,7 +60,7 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 	in.NewClusters = map[string]rollout.Row{}
 	for i := range clusters {
 		c := &clusters[i]
-		at := turns.StageOf(c.Name, c.Labels)
+		at := turns.StageOf(c.Name, c.Labels, c.CreatedAt)
 		if row, has := in.Rows[c.Name]; has {
 			if row.Stage != at {
 				row.Stage = at

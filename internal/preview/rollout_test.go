@@ -45,3 +45,26 @@ func TestTextOfARolloutPlan(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 }
+
+// The plan of automatic stages names them by their sizes, with the gates and what follows failures. A stage without clusters is not shown.
+func TestTextOfAnAutoStagesPlan(t *testing.T) {
+	terms := rollout.CompileTerms(&v1alpha1.Rollout{
+		Type: v1alpha1.RolloutStaged, AutoStages: []intstr.IntOrString{intstr.FromInt32(1), intstr.FromString("10%"), intstr.FromString("50%")},
+		AutoStageOptions: &v1alpha1.AutoStageOptions{OnFailure: v1alpha1.FailureRollback, GatesBefore: []v1alpha1.RolloutGate{{Name: "owner", Approval: &v1alpha1.ApprovalGate{}}}},
+	})
+	first := &rollout.FirstTurn{Terms: terms, Wait: rollout.StageWait{Reason: atoll.ReasonWaitsForStage}, Progress: rollout.Progress{Stages: []rollout.StageTally{{Clusters: 1, Changing: 1}, {}, {Clusters: 4, Waiting: 4}, {Clusters: 5, Waiting: 5}}}}
+	var b strings.Builder
+	newRolloutPlan(first).writeText(&b)
+	const (
+		failures = "    In it, after more than 0 failures the clusters that have changed return to their earlier revision.\n"
+		want     = "  Stage auto 1: 1 cluster would change at first, 0 later.\n" + failures +
+			"  Stage auto 50%: 0 clusters would change at first, 4 later.\n" +
+			"    Before it, gate owner of stage auto 50%: `atoll rollout approve --stage \"auto 50%\"`.\n" + failures +
+			"  Stage auto 100%: 0 clusters would change at first, 5 later.\n" +
+			"    Before it, gate owner of stage auto 100%: `atoll rollout approve --stage \"auto 100%\"`.\n" + failures +
+			"  The others would wait for stage auto 1 to become healthy.\n"
+	)
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -386,7 +387,11 @@ func (v *gateVerdict) waitUntil(at time.Time) {
 func (approvalGate) waitReason() atoll.Reason { return atoll.ReasonWaitsForApproval }
 
 func (approvalGate) describe(g *gate) string {
-	text := "`atoll rollout approve --stage " + g.stageName + "`"
+	stage := g.stageName
+	if strings.Contains(stage, " ") { // an automatic one
+		stage = strconv.Quote(stage)
+	}
+	text := "`atoll rollout approve --stage " + stage + "`"
 	if n := g.Approval.NeededApprovers(); n > 1 {
 		text += fmt.Sprintf(" by %d users", n)
 	}

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +53,7 @@ func (g *gateStore) addApproval(s *scriptStage, args []string) {
 	if len(args) > 2 {
 		revision = args[2]
 	}
-	g.approvals = append(g.approvals, v1alpha1.RolloutApproval{Stage: args[0], Revision: revision, By: args[1], At: metav1.NewTime(s.now)})
+	g.approvals = append(g.approvals, v1alpha1.RolloutApproval{Stage: strings.ReplaceAll(args[0], "_", " "), Revision: revision, By: args[1], At: metav1.NewTime(s.now)})
 }
 
 func (s *scriptStage) formatGates() (out string) {

@@ -166,7 +166,7 @@ func (s *rolloutStep) keepPlace(c string, v schedule.Verdict) {
 func (s *rolloutStep) setPendingUntilTurn(c string) {
 	v, _ := s.Decision.FindVerdict(c)
 	s.keepPlace(c, v)
-	s.nextSpecs[c].Reason = atoll.RowReason{Reason: atoll.ReasonWaitsForStage, Text: "its turn in the rollout, in stage " + s.Terms.StageName(s.arrivalRow(c).Stage)}.String()
+	s.nextSpecs[c].Reason = atoll.RowReason{Reason: atoll.ReasonWaitsForStage, Text: s.describeTurn(c)}.String()
 }
 
 // explainPendingRows writes the most pressing wait of the ending copies into the rows that wait for them. The

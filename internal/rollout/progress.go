@@ -262,6 +262,8 @@ type StageWait struct {
 	// gate for which they wait, and the rollback; nil: none.
 	gate     *gate
 	rollback *v1alpha1.RollbackStatus
+	// isUncut: they wait until the clusters are divided into automatic stages.
+	isUncut bool
 }
 
 // isDecided reports whether a gate or a rollback, which are stored, holds the rows.
@@ -294,7 +296,7 @@ func (t *Terms) FindStageWait(p Progress, isPaused bool, gates GateStates) Stage
 	case !waiting:
 		w.Reason = ""
 	case isPaused:
-		w.Reason, w.gate = atoll.ReasonRolloutPaused, nil
+		w.Reason, w.gate, w.isUncut = atoll.ReasonRolloutPaused, nil, false
 	case w.Stage < 0:
 		w.Reason = atoll.ReasonWaitsForCluster
 	}
@@ -303,6 +305,9 @@ func (t *Terms) FindStageWait(p Progress, isPaused bool, gates GateStates) Stage
 
 // findCurrentStage returns the stage that changes, or the one that a gate holds.
 func (t *Terms) findCurrentStage(p Progress, gates GateStates) StageWait {
+	if t.isUncut(gates.revision) && p.waitsFrom(0) {
+		return StageWait{Reason: atoll.ReasonWaitsForStage, isUncut: true}
+	}
 	waiting := p.countWaiting() > 0
 	for i, n := range p.Stages {
 		if p.waitsFrom(i) {
@@ -338,6 +343,9 @@ func (t *Terms) reasonInStage(i int, n StageTally, p Progress) atoll.Reason {
 func (t *Terms) DescribeStageWait(w StageWait, p *Progress) string {
 	if w.Stage < 0 {
 		return "disconnected clusters to come back"
+	}
+	if w.isUncut {
+		return "the hub to divide the connected clusters into stages"
 	}
 	if w.gate != nil {
 		return w.gate.describeWait()

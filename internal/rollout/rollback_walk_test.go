@@ -58,7 +58,7 @@ func (w *rollbackWalk) stepAndCheck(t *testing.T) {
 	w.playLine("step")
 	returned, healthy, unavailable, changing := map[int]int{}, 0, 0, map[int]int{}
 	for c, is := range w.rows {
-		was, stage := w.withLink(c, before[c]), terms.StageOf(c, w.clusters[c].Labels)
+		was, stage := w.withLink(c, before[c]), terms.StageOf(c, w.clusters[c].Labels, 0)
 		is = w.withLink(c, is)
 		if is.Online && was.Spec.Phase == atoll.RowActive && !was.isReady() {
 			unavailable++

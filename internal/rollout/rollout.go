@@ -181,6 +181,8 @@ type Output struct {
 	// Rollback is the rollback to store, where it differs from the stored one. Rows return in a step that reads it.
 	Rollback        *v1alpha1.RollbackStatus
 	RollbackChanged bool
+	// StageCut is the division into automatic stages to store; nil: none. Rows change in a step that reads it.
+	StageCut *v1alpha1.StageCut
 }
 
 // HeldBackDeletions are deletions that the target revision holds back, and the hash by which they
@@ -560,7 +562,7 @@ func (s *rolloutStep) buildOutput() Output {
 	out := Output{
 		Changes: s.nextSpecs, AbandonedRows: s.abandonedRows, PendingRemoval: s.pendingRemoval.buildPendingRemoval(s.BundleUID), UnreplacedCopies: s.unreplaced, BlockingClusters: s.blockingClusters(),
 		RequeueAt: s.requeueAt, DirectDeletes: s.directDeletes, RemovedByEdit: s.removedByEdit, RowsIndependent: s.hasIndependentRows(), Shortages: s.assignment.Shortages, CapacityBlocked: s.assignment.CapacityBlocked,
-		Progress: s.turns.Progress, StageWait: s.turns.wait,
+		Progress: s.turns.Progress, StageWait: s.turns.wait, StageCut: s.turns.cut,
 	}
 	out.Gates, out.GatesChanged = s.gateChanges()
 	out.Rollback, out.RollbackChanged = s.rollbackChanges()

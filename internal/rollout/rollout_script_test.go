@@ -18,6 +18,11 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 	case "stage": // NAME CLUSTER,... | NAME label:K=V, and bounds: concurrency=N failures=N success=DURATION deadline=DURATION wait=DURATION approvers=N cel=EXPRESSION onFailure=ACTION
 		s.statedRollout().Type = v1alpha1.RolloutStaged
 		s.rollout.Stages = append(s.rollout.Stages, s.parseStage(args))
+	case "auto": // SIZE,... and bounds, as of a stage
+		s.statedRollout().Type = v1alpha1.RolloutStaged
+		s.rollout.AutoStages, s.rollout.AutoStageOptions = s.parseAutoStages(args)
+	case "turn": // a step of which nothing is shown
+		s.advanceOnce()
 	case "unavailable": // N
 		b := intstr.Parse(args[0])
 		s.statedRollout().MaxUnavailable = &b
@@ -52,7 +57,26 @@ func (s *scriptStage) compileTerms() *Terms {
 	if s.rollout == nil && !s.statesNone {
 		return nil
 	}
-	return CompileTerms(s.rollout)
+	return CompileTerms(s.rollout).WithStageCut("ns", "bundle", s.cut)
+}
+
+// parseAutoStages returns the sizes of automatic stages, and their bounds.
+func (s *scriptStage) parseAutoStages(args []string) (sizes []intstr.IntOrString, all *v1alpha1.AutoStageOptions) {
+	for size := range strings.SplitSeq(args[0], ",") {
+		sizes = append(sizes, intstr.Parse(size))
+	}
+	one := s.parseStage(append([]string{"", ""}, args[1:]...))
+	return sizes, &v1alpha1.AutoStageOptions{
+		MaxConcurrency: one.MaxConcurrency, MaxFailures: one.MaxFailures, MinSuccessTime: one.MinSuccessTime, ProgressDeadline: one.ProgressDeadline,
+		OnFailure: one.OnFailure, GatesBefore: one.GatesBefore,
+	}
+}
+
+// storeCut stores the division into automatic stages that a step decided.
+func (s *scriptStage) storeCut(out Output) {
+	if out.StageCut != nil {
+		s.cut = out.StageCut
+	}
 }
 
 func (s *scriptStage) statedRollout() *v1alpha1.Rollout {
@@ -108,7 +132,7 @@ func (s *scriptStage) addRolloutInput(in *Input) {
 	s.addRollbackInput(in)
 	for c, of := range s.clusters {
 		row, has := in.Rows[c]
-		if row.Stage = in.Terms.StageOf(c, of.Labels); has {
+		if row.Stage = in.Terms.StageOf(c, of.Labels, of.CreatedAt); has {
 			in.Rows[c] = row
 		} else {
 			in.NewClusters[c] = Row{Stage: row.Stage, Online: s.online[c], UncertainUntil: s.uncertain[c]}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -79,13 +80,13 @@ func (w *rolloutWalk) actRandomly(revision int) {
 // stepAndCheck makes a step, and checks its bounds against the rows before and after it.
 func (w *rolloutWalk) stepAndCheck(t *testing.T) {
 	t.Helper()
-	before, terms := maps.Clone(w.rows), CompileTerms(w.rollout)
+	before, terms := maps.Clone(w.rows), w.compileTerms()
 	w.log = append(w.log, "step")
 	w.advanceOnce()
 	moved, changing, waiting, soaking, broken := map[int]int{}, map[int]int{}, map[int]bool{}, map[int]bool{}, 0
 	unavailable, connected := 0, 0
 	for c, row := range w.rows {
-		stage, row, was := terms.StageOf(c, w.clusters[c].Labels), w.withLink(c, row), w.withLink(c, before[c])
+		stage, row, was := terms.StageOf(c, w.clusters[c].Labels, w.clusters[c].CreatedAt), w.withLink(c, row), w.withLink(c, before[c])
 		isMove := row.Spec.Revision != was.Spec.Revision || row.Spec.Phase == atoll.RowActive && was.Spec.Phase == atoll.RowPending
 		if isMove && row.Spec.Phase == atoll.RowActive {
 			moved[stage]++
@@ -96,7 +97,7 @@ func (w *rolloutWalk) stepAndCheck(t *testing.T) {
 				broken++
 			}
 		}
-		if w.isSoaking(row, stage) {
+		if w.isSoaking(row, terms.successTimeOf(stage)) {
 			soaking[stage] = true
 		}
 		if row.Online || w.isLostInChange(c, row) {
@@ -121,7 +122,7 @@ func (w *rolloutWalk) stepAndCheck(t *testing.T) {
 		t.Fatalf("%d healthy clusters change while %d are unhealthy\n%s", broken, unavailable, strings.Join(w.log, "\n"))
 	}
 	for stage, n := range moved {
-		if stage == 1 && changing[stage] > 2 {
+		if most := terms.stages[stage].MaxConcurrency; most != nil && changing[stage] > most.IntValue() {
 			t.Fatalf("%d clusters of a stage change at one time\n%s", changing[stage], strings.Join(w.log, "\n"))
 		}
 		for earlier := range stage {
@@ -144,22 +145,26 @@ func (w *rolloutWalk) isLostInChange(c string, row Row) bool {
 	return !row.Online && w.isWanted(row) && !row.reportsReady() && w.now.Unix() < lost+600
 }
 
-// isSoaking reports whether a cluster of the first stage, connected or not, has been healthy for less than its three minutes.
-func (w *rolloutWalk) isSoaking(row Row, stage int) bool {
-	return stage == 0 && w.isWanted(row) && row.reportsReady() && !row.isFailing() && max(row.Spec.MovedAt, row.Status.Since)+180 > w.now.Unix()
+// isSoaking reports whether a cluster, connected or not, has been healthy for less than the time that its stage states.
+func (w *rolloutWalk) isSoaking(row Row, success time.Duration) bool {
+	return w.isWanted(row) && row.reportsReady() && !row.isFailing() && max(row.Spec.MovedAt, row.Status.Since)+int64(success.Seconds()) > w.now.Unix()
 }
 
 // findBrokenStage returns a stage in which more connected clusters than it may have reported a failure after the last resume;
 // -1: none.
 func (w *rolloutWalk) findBrokenStage(terms *Terms) int {
-	failed := [3]int{}
+	failed := map[int]int{}
 	for c, row := range w.rows {
 		st := row.Status
 		if w.online[c] && w.isWanted(row) && st != nil && st.Generation == row.Spec.Generation && st.State == atoll.RowDegraded && st.Since > w.baseInput.ResumedAt.Unix() {
-			failed[terms.StageOf(c, w.clusters[c].Labels)]++
+			failed[terms.StageOf(c, w.clusters[c].Labels, w.clusters[c].CreatedAt)]++
 		}
 	}
-	for stage, most := range [...]int{0, 1, 0} {
+	for stage := range terms.CountStages() {
+		most := 0
+		if stated := terms.stages[stage].MaxFailures; stated != nil {
+			most = stated.IntValue()
+		}
 		if failed[stage] > most {
 			return stage
 		}
@@ -275,12 +280,106 @@ func (w *rolloutWalk) expectFailureToHold(t *testing.T) {
 	}
 }
 
+// autoWalk is a rollout in automatic stages, which clusters join too. It counts the clusters of stages by its own record.
+type autoWalk struct {
+	*rolloutWalk
+	joined int
+}
+
+// stepAndCheckCut makes a step, and checks that nothing moves before the division of the revision is stored, that it is made once for
+// each revision and has the stated sizes, and that each cluster is in one stage.
+func (w *autoWalk) stepAndCheckCut(t *testing.T) {
+	t.Helper()
+	was, before := w.cut, maps.Clone(w.rows)
+	w.stepAndCheck(t)
+	isCut := was != nil && was.Revision == w.baseInput.Revision
+	for c, row := range w.rows {
+		if old := before[c].Spec; !isCut && row.Spec.Phase == atoll.RowActive && (row.Spec.Revision != old.Revision || old.Phase != atoll.RowActive) {
+			t.Fatalf("%s changes before its stages are stored\n%s", c, strings.Join(w.log, "\n"))
+		}
+	}
+	if w.cut == was {
+		return
+	}
+	if isCut {
+		t.Fatalf("the stages of %s are divided again\n%s", w.baseInput.Revision, strings.Join(w.log, "\n"))
+	}
+	terms, connected, of := w.compileTerms(), 0, map[int]int{}
+	for c, is := range w.online {
+		if is {
+			of[terms.StageOf(c, nil, w.clusters[c].CreatedAt)]++
+			connected++
+		}
+	}
+	tenth, half := (connected+9)/10, (connected+1)/2
+	want := map[int]int{0: min(1, connected), 1: max(1, tenth) - 1, 2: half - max(1, tenth), 3: connected - half}
+	for stage, n := range want {
+		if of[stage] != max(0, n) {
+			t.Fatalf("%d of %d clusters are in stage %d, want %d\n%s", of[stage], connected, stage, n, strings.Join(w.log, "\n"))
+		}
+	}
+}
+
+// TestAutoStagesWalk checks the bounds of automatic stages over random reports, links, people and clusters that join. Each step
+// compiles its terms from what is stored, as a hub does that restarts.
+func TestAutoStagesWalk(t *testing.T) {
+	walks := 60
+	if testing.Short() {
+		walks = 12
+	}
+	cuts := 0
+	for seed := range uint64(walks) {
+		w := &autoWalk{rolloutWalk: &rolloutWalk{scriptStage: newStage(t), rand: rand.New(rand.NewPCG(seed, 31))}}
+		for _, line := range []string{"fleet 20", "unavailable 3", "auto 1,10%,50% concurrency=2 failures=1 success=3m"} {
+			w.playLine(line)
+		}
+		w.stepAndCheckCut(t)
+		for i := range 120 {
+			if w.actRandomly(2 + i/10); w.rand.IntN(12) == 0 {
+				w.joined++
+				w.playLine(fmt.Sprint("cluster joined", w.joined))
+			}
+			was := w.cut
+			if w.stepAndCheckCut(t); w.cut != was {
+				cuts++
+			}
+		}
+		w.playLine("after 1m")
+		w.playLine("resume")
+		for c := range w.clusters {
+			w.playLine("back " + c)
+		}
+		for range 120 {
+			for c, row := range w.rows {
+				if row = w.withLink(c, row); !row.isReady() {
+					w.playLine("report Ready " + c)
+				}
+			}
+			w.playLine("after 1m")
+			w.stepAndCheckCut(t)
+		}
+		for _, c := range slices.Sorted(maps.Keys(w.rows)) {
+			if row := w.rows[c].Spec; row.Revision != w.baseInput.Revision || row.Phase != atoll.RowActive {
+				t.Fatalf("seed %d: %s is %s at %s, want %s\n%s\n%s%s", seed, c, row.Phase, row.Revision, w.baseInput.Revision, strings.Join(w.log, "\n"), w.formatStages(), w.formatWaits())
+			}
+		}
+	}
+	if cuts < walks {
+		t.Errorf("%d cuts in %d walks: too few to prove anything", cuts, walks)
+	}
+}
+
+// benchRow is a row at revision r1.
+func benchRow(c string) Row {
+	return Row{Spec: atoll.RowSpec{UID: "uid-" + c, Generation: 1, Revision: "r1", Phase: atoll.RowActive, Since: 1}}
+}
+
 // benchInput is a Bundle of so many rows that wait for their turn behind a first stage.
 func benchInput(tb testing.TB, rows int, terms bool) Input {
 	s := newStage(tb)
 	s.runCommand("fleet", []string{fmt.Sprint(rows)})
 	for c := range s.clusters {
-		s.rows[c] = Row{Spec: atoll.RowSpec{UID: "uid-" + c, Generation: 1, Revision: "r1", Phase: atoll.RowActive, Since: 1}}
+		s.rows[c] = benchRow(c)
 	}
 	s.reportState(atoll.RowReady, []string{"*"})
 	if terms {

@@ -96,6 +96,7 @@ type scriptStage struct {
 	unwanted   map[string]string // items by cluster
 	gates      gateStore
 	rollback   *v1alpha1.RollbackStatus
+	cut        *v1alpha1.StageCut
 }
 
 func newStage(t testing.TB) *scriptStage {
@@ -121,6 +122,7 @@ func (s *scriptStage) runCommand(cmd string, args []string) string {
 		}
 	case "recreate": // the Cluster is deleted and joins again
 		s.clusters[args[0]].UID += "+"
+		s.clusters[args[0]].CreatedAt = s.now.Unix()
 	case "deny":
 		s.clusters[args[0]].Accepted = false
 	case "away":
@@ -268,7 +270,7 @@ func (s *scriptStage) runUserCommand(cmd string, args []string) string {
 func (s *scriptStage) joinCluster(name string, labels []string) {
 	c := s.clusters[name]
 	if c == nil {
-		c = &schedule.Cluster{ClusterView: atoll.ClusterView{Name: name}, UID: "uid-" + name, Accepted: true}
+		c = &schedule.Cluster{ClusterView: atoll.ClusterView{Name: name}, UID: "uid-" + name, CreatedAt: s.now.Unix(), Accepted: true}
 		s.clusters[name], s.online[name] = c, true
 	}
 	c.Taints, c.Accepted, c.Labels = nil, true, map[string]string{}
@@ -360,6 +362,7 @@ func (s *scriptStage) advanceOnce() string {
 	s.ledger.RecordRemovedClusters("bundle", s.now, out.RemovedByEdit)
 	defer s.gates.storeVerdicts(out, s.now)
 	defer s.storeRollback(out)
+	defer s.storeCut(out)
 	s.plan, s.requeueAt, s.progress, s.stageWait = out.PendingRemoval, out.RequeueAt, out.Progress, out.StageWait
 	for range len(s.rows) {
 		if !changesCount(in, out) {

@@ -16,6 +16,8 @@ type Terms struct {
 	stages         []stage
 	maxUnavailable *intstr.IntOrString
 	isStaged       bool
+	// auto divides the clusters, where Atoll chooses those of the stages; nil: the stages choose them.
+	auto *autoStages
 	// isDefault: the Bundle states no rollout.
 	isDefault bool
 }
@@ -39,20 +41,24 @@ func CompileTerms(r *v1alpha1.Rollout) *Terms {
 	if r == nil {
 		return defaultTerms
 	}
-	if r.MaxUnavailable == nil && len(r.Stages) == 0 {
+	stages := r.ListStages()
+	if r.MaxUnavailable == nil && len(stages) == 0 {
 		return nil
 	}
 	t := &Terms{maxUnavailable: r.MaxUnavailable, isStaged: r.Type == v1alpha1.RolloutStaged}
 	if t.isStaged {
-		for _, s := range r.Stages {
+		t.auto = compileAutoStages(r)
+		for _, s := range stages {
 			t.stages = append(t.stages, compileStage(s))
 		}
 	}
-	t.stages = append(t.stages, stage{RolloutStage: v1alpha1.RolloutStage{Name: v1alpha1.RestStage}})
+	if t.auto == nil {
+		t.stages = append(t.stages, stage{RolloutStage: v1alpha1.RolloutStage{Name: v1alpha1.RestStage}})
+	}
 	for i := range t.stages {
 		s := &t.stages[i]
 		t.stages[i].gates = append(t.stages[i].gates, compileGates(s.GatesBefore, i, s.Name)...)
-		if len(s.GatesAfter) > 0 { // the last stage, the rest, states none
+		if len(s.GatesAfter) > 0 { // the last stage states none
 			t.stages[i+1].gates = compileGates(s.GatesAfter, i, s.Name)
 		}
 	}
@@ -73,10 +79,13 @@ func compileStage(s v1alpha1.RolloutStage) stage {
 	return out
 }
 
-// StageOf returns the index of the stage of a cluster.
-func (t *Terms) StageOf(name string, clusterLabels map[string]string) int {
+// StageOf returns the index of the stage of a cluster, which was created at a time in Unix seconds.
+func (t *Terms) StageOf(name string, clusterLabels map[string]string, createdAt int64) int {
 	if t == nil {
 		return 0
+	}
+	if t.auto != nil {
+		return t.auto.findStage(name, createdAt)
 	}
 	last := len(t.stages) - 1
 	for i := range t.stages[:last] {

@@ -87,11 +87,11 @@ func TestStageOfACluster(t *testing.T) {
 	}})
 	for cluster, want := range map[string]string{"oslo": "named", "lima": "labelled", "rome": "rest"} {
 		env := map[string]string{"env": map[string]string{"oslo": "test", "lima": "test", "rome": "prod"}[cluster]}
-		if got := terms.StageName(terms.StageOf(cluster, env)); got != want {
+		if got := terms.StageName(terms.StageOf(cluster, env, 0)); got != want {
 			t.Errorf("%s is in stage %s, want %s", cluster, got, want)
 		}
 	}
-	if i := (*Terms)(nil).StageOf("oslo", nil); i != 0 || (*Terms)(nil).StageName(i) != "rest" {
+	if i := (*Terms)(nil).StageOf("oslo", nil, 0); i != 0 || (*Terms)(nil).StageName(i) != "rest" {
 		t.Error("without a rollout there is another stage than the rest")
 	}
 }

@@ -36,6 +36,9 @@ type turns struct {
 	blocked  map[string]string
 	// failedSince is when a row of the failed stage failed, in Unix seconds.
 	failedSince int64
+	// cut of automatic stages to store, and the terms by it; nil: none.
+	cut      *v1alpha1.StageCut
+	cutTerms *Terms
 	// gates are the verdicts to store. gateAgain is when time alone may change one.
 	gates     []v1alpha1.GateStatus
 	gateAgain time.Time
@@ -90,7 +93,12 @@ func (s *rolloutStep) planTurns() {
 func (s *rolloutStep) planForwardTurns(arrivals []string) {
 	t := &s.turns
 	s.keepPassedGates()
-	if t.wait = s.Terms.FindStageWait(t.Progress, s.Pause != nil, NewGateStates(s.Revision, s.storedGates())); s.Pause == nil && t.wait.Reason != atoll.ReasonStageFailed {
+	t.wait = s.Terms.FindStageWait(t.Progress, s.Pause != nil, NewGateStates(s.Revision, s.storedGates()))
+	switch {
+	case s.Pause != nil || t.wait.Reason == atoll.ReasonStageFailed:
+	case t.wait.isUncut:
+		t.cut, t.cutTerms = s.cutStages()
+	default:
 		s.allowTurns(arrivals)
 	}
 }

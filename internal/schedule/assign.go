@@ -249,9 +249,9 @@ func (s *shareAssigner) sortByRank(clusters []int32) {
 	if len(clusters) < 2 {
 		return
 	}
-	r, ranks := newClusterRanking(s.tieSeed), make([]uint64, len(s.assignment.clusters))
+	r, ranks := NewClusterRanking(s.tieSeed), make([]uint64, len(s.assignment.clusters))
 	for _, at := range clusters {
-		ranks[at] = r.rankOf(s.assignment.clusters[at])
+		ranks[at] = r.RankOf(s.assignment.clusters[at])
 	}
 	slices.SortFunc(clusters, func(a, b int32) int { return cmp.Or(cmp.Compare(ranks[a], ranks[b]), cmp.Compare(a, b)) })
 }

@@ -77,7 +77,7 @@ func DivideReplicas(total int64, candidates []ShareCandidate, how DivisionMethod
 // handed out.
 type replicaDivision struct {
 	candidates []ShareCandidate
-	ranking    clusterRanking
+	ranking    ClusterRanking
 	// rank of each candidate; 0: not computed yet, since most divisions compare few.
 	rank  []uint64
 	share []uint64
@@ -92,7 +92,7 @@ func newDivision(candidates []ShareCandidate, seed string) *replicaDivision {
 	words := make([]uint64, 6*n)
 	column := func(i int) []uint64 { return words[i*n : (i+1)*n : (i+1)*n] }
 	return &replicaDivision{
-		candidates: candidates, ranking: newClusterRanking(seed), rank: column(0), share: column(1),
+		candidates: candidates, ranking: NewClusterRanking(seed), rank: column(0), share: column(1),
 		weight: column(2), least: column(3), most: column(4), roundShare: column(5), fixedRound: make([]bool, n),
 	}
 }
@@ -100,7 +100,7 @@ func newDivision(candidates []ShareCandidate, seed string) *replicaDivision {
 // rankOf returns the rank of a candidate.
 func (d *replicaDivision) rankOf(i int32) uint64 {
 	if d.rank[i] == 0 {
-		d.rank[i] = d.ranking.rankOf(d.candidates[i].Cluster)
+		d.rank[i] = d.ranking.RankOf(d.candidates[i].Cluster)
 	}
 	return d.rank[i]
 }
@@ -486,23 +486,25 @@ func (d *replicaDivision) compareRanks(a, b int32) int {
 	return strings.Compare(d.candidates[a].Cluster, d.candidates[b].Cluster)
 }
 
-// clusterRanking ranks clusters for one Bundle. Ties fall differently in every Bundle, so
+// ClusterRanking ranks clusters for one Bundle. Ties fall differently in every Bundle, so
 // that odd replicas do not pile up on the first cluster in the alphabet. It is the state of
 // FNV-1a after the seed.
-type clusterRanking uint64
+type ClusterRanking uint64
 
-func (r clusterRanking) hashString(s string) clusterRanking {
+func (r ClusterRanking) hashString(s string) ClusterRanking {
 	for i := range len(s) {
-		r = (r ^ clusterRanking(s[i])) * 1099511628211
+		r = (r ^ ClusterRanking(s[i])) * 1099511628211
 	}
 	return r
 }
 
 // fnvBasis is the initial state of FNV-1a.
-const fnvBasis clusterRanking = 14695981039346656037
+const fnvBasis ClusterRanking = 14695981039346656037
 
-func newClusterRanking(seed string) clusterRanking {
+// NewClusterRanking returns the ranking of a seed.
+func NewClusterRanking(seed string) ClusterRanking {
 	return fnvBasis.hashString(seed).hashString("\x00")
 }
 
-func (r clusterRanking) rankOf(cluster string) uint64 { return mixHash(uint64(r.hashString(cluster))) }
+// RankOf returns the rank of a cluster.
+func (r ClusterRanking) RankOf(cluster string) uint64 { return mixHash(uint64(r.hashString(cluster))) }

@@ -211,6 +211,8 @@ test("everything that waits is listed, each with what a person can do", () => {
     },
   } as unknown as Bundle;
   assert.deepEqual(stagesToApprove(b), [{ stage: "eu", since: time }]);
+  const auto = { spec: { rollout: { autoStages: [1, "50%"], autoStageOptions: { gatesBefore: [{ name: "ok", approval: {} }] } } }, status: { rollout: { gates: [{ stage: "auto 50%", name: "ok", state: "Waiting", since: time }] } } } as unknown as Bundle;
+  assert.deepEqual(stagesToApprove(auto), [{ stage: "auto 50%", since: time }]);
   const cluster = (name: string, spec: object, ...conditions: object[]) => clusterRow({ metadata: { name }, spec, status: { conditions } } as unknown as Cluster);
   const condition = (type: string, status: string, reason: string) => ({ type, status, reason, message: "m", lastTransitionTime: "2026-11-30T00:00:00Z" });
   const clusters = [

@@ -48,8 +48,7 @@ func findGate(r *v1alpha1.Rollout, of *v1alpha1.GateStatus) *v1alpha1.RolloutGat
 	if r == nil {
 		return nil
 	}
-	for i := range r.Stages {
-		s := &r.Stages[i]
+	for _, s := range r.ListStages() {
 		if s.Name != of.Stage {
 			continue
 		}

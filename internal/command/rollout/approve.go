@@ -90,7 +90,7 @@ func stagesToApprove(bundle *v1alpha1.Bundle) (stages []string) {
 }
 
 func isApprovalGate(r *v1alpha1.Rollout, stage, name string) bool {
-	return slices.ContainsFunc(r.Stages, func(s v1alpha1.RolloutStage) bool {
+	return slices.ContainsFunc(r.ListStages(), func(s v1alpha1.RolloutStage) bool {
 		return s.Name == stage && slices.ContainsFunc(slices.Concat(s.GatesBefore, s.GatesAfter), func(g v1alpha1.RolloutGate) bool { return g.Name == name && g.Approval != nil })
 	})
 }

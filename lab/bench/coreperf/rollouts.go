@@ -39,7 +39,7 @@ func newRolloutInput(n int) rollout.Input {
 		Terms: rollout.CompileTerms(&v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{fleet[0].Name}}}}}),
 	}
 	for i, c := range fleet {
-		row := rollout.Row{Online: true, Stage: in.Terms.StageOf(c.Name, c.Labels)}
+		row := rollout.Row{Online: true, Stage: in.Terms.StageOf(c.Name, c.Labels, c.CreatedAt)}
 		row.Spec = atoll.RowSpec{UID: c.UID, Generation: 1, Revision: "b-1-r1", Phase: atoll.RowActive, Since: 1}
 		row.Status = &atoll.RowStatus{UID: c.UID, Generation: 1, State: atoll.RowReady, Applied: true, Total: 1, Ready: 1}
 		if i == 0 {

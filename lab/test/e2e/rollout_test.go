@@ -183,3 +183,42 @@ func TestAFailedStageRollsBack(t *testing.T) {
 	setImage(t, ns, next, "1s")
 	testwait.UntilNil(t, "another template supersedes it", allChecks(imageIn("member1", ns, next), imageIn("member2", ns, next), rolloutShows(t, ns, `^complete: `)))
 }
+
+const autoStagedPolicy = `
+apiVersion: atoll.dev/v1alpha1
+kind: PropagationPolicy
+metadata: {name: web, namespace: $NS}
+spec:
+  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: web}]
+  placement: {clusterAffinity: {clusterNames: [member1, member2]}}
+  rollout: {type: Staged, autoStages: [1]}
+`
+
+// TestAutoStages checks that plan, status and explain name stages of a size, that a bad image stops after one of two members, and that
+// another image goes through.
+func TestAutoStages(t *testing.T) {
+	t.Parallel()
+	ns := createNamespace(t, "auto-stages")
+	const good, bad, next = "registry.example/web:1", "registry.example/web:bad", "registry.example/web:3"
+	web := strings.Replace(slowDeployment, "spec:\n  replicas: 3", "spec:\n  progressDeadlineSeconds: 5\n  replicas: 1", 1)
+	apply(t, ns, autoStagedPolicy+"---"+web)
+	testwait.UntilNil(t, "the first installation", allChecks(imageIn("member1", ns, good), imageIn("member2", ns, good)))
+	testwait.UntilNil(t, "it is complete", rolloutShows(t, ns, `^auto 1 +1 +1 +0 +0 +0 +0$`, `^auto 100% +1 +1 +0 +0 +0 +0$`, `^complete: `))
+	edited := writeManifest(t, "web.yaml", ns, strings.Replace(web, good, bad, 1))
+	expectOutput(t, "the plan of another image", runCLI(t, "plan", "-f", edited), "Stage auto 1: 1 cluster would change at first, 0 later", "Stage auto 100%: 0 clusters would change at first, 1 later")
+
+	setImage(t, ns, bad, "1h")
+	testwait.UntilNil(t, "the stage fails", rolloutShows(t, ns, `^auto 1 \* +1 +0 +0 +1 +0 +0$`, `^auto 100% +1 +0 +0 +0 +1 +0$`, `^StageFailed: .*stage auto 1, in which 1 cluster failed`))
+	changed := 0
+	for _, member := range []string{"member1", "member2"} {
+		if imageIn(member, ns, bad)(t.Context()) == nil {
+			changed++
+		}
+	}
+	if changed != 1 {
+		t.Errorf("%d members have the bad image, want 1", changed)
+	}
+	testwait.UntilNil(t, "explain says why", explanationMatches("deployment/web -n "+ns, `waits for stage auto 1, in which 1 cluster failed`))
+	setImage(t, ns, next, "1s")
+	testwait.UntilNil(t, "another image goes through", allChecks(imageIn("member1", ns, next), imageIn("member2", ns, next), rolloutShows(t, ns, `^complete: `)))
+}

@@ -301,6 +301,23 @@ export interface Bundle {
       by?: string;
     };
     rollout?: {
+      autoStageOptions?: {
+        gatesBefore?: Array<{
+          approval?: {
+            approvers?: number;
+            validFor?: string;
+          };
+          cel?: string;
+          name: string;
+          wait?: string;
+        }>;
+        maxConcurrency?: number | string;
+        maxFailures?: number | string;
+        minSuccessTime?: string;
+        onFailure?: "Pause" | "Rollback" | "Continue";
+        progressDeadline?: string;
+      };
+      autoStages?: Array<number | string>;
       maxUnavailable?: number | string;
       stages?: Array<{
         clusters: {
@@ -408,6 +425,12 @@ export interface Bundle {
         state: "RollingBack" | "RolledBack";
       };
       since?: string;
+      stageCut?: {
+        at: string;
+        hash: string;
+        revision: string;
+        thresholds?: Array<number>;
+      };
       stages?: Array<{
         changing: number;
         clusters: number;

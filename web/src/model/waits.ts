@@ -54,8 +54,10 @@ function clusterWaits(c: ClusterRow, actorOf: ActorOf): Wait[] {
 export function stagesToApprove(b: Bundle): { stage: string; since: string }[] {
   const out: { stage: string; since: string }[] = [];
   for (const g of b.status?.rollout?.gates ?? []) {
-    const stage = b.spec.rollout?.stages?.find((s) => s.name === g.stage);
-    const isApproval = [...(stage?.gatesBefore ?? []), ...(stage?.gatesAfter ?? [])].some((x) => x.name === g.name && x.approval);
+    const r = b.spec.rollout;
+    const stage = r?.stages?.find((s) => s.name === g.stage);
+    const gates = r?.autoStages?.length ? r.autoStageOptions?.gatesBefore : [...(stage?.gatesBefore ?? []), ...(stage?.gatesAfter ?? [])];
+    const isApproval = gates?.some((x) => x.name === g.name && x.approval);
     if (g.state === "Waiting" && isApproval && !out.some((o) => o.stage === g.stage)) out.push({ stage: g.stage, since: g.since });
   }
   return out;

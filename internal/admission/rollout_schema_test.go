@@ -1,0 +1,68 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"atoll.dev/atoll/api/crds"
+)
+
+// The schema of policies and Bundles refuses stages beside autoStages, options alone and another type, in each kind.
+func TestRolloutRulesOfTheSchema(t *testing.T) {
+	for _, kind := range []string{"propagationpolicies", "clusterpropagationpolicies", "bundles", "clusterbundles"} {
+		manifest, err := crds.Files.ReadFile("atoll.dev_" + kind + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(manifest, &crd); err != nil {
+			t.Fatal(err)
+		}
+		stated := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["rollout"]
+		var internal apiextensions.JSONSchemaProps
+		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&stated, &internal, nil); err != nil {
+			t.Fatal(err)
+		}
+		structural, err := structuralschema.NewStructural(&internal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkRolloutRules(t, kind, structural)
+	}
+}
+
+func checkRolloutRules(t *testing.T, kind string, structural *structuralschema.Structural) {
+	t.Helper()
+	sizes, stages := []any{int64(1), "10%", "50%"}, []any{map[string]any{"name": "a", "clusters": map[string]any{"names": []any{"oslo"}}}}
+	for name, c := range map[string]struct {
+		rollout map[string]any
+		refused string
+	}{
+		"sizes":              {map[string]any{"type": "Staged", "autoStages": sizes}, ""},
+		"sizes with options": {map[string]any{"type": "Staged", "autoStages": sizes, "autoStageOptions": map[string]any{"minSuccessTime": "10m"}}, ""},
+		"stages":             {map[string]any{"type": "Staged", "stages": stages}, ""},
+		"all at once":        {map[string]any{"type": "All", "autoStages": []any{}}, ""},
+		"both":               {map[string]any{"type": "Staged", "autoStages": sizes, "stages": stages}, "give stages or autoStages, and not both"},
+		"another type":       {map[string]any{"type": "All", "autoStages": sizes}, "need type: Staged"},
+		"the type alone":     {map[string]any{"type": "Staged"}, "needs one of them"},
+		"options alone":      {map[string]any{"type": "Staged", "stages": stages, "autoStageOptions": map[string]any{}}, "autoStageOptions need autoStages"},
+		"a long soak":        {map[string]any{"type": "Staged", "autoStages": sizes, "autoStageOptions": map[string]any{"minSuccessTime": "200h"}}, "from 0s to 168h"},
+		"a short deadline":   {map[string]any{"type": "Staged", "autoStages": sizes, "autoStageOptions": map[string]any{"progressDeadline": "1s"}}, "from 10s to 168h"},
+		"a gate of no kind":  {map[string]any{"type": "Staged", "autoStages": sizes, "autoStageOptions": map[string]any{"gatesBefore": []any{map[string]any{"name": "a"}}}}, "exactly one of"},
+	} {
+		errs, _ := cel.NewValidator(structural, true, celconfig.PerCallLimit).Validate(context.Background(), field.NewPath("spec", "rollout"), structural, c.rollout, nil, celconfig.RuntimeCELCostBudget)
+		if got := fmt.Sprint(errs.ToAggregate()); c.refused == "" && len(errs) > 0 || !strings.Contains(got, c.refused) {
+			t.Errorf("%s, %s: %s, want %q", kind, name, got, c.refused)
+		}
+	}
+}
