@@ -311,7 +311,7 @@ func (a *application) reportFailure(i int, err error) {
 // addError adds an error of an object to the status.
 func (a *application) addError(at render.Problem, o v1alpha1.SourceObject, err error) {
 	reason := atoll.ReasonNotApplied
-	text := changes.DescribeError(o, err)
+	text := changes.DescribeError(a.source, o, err)
 	switch {
 	case apierrors.IsConflict(err):
 		reason = atoll.ReasonOwnedByOthers

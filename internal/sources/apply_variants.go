@@ -20,7 +20,7 @@ var (
 )
 
 // errExcludesMore is why a policy is not applied that would take its object out of clusters.
-var errExcludesMore = errors.New("a new version of the hub, another type of a path or another address of the Repository would take its object out of clusters that have it; " +
+var errExcludesMore = errors.New("a new version of the hub, another type of a path, another address of the Repository or other values of valuesFrom would take its object out of clusters that have it; " +
 	"state what the clusters get in spec, or run `atoll source sync` to take it out")
 
 // transitionHash is the hash of a policy that a transition replaced.

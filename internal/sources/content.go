@@ -30,6 +30,7 @@ func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitf
 	case c.Unchanged:
 		return true, r.updateSource(ctx, s, func(now *v1alpha1.Source) {
 			if now.Generation == s.Generation && !isContentBad(now) {
+				now.Status.ValuesDigest = c.Inputs
 				setRendered(now)
 			}
 		})
@@ -52,7 +53,7 @@ func (r *Reconciler) refuseContent(ctx context.Context, s *v1alpha1.Source, c gi
 			return // the check of the present spec reports
 		}
 		now.Status.ObservedGeneration, now.Status.SyncRequest = s.Generation, s.Spec.SyncRequest
-		now.Status.Errors = nil
+		now.Status.Errors, now.Status.ValuesDigest = nil, c.Inputs
 		for _, p := range problems {
 			now.Status.Errors = append(now.Status.Errors, newSourceError(p, p.Message))
 		}
@@ -86,7 +87,7 @@ func (r *Reconciler) findKind(gvk schema.GroupVersionKind) (changes.ServedKind, 
 
 // applyContent applies the objects of a commit, and removes those that it dropped.
 func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, w changes.Templates, check repositoryCheck) (bool, error) {
-	settings := changes.DigestSettings(s, check.request.URL, c.Builds, c.Program)
+	settings := changes.DigestSettings(s, check.request.URL, c.Result, c.Inputs)
 	d := changes.Decide(changes.Input{
 		Source: s, Wanted: w.Keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
 		SameSettings: s.Status.Settings == settings, ApplyAll: !s.Status.SyncRequest.Equal(s.Spec.SyncRequest),
@@ -114,6 +115,7 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 		}
 		now.Status.ObservedGeneration, now.Status.SyncRequest, now.Status.Errors = s.Generation, s.Spec.SyncRequest, a.errors
 		now.Status.Objects = v1alpha1.SourceObjects{Total: int32(w.CountContent()), Applied: int32(max(0, w.CountContent()-a.failed)), Kept: int32(len(a.decision.Keep))}
+		now.Status.ValuesDigest = c.Inputs
 		now.Status.Objects.Omitted, now.Status.Builds = int32(c.Omitted), newBuilt(c.Builds)
 		setRendered(now)
 		if a.failed == 0 && len(a.failedRemovals) == 0 {

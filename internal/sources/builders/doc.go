@@ -2,8 +2,8 @@
 //
 // Contract: RenderJob reads the files of its Job and the clock, and nothing else of its surroundings. ServeChild confines
 // its process first, so that input, which is hostile, reaches no file, network or program. A chart is
-// rendered twice, with two clocks; two different results are a Failure. A hook of Helm becomes a hook of
-// Atoll, and never an ordinary object.
+// rendered twice, with two clocks; two different results are a Failure. No error has a value of a Secret. A hook of
+// Helm becomes a hook of Atoll, and never an ordinary object.
 package builders
 
 import (
@@ -59,15 +59,53 @@ func ServeChild(in io.Reader, out io.Writer) error {
 // cpuSeconds is the most time of a processor for one Job. Tests have less.
 var cpuSeconds uint64 = 15
 
-// RenderJob renders a Job with its variants. A chart that renders to two results is refused.
-func RenderJob(j render.Job) render.Result { return render.RenderVariants(j, renderTwice) }
+// RenderJob renders a Job with its variants. A chart that renders to two results is refused. No text of an error has a value of
+// a Secret.
+func RenderJob(j render.Job) render.Result {
+	result := render.RenderVariants(j, renderTwice)
+	if isComplete(result) || !j.Inputs.HasSecrets() {
+		return result
+	}
+	return hideValues(j, result)
+}
+
+func isComplete(r render.Result) bool { return r.Failure == nil && len(r.Problems) == 0 }
+
+// hideValues returns why a Job with values of Secrets is not rendered, as found with other values in their place. Where those
+// values are none that fail, the error has its place alone.
+func hideValues(j render.Job, result render.Result) render.Result {
+	masked, problem := j.Inputs.MaskSecrets()
+	if problem != nil {
+		return render.Result{Problems: []render.Problem{*problem}}
+	}
+	at := render.Problem{}
+	if len(result.Problems) > 0 {
+		at = result.Problems[0]
+	}
+	if _, isFile := j.Files[at.File]; !isFile {
+		at = render.Problem{File: "spec.build.helm.valuesFrom"}
+	}
+	j.Inputs = masked
+	again := render.RenderVariants(j, renderTwice)
+	switch {
+	case isComplete(again):
+		at.Message = "it cannot be rendered with the values of the Secrets; the error may have some of them, and is left out"
+		return render.Result{Problems: []render.Problem{at}}
+	case again.Failure != nil:
+		return render.Result{Failure: again.Failure}
+	}
+	for i := range again.Problems {
+		again.Problems[i].Message += " (found with other values in place of those of Secrets)"
+	}
+	return render.Result{Problems: again.Problems}
+}
 
 // renderTwice renders a Job, and a chart a second time.
 func renderTwice(j render.Job) render.Result {
 	isChart := func(b render.Build) bool { return b.Type == render.Helm }
 	now := time.Now().UTC()
 	first := renderOnce(j, now)
-	if first.Failure != nil || len(first.Problems) > 0 || !slices.ContainsFunc(j.Builds, isChart) {
+	if !isComplete(first) || !slices.ContainsFunc(j.Builds, isChart) {
 		return first
 	}
 	if why := findDifference(first, renderOnce(j, otherClock(now))); why != "" {

@@ -236,17 +236,22 @@ func FieldManagerOf(s *v1alpha1.Source) string {
 }
 
 // DigestSettings returns a digest of what of a Source decides which objects there are. The types of its paths are of it, and
-// so is the program that rendered them, so that another type and a new version of the hub remove nothing.
-func DigestSettings(s *v1alpha1.Source, url string, builds []render.Build, program string) string {
+// so are the program that rendered them and the digest of the inputs: another type, a new version of the hub and an edit of a
+// ConfigMap remove nothing.
+func DigestSettings(s *v1alpha1.Source, url string, content render.Result, inputs string) string {
+	builds := content.Builds
 	settings := []any{url, s.Spec.Ref, s.Spec.Paths, s.Spec.Exclude, s.Spec.TargetNamespace, s.Spec.Placement == nil && s.Spec.PlacementRef == nil}
 	if s.Spec.Build != nil || len(builds) > 0 {
-		settings = append(settings, s.Spec.Build, program)
+		settings = append(settings, s.Spec.Build, content.Program)
 	}
 	for _, b := range builds {
 		settings = append(settings, b.Dir, b.Type)
 	}
 	for _, v := range s.Spec.Variants {
 		settings = append(settings, v.Exclude, v.Paths, v.Helm, v.Patches)
+	}
+	if inputs != "" {
+		settings = append(settings, "inputs", inputs)
 	}
 	raw, err := json.Marshal(settings)
 	if err != nil {
