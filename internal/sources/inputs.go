@@ -27,7 +27,7 @@ type Objects interface {
 }
 
 // readInputs reads the values that Sources name, by the rights of their accounts. It returns the Sources that have theirs, and
-// those that are held because values are missing. What they run stays.
+// those that are held because values are missing. Objects of a held Source stay.
 func (r *Reconciler) readInputs(ctx context.Context, check *repositoryCheck, sources []*v1alpha1.Source) (ready, held []*v1alpha1.Source, err error) {
 	check.inputs = map[string]render.Inputs{}
 	var errs []error

@@ -86,21 +86,7 @@ func (o *diffOptions) run(ctx context.Context, out io.Writer, name string) error
 	if err != nil {
 		return err
 	}
-	inputs, err := readInputs(ctx, c, s)
-	if err != nil {
-		return err
-	}
-	result, err := renderDirectory(ctx, o.local, s, inputs, o.program)
-	if err != nil {
-		return err
-	}
-	if err := checkComplete(result); err != nil {
-		return err
-	}
-	if len(result.Objects) == 0 {
-		return &changes.EmptyContent
-	}
-	d, err := compareContent(ctx, c, s, result, inputs.Digest())
+	d, err := o.compareDirectory(ctx, c, s)
 	if err != nil {
 		return err
 	}
@@ -115,6 +101,25 @@ func (o *diffOptions) run(ctx context.Context, out io.Writer, name string) error
 		return plan.ErrChanges
 	}
 	return err
+}
+
+// compareDirectory renders the directory, and compares it with the hub.
+func (o *diffOptions) compareDirectory(ctx context.Context, c *client.Connection, s *v1alpha1.Source) (*contentDiff, error) {
+	inputs, err := readInputs(ctx, c, s)
+	if err != nil {
+		return nil, err
+	}
+	result, err := renderDirectory(ctx, o.local, s, inputs, o.program)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkComplete(result); err != nil {
+		return nil, err
+	}
+	if len(result.Objects) == 0 {
+		return nil, &changes.EmptyContent
+	}
+	return compareContent(ctx, c, s, result, inputs.Digest())
 }
 
 // contentDiff is what a content would change on the hub and in clusters.

@@ -71,8 +71,8 @@ func RenderJob(j render.Job) render.Result {
 
 func isComplete(r render.Result) bool { return r.Failure == nil && len(r.Problems) == 0 }
 
-// hideValues returns why a Job with values of Secrets is not rendered, as found with other values in their place. Where those
-// values are none that fail, the error has its place alone.
+// hideValues returns why a Job with values of Secrets is not rendered, as found with other values in their place. If the other
+// values do not fail, the error has its place alone.
 func hideValues(j render.Job, result render.Result) render.Result {
 	masked, problem := j.Inputs.MaskSecrets()
 	if problem != nil {

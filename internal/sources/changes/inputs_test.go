@@ -88,7 +88,7 @@ func TestCollectInputs(t *testing.T) {
 // Variants that are read name values, too, and excluded ones do not. A Want has them in their order.
 func TestReferencesOfVariants(t *testing.T) {
 	s := newReader("Secret/s/a", "ConfigMap/a/")
-	own := &v1alpha1.VariantValues{ValuesFrom: []v1alpha1.ValuesReference{{Kind: "ConfigMap", Name: "b", Key: "k"}}}
+	own := &v1alpha1.VariantValues{ValuesFrom: []v1alpha1.ValuesReference{{Kind: "ConfigMap", Name: "b", Key: "k", Optional: true}}}
 	s.Spec.Variants = []v1alpha1.SourceVariant{{Name: "on", Helm: own}, {Name: "off", Exclude: true, Helm: &v1alpha1.VariantValues{ValuesFrom: []v1alpha1.ValuesReference{{Kind: "ConfigMap", Name: "c"}}}}}
 	var names []string
 	for _, r := range ListReferences(s) {
@@ -104,6 +104,19 @@ func TestReferencesOfVariants(t *testing.T) {
 	}
 	if got := w.Variants[0].Options.Helm; len(got.ValuesFrom) != 2 || len(got.VariantFrom) != 1 || got.VariantFrom[0] != "ConfigMap/b/k" {
 		t.Errorf("%+v", got)
+	}
+	find := func(r v1alpha1.ValuesReference) (*unstructured.Unstructured, error) {
+		if r.Name == "b" {
+			return nil, nil
+		}
+		return &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"a": "", "values.yaml": ""}}}, nil
+	}
+	if in, err := CollectInputs(s, find); err != nil || len(in) != 2 {
+		t.Errorf("an optional one of a variant: %v, %v", in, err)
+	}
+	own.ValuesFrom[0].Optional = false
+	if _, err := CollectInputs(s, find); err == nil {
+		t.Error("one of a variant that is needed is not missed")
 	}
 	s.Spec.Build = nil
 	if ReadsSecrets(s) || len(ListReferences(s)) != 1 {

@@ -34,7 +34,7 @@ func DescribeError(s *v1alpha1.Source, o v1alpha1.SourceObject, err error) strin
 	if len(places) == 0 {
 		return "the API refuses this " + o.Kind + "; its text may have values of a Secret, and is left out"
 	}
-	return strings.Join(places, "; ") + " (values are left out, which may be of a Secret)"
+	return strings.Join(places, "; ") + " (values of the Secret are left out)"
 }
 
 // listPlaces lists the fields that a refusal names, without their values.
