@@ -436,6 +436,9 @@ const (
 	SourceApplied = "Applied"
 	// SourceReady is true when every cluster of the objects runs them, and they are healthy.
 	SourceReady = "Ready"
+	// SourceReproducible is false while a chart makes values by itself in each rendering, such as a random password. The
+	// hub keeps those that it has. The condition is not there otherwise.
+	SourceReproducible = "Reproducible"
 )
 
 // SourceStatus is the observed state of a Source.
@@ -493,7 +496,7 @@ type SourceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=2000
 	Inventory []SourceObject `json:"inventory,omitempty"`
-	// Conditions: Rendered, Applied, Ready.
+	// Conditions: Rendered, Applied, Ready, and Reproducible where a chart makes values by itself.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

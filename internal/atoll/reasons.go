@@ -143,6 +143,7 @@ const (
 	ReasonHooksUnsupported      Reason = "HooksUnsupported"
 	ReasonNotReproducible       Reason = "NotReproducible"
 	ReasonBuildFailed           Reason = "BuildFailed"
+	ReasonGeneratedFieldsKept   Reason = "GeneratedFieldsKept"
 	ReasonValuesMissing         Reason = "ValuesMissing"
 	ReasonValuesTooLarge        Reason = "ValuesTooLarge"
 	ReasonValuesForbidden       Reason = "ValuesForbidden"

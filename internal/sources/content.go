@@ -118,6 +118,7 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 		now.Status.ValuesDigest = c.Inputs
 		now.Status.Objects.Omitted, now.Status.Builds = int32(c.Omitted), newBuilt(c.Builds)
 		setRendered(now)
+		setReproducible(now, w)
 		if a.failed == 0 && len(a.failedRemovals) == 0 {
 			now.Status.Commit, now.Status.ShortCommit, now.Status.Message, now.Status.Author = c.Commit, shortCommit(c.Commit), phrase.EscapeLine(c.Message), phrase.EscapeLine(c.Author)
 			now.Status.Digest = c.Digest
@@ -136,6 +137,16 @@ func setRendered(now *v1alpha1.Source) {
 		text += fmt.Sprintf("; %s of Helm left out, as spec.build.helm.hooks states", phrase.CountNoun(n, "hook"))
 	}
 	setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionTrue, atoll.ReasonRendered, text)
+}
+
+// setReproducible reports fields that each rendering makes by itself. The condition is there while there are any.
+func setReproducible(now *v1alpha1.Source, w changes.Templates) {
+	text := w.DescribeGenerated()
+	if text == "" {
+		meta.RemoveStatusCondition(&now.Status.Conditions, v1alpha1.SourceReproducible)
+		return
+	}
+	setSourceCondition(now, v1alpha1.SourceReproducible, metav1.ConditionFalse, atoll.ReasonGeneratedFieldsKept, text)
 }
 
 // newBuilt returns the builds of a content for the status.

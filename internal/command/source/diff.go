@@ -376,6 +376,9 @@ func (x *comparison) compareObject(ctx context.Context, i int) (objectChange, er
 		return x.refuseObject(out, x.wanted.Keys[i], err)
 	}
 	exists := err == nil
+	if exists {
+		u = changes.KeepGenerated(u, before, x.wanted.Generated[i])
+	}
 	out.stored, err = api.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{
 		FieldManager: changes.FieldManagerOf(x.source), Force: x.source.Spec.Force, DryRun: []string{metav1.DryRunAll},
 	})

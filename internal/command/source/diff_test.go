@@ -91,6 +91,32 @@ func TestDiffHidesValuesOfSecrets(t *testing.T) {
 	}
 }
 
+// A field that each rendering makes by itself is no change where the hub has it.
+func TestDiffKeepsGeneratedFields(t *testing.T) {
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &v1alpha1.Source{}
+	s.Name, s.Namespace = "web", "shop"
+	s.Spec = v1alpha1.SourceSpec{Repository: "web", Ref: v1alpha1.SourceRef{Branch: "main"}}
+	text, err := yaml.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := writeFiles(t, map[string]string{
+		"Chart.yaml":       "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {colour: blue, id: {{ uuidv4 }}}\n",
+	})
+	h := clienttest.NewFakeHub(t, map[string]string{
+		sourcePath: string(text), repoPath: "{spec: {git: {url: '" + url + "'}}}", configMaps + "a": "{kind: ConfigMap, metadata: {labels: {atoll.dev/source: web}}, data: {colour: red, id: first}}",
+	})
+	out, _, err := runDiff(t, h, "--local", dir, "--hub-program", own)
+	if !errors.Is(err, plan.ErrChanges) || !strings.Contains(out, `/data/colour: "red" -> "blue"`) || strings.Contains(out, "/data/id") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // runDiff runs the command over a hub whose plan has no change. It returns the request of the plan.
 func runDiff(t *testing.T, h *clienttest.FakeHub, args ...string) (out string, asked plan.Request, err error) {
 	t.Helper()

@@ -237,7 +237,11 @@ func printResult(out io.Writer, result render.Result, withVariants bool) error {
 		if err != nil {
 			return fmt.Errorf("print an object: %w", err)
 		}
-		fmt.Fprintf(&text, "---\n# %s:%d\n%s", phrase.EscapeLine(o.File), o.Line, raw)
+		fmt.Fprintf(&text, "---\n# %s:%d\n", phrase.EscapeLine(o.File), o.Line)
+		for _, path := range o.Generated {
+			fmt.Fprintf(&text, "# %s: each rendering makes another value, and the hub keeps the first one\n", phrase.EscapeLine(path))
+		}
+		text.Write(raw)
 	}
 	if result.Omitted > 0 {
 		fmt.Fprintf(&text, "# %s of Helm left out\n", phrase.CountNoun(result.Omitted, "hook"))

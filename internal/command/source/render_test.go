@@ -107,6 +107,22 @@ func TestCreateStatesTheBuild(t *testing.T) {
 	}
 }
 
+// A field that each rendering makes by itself is named.
+func TestRenderNamesGeneratedFields(t *testing.T) {
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := writeFiles(t, map[string]string{
+		"Chart.yaml":       "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"templates/a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {password: {{ randAlpha 9 }}}\n",
+	})
+	out, err := clienttest.RunForOutput(t, clienttest.NewFakeHub(t, nil), NewCommand, "render", dir, "--hub-program", own)
+	if want := "---\n# templates/a.yaml:1\n# /stringData/password: each rendering makes another value, and the hub keeps the first one\napiVersion: v1\n"; err != nil || !strings.HasPrefix(out, want) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // Values of Secrets are masked before a directory is rendered, and a key that is needed must be given.
 func TestRenderMasksSecrets(t *testing.T) {
 	own, err := os.Executable()

@@ -27,6 +27,8 @@ type Templates struct {
 	Places []render.Problem
 	// Resources are where the hub's API serves the objects; empty for a kind that it does not serve.
 	Resources []schema.GroupVersionResource
+	// Generated are the fields of the objects that each rendering makes by itself.
+	Generated [][]string
 	// templates are the objects of the content, with their variants.
 	templates []template
 	// objects are the indexes of objects, by those of the policies of their variants.
@@ -65,7 +67,7 @@ func NewTemplates(s *v1alpha1.Source, content render.Result, commit string, find
 	for i := range c.templates {
 		one := &c.templates[i]
 		on := one.hubForm()
-		t.add(&unstructured.Unstructured{Object: on.fields}, c.resources[i], on.at)
+		t.add(&unstructured.Unstructured{Object: on.fields}, c.resources[i], on)
 		if p := one.checkVariants(s); p != nil {
 			problems = append(problems, *p)
 		}
@@ -87,7 +89,7 @@ func NewTemplates(s *v1alpha1.Source, content render.Result, commit string, find
 		if policy.GetKind() != "PropagationPolicy" {
 			resource = overrideResource(policy.GetKind())
 		}
-		t.add(policy, resource, render.Problem{})
+		t.add(policy, resource, form{})
 	}
 	t.nameCommit(s, commit)
 	return t, nil
@@ -146,7 +148,7 @@ func (c *completer) addContent(content render.Result) {
 			c.reportTwice("", at, c.templates[i].key, c.templates[i].base.at)
 			continue
 		}
-		c.templates[i].base = form{u.Object, at}
+		c.templates[i].base = form{u.Object, at, o.Generated}
 	}
 	common := len(c.templates)
 	for n, v := range c.source.Spec.Variants {
@@ -173,7 +175,7 @@ func (c *completer) addVariant(n int, name string, objects []render.Object) {
 		if one.fields != nil {
 			c.reportTwice("variant "+name+": ", at, c.templates[i].key, one.at)
 		}
-		*one = form{u.Object, at}
+		*one = form{u.Object, at, o.Generated}
 	}
 }
 
@@ -213,9 +215,9 @@ func (c *completer) completeObject(o render.Object) (*unstructured.Unstructured,
 	return u, kind.Resource
 }
 
-// add adds an object. Its hash is of everything that is applied.
-func (t *Templates) add(u *unstructured.Unstructured, resource schema.GroupVersionResource, at render.Problem) {
-	raw, err := json.Marshal(u.Object)
+// add adds an object, of a form of the content. Its hash is of everything that is applied, but for fields that differ between renderings.
+func (t *Templates) add(u *unstructured.Unstructured, resource schema.GroupVersionResource, of form) {
+	raw, err := json.Marshal(withoutGenerated(u.Object, of.generated))
 	if err != nil {
 		panic(fmt.Sprintf("changes: an object of decoded JSON cannot be encoded: %v", err))
 	}
@@ -223,7 +225,8 @@ func (t *Templates) add(u *unstructured.Unstructured, resource schema.GroupVersi
 	t.Keys = append(t.Keys, v1alpha1.SourceObject{
 		APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(), Hash: hex.EncodeToString(sum[:8]),
 	})
-	t.Objects, t.Places, t.Resources = append(t.Objects, u), append(t.Places, at), append(t.Resources, resource)
+	t.Objects, t.Places, t.Resources = append(t.Objects, u), append(t.Places, of.at), append(t.Resources, resource)
+	t.Generated = append(t.Generated, of.generated)
 }
 
 // FieldManagerOf returns the field manager of a Source.

@@ -77,7 +77,7 @@ func TestABadChartIsItsOwnFailure(t *testing.T) {
 		wants = append(wants, Want{ID: dir, Ref: "refs/heads/main", Want: render.Want{Paths: []string{dir}, Options: render.Options{ReleaseName: "web"}}})
 	}
 	got := mustFetch(t, Request{URL: r.serve(t), Wants: wants})
-	for i, want := range []string{"failure " + string(atoll.ReasonContentTooLarge), "problem bad/templates/a.yaml", "failure " + string(atoll.ReasonNotReproducible), "good/a.yaml:1"} {
+	for i, want := range []string{"failure " + string(atoll.ReasonContentTooLarge), "problem bad/templates/a.yaml", "random/templates/a.yaml:1", "good/a.yaml:1"} {
 		if describe(got[i]) != want || got[i].Commit == "" || got[i].Digest == "" {
 			t.Errorf("%s: %s, want %s", wants[i].ID, describe(got[i]), want)
 		}
