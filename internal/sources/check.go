@@ -145,18 +145,20 @@ func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, le
 			out.retry = true
 			break
 		}
-		check.request.Wants = wantsOf(check, left)
+		asked, later := splitByInputs(check, left)
+		check.request.Wants = wantsOf(check, asked)
 		answer, err := r.Fetcher.Fetch(ctx, check.request)
 		if err != nil {
 			return out, errors.Join(append(errs, err)...)
 		}
-		left, err = r.takeContents(ctx, left, answer.Contents, check, func(s *v1alpha1.Source, commit string, considered bool) {
+		left, err = r.takeContents(ctx, asked, answer.Contents, check, func(s *v1alpha1.Source, commit string, considered bool) {
 			out.retry = out.retry || !considered
 			refs.addCommit(refOf(s), commit, considered)
 		})
 		if errs = append(errs, err); ctx.Err() != nil {
 			return out, ctx.Err()
 		}
+		left = append(left, later...)
 	}
 	out.refs = refs.listRefs()
 	return out, errors.Join(errs...)

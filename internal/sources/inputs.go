@@ -51,6 +51,31 @@ func (r *Reconciler) readInputs(ctx context.Context, check *repositoryCheck, sou
 	return ready, held, errors.Join(errs...)
 }
 
+// maxRequestInputs is the most bytes of values in one fetch. The rest goes into the next one.
+const maxRequestInputs = 8 << 20
+
+// splitByInputs returns the Sources whose values one fetch takes, and the others. Those that wait for content come first.
+func splitByInputs(check repositoryCheck, sources []*v1alpha1.Source) (asked, later []*v1alpha1.Source) {
+	waits := func(s *v1alpha1.Source) int {
+		if isSettled(s) && s.Status.ValuesDigest == check.inputs[s.Name].Digest() {
+			return 1
+		}
+		return 0
+	}
+	sources = slices.Clone(sources)
+	slices.SortStableFunc(sources, func(a, b *v1alpha1.Source) int { return waits(a) - waits(b) })
+	size := 0
+	for i, s := range sources {
+		for _, text := range check.inputs[s.Name] {
+			size += len(text)
+		}
+		if size > maxRequestInputs && i > 0 {
+			return sources[:i], sources[i:]
+		}
+	}
+	return sources, nil
+}
+
 // readInputsOf reads the values that a Source names. The error is a *Failure, or one of the hub.
 func (r *Reconciler) readInputsOf(ctx context.Context, s *v1alpha1.Source) (render.Inputs, error) {
 	ctx = r.withAccountOf(ctx, s)

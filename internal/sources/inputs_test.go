@@ -3,6 +3,7 @@ package sources
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -11,12 +12,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/render"
 )
 
 // watchedObjects are the objects of a hub's watches.
@@ -145,6 +148,30 @@ func TestValuesThatAreNotThereHoldTheCommit(t *testing.T) {
 	status := h.readSource().Status
 	if text := status.ValuesDigest + status.Digest + status.Settings + strings.Join(h.events, ""); strings.Contains(text, "hush") {
 		t.Error(text)
+	}
+}
+
+// Large values of many Sources are of several fetches, and Sources that wait come first.
+func TestLargeValuesAreOfSeveralFetches(t *testing.T) {
+	check := repositoryCheck{inputs: map[string]render.Inputs{}}
+	var sources []*v1alpha1.Source
+	for i := range 2 * maxRequestInputs / render.MaxInputBytes {
+		s := &v1alpha1.Source{}
+		s.Name = fmt.Sprint("s", i)
+		check.inputs[s.Name] = render.Inputs{"ConfigMap/a/k": make([]byte, render.MaxInputBytes)}
+		s.Status.Digest, s.Status.ValuesDigest = "d", check.inputs[s.Name].Digest()
+		s.Status.Conditions = []metav1.Condition{{Type: v1alpha1.SourceApplied, Status: metav1.ConditionTrue}}
+		sources = append(sources, s)
+	}
+	last := sources[len(sources)-1]
+	last.Status.ValuesDigest = "another"
+	asked, later := splitByInputs(check, sources)
+	if len(asked) != maxRequestInputs/render.MaxInputBytes || len(later) != len(asked) || asked[0] != last || asked[1] != sources[0] {
+		t.Errorf("%d and %d, first %s", len(asked), len(later), asked[0].Name)
+	}
+	check.inputs = nil
+	if asked, later := splitByInputs(check, sources); len(asked) != len(sources) || later != nil {
+		t.Errorf("without values: %d and %d", len(asked), len(later))
 	}
 }
 
