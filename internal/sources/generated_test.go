@@ -54,6 +54,13 @@ func TestGeneratedFieldsAreKept(t *testing.T) {
 	if h.readValue("a") != "first" {
 		t.Errorf("%v", h.objects["configmaps/a"].Object)
 	}
+	h.setRandomCommit("c3b", "fifth", "a")
+	delete(h.commit.Objects[0].Fields["data"].(map[string]any), "v")
+	h.commit.Objects[0].Fields["data"].(map[string]any)["w"], h.commit.Objects[0].Generated = "of the commit", nil
+	h.expectCheck("the field is dropped", "apply a", good)
+	if h.readValue("a") != "" {
+		t.Errorf("%v", h.objects["configmaps/a"].Object)
+	}
 	h.setCommit("c4", "a=stated")
 	h.expectCheck("a stated value", "apply a", good)
 	if c := meta.FindStatusCondition(h.readSource().Status.Conditions, v1alpha1.SourceReproducible); c != nil || h.readValue("a") != "stated" {

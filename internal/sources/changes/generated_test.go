@@ -111,7 +111,7 @@ func randomShape(r *rand.Rand, depth int) any {
 	return []string{"fixed", "?"}[r.IntN(2)]
 }
 
-// Whatever differs between two renderings, the hub keeps all of what it had first, and the hash of an object is the same each time.
+// The hub keeps all of what it had first of two renderings, and the hash of an object is the same each time.
 func TestTheFirstRenderingIsKept(t *testing.T) {
 	s := &v1alpha1.Source{}
 	s.Name, s.Namespace = "web", "shop"

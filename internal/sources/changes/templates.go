@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -215,13 +216,14 @@ func (c *completer) completeObject(o render.Object) (*unstructured.Unstructured,
 	return u, kind.Resource
 }
 
-// add adds an object, of a form of the content. Its hash is of everything that is applied, but for fields that differ between renderings.
+// add adds an object, of a form of the content. Its hash is of everything that is applied, but for values that differ between renderings.
 func (t *Templates) add(u *unstructured.Unstructured, resource schema.GroupVersionResource, of form) {
 	raw, err := json.Marshal(withoutGenerated(u.Object, of.generated))
 	if err != nil {
 		panic(fmt.Sprintf("changes: an object of decoded JSON cannot be encoded: %v", err))
 	}
-	sum := sha256.Sum256(raw)
+	// The paths are of the hash, so that a commit that drops such a field is another object.
+	sum := sha256.Sum256(append(raw, strings.Join(of.generated, "\n")...))
 	t.Keys = append(t.Keys, v1alpha1.SourceObject{
 		APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(), Hash: hex.EncodeToString(sum[:8]),
 	})
