@@ -146,7 +146,7 @@ func New(cfg Config, placed Placed) *Reconciler {
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Objects.Subscribe(r.valuesChanged)
 	for _, s := range cfg.Sources.InNamespace("") {
-		r.indexReferences(s)
+		r.indexReferences(client.ObjectKeyFromObject(s))
 	}
 	return r
 }
@@ -222,16 +222,15 @@ func (r *Reconciler) enqueueChange(key types.NamespacedName) {
 // sourceChanged checks the Repository of a Source whose spec changed. The Repository of a deleted Source need not be
 // checked.
 func (r *Reconciler) sourceChanged(key types.NamespacedName) {
+	r.indexReferences(key)
 	s, ok := r.Sources.Get(key)
 	if !ok {
 		r.bundles.dropSource(key)
-		r.references.replaceReferences(key, nil)
 		r.mu.Lock()
 		delete(r.writing, key)
 		r.mu.Unlock()
 		return
 	}
-	r.indexReferences(s)
 	r.enqueueChange(types.NamespacedName{Namespace: key.Namespace, Name: s.Spec.Repository})
 }
 

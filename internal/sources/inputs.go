@@ -146,14 +146,16 @@ func newReferenceIndex() *referenceIndex {
 	return &referenceIndex{byKey: map[atoll.ItemKey]map[types.NamespacedName]bool{}, bySource: map[types.NamespacedName][]atoll.ItemKey{}}
 }
 
-// replaceReferences replaces what a Source names.
-func (x *referenceIndex) replaceReferences(source types.NamespacedName, keys []atoll.ItemKey) {
+// replaceReferences replaces what a Source names by what read returns. read is called under the lock, so that the last call has the
+// newest state.
+func (x *referenceIndex) replaceReferences(source types.NamespacedName, read func() []atoll.ItemKey) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, key := range x.bySource[source] {
 		removeFromSet(x.byKey, key, source)
 	}
 	delete(x.bySource, source)
+	keys := read()
 	if len(keys) == 0 {
 		return
 	}
@@ -173,11 +175,16 @@ func (x *referenceIndex) sourcesOf(key atoll.ItemKey) (out []types.NamespacedNam
 	return out
 }
 
-// indexReferences notes which ConfigMaps and Secrets a Source names.
-func (r *Reconciler) indexReferences(s *v1alpha1.Source) {
-	var keys []atoll.ItemKey
-	for _, ref := range changes.ListReferences(s) {
-		keys = append(keys, changes.KeyOfReference(s, ref))
-	}
-	r.references.replaceReferences(types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, keys)
+// indexReferences notes which ConfigMaps and Secrets a Source names. A Source that is gone names none.
+func (r *Reconciler) indexReferences(source types.NamespacedName) {
+	r.references.replaceReferences(source, func() (keys []atoll.ItemKey) {
+		s, ok := r.Sources.Get(source)
+		if !ok {
+			return nil
+		}
+		for _, ref := range changes.ListReferences(s) {
+			keys = append(keys, changes.KeyOfReference(s, ref))
+		}
+		return keys
+	})
 }

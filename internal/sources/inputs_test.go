@@ -217,7 +217,6 @@ func TestEventsOfValues(t *testing.T) {
 	expect("suspended", false)
 	h.editSource(func(s *v1alpha1.SourceSpec) { s.Suspend, s.Build = false, nil })
 	expect("a Source without values, before its check", true)
-	h.r.indexReferences(h.readSource())
 	if len(h.r.references.byKey)+len(h.r.references.bySource) != 0 {
 		t.Errorf("%+v", h.r.references)
 	}
