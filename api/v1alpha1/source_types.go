@@ -275,7 +275,14 @@ type HelmBuild struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	// +listType=set
 	ValuesFiles []string `json:"valuesFiles,omitempty"`
-	// Values go before those of all files.
+	// ValuesFrom are keys of ConfigMaps and Secrets of the namespace on the hub with values. A later one goes before an
+	// earlier one, and all go before those of files. The ServiceAccount of the Source needs the right to get them. A change
+	// of the values makes a new rendering.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	ValuesFrom []ValuesReference `json:"valuesFrom,omitempty"`
+	// Values go before those of valuesFrom and of all files.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
@@ -300,6 +307,38 @@ type HelmBuild struct {
 	// +kubebuilder:default=Run
 	Hooks HelmHooks `json:"hooks,omitempty"`
 }
+
+// ValuesReference names a key of a ConfigMap or a Secret with values of charts.
+type ValuesReference struct {
+	// Kind is ConfigMap or Secret.
+	Kind ValuesKind `json:"kind"`
+	// Name of the ConfigMap or the Secret.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Key whose text is YAML with values. Default values.yaml.
+	// +optional
+	// +kubebuilder:default="values.yaml"
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key,omitempty"`
+	// Optional lets the Source go on without the key. Default false: while the key does not exist, no commit is applied,
+	// and what runs stays.
+	// +optional
+	Optional bool `json:"optional,omitempty"`
+}
+
+// ValuesKind is a kind of objects with values of charts.
+// +kubebuilder:validation:Enum=ConfigMap;Secret
+type ValuesKind string
+
+// The kinds of objects with values of charts.
+const (
+	ValuesOfConfigMap ValuesKind = "ConfigMap"
+	ValuesOfSecret    ValuesKind = "Secret"
+)
+
+// DefaultValuesKey is the key of a ValuesReference that states none.
+const DefaultValuesKey = "values.yaml"
 
 // HelmHooks specifies what happens to the hooks of an install or an upgrade.
 // +kubebuilder:validation:Enum=Run;Refuse;Omit
@@ -360,7 +399,13 @@ type VariantValues struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	// +listType=set
 	ValuesFiles []string `json:"valuesFiles,omitempty"`
-	// Values go before those of all files.
+	// ValuesFrom are keys of ConfigMaps of the namespace on the hub with values, which go before valuesFiles. Secrets are
+	// refused, because what variants differ by is in OverridePolicies.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	ValuesFrom []ValuesReference `json:"valuesFrom,omitempty"`
+	// Values go before those of valuesFrom and of all files.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
@@ -391,6 +436,9 @@ const (
 	SourceApplied = "Applied"
 	// SourceReady is true when every cluster of the objects runs them, and they are healthy.
 	SourceReady = "Ready"
+	// SourceReproducible is false while a chart makes values by itself in each rendering, such as a random password. The
+	// hub keeps those that it has. The condition is not there otherwise.
+	SourceReproducible = "Reproducible"
 )
 
 // SourceStatus is the observed state of a Source.
@@ -435,6 +483,9 @@ type SourceStatus struct {
 	// in whole or in part.
 	// +optional
 	Settings string `json:"settings,omitempty"`
+	// ValuesDigest is a digest of the values of valuesFrom in the content that was read last.
+	// +optional
+	ValuesDigest string `json:"valuesDigest,omitempty"`
 	// AttemptedCommit is the commit that was applied last, in whole or in part.
 	// +optional
 	AttemptedCommit string `json:"attemptedCommit,omitempty"`
@@ -445,7 +496,7 @@ type SourceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=2000
 	Inventory []SourceObject `json:"inventory,omitempty"`
-	// Conditions: Rendered, Applied, Ready.
+	// Conditions: Rendered, Applied, Ready, and Reproducible where a chart makes values by itself.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

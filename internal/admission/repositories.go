@@ -19,6 +19,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/overrides"
+	"atoll.dev/atoll/internal/sources/changes"
 )
 
 // validateRepository refuses a Repository that the hub cannot read, content that the writer may not let Sources apply,
@@ -124,6 +125,7 @@ func (p *AdmissionPlugin) validateSource(ctx context.Context, a admission.Attrib
 	}
 	at := field.NewPath("spec", "placement")
 	errs := append(checkSource(now), checkVariants(now.Spec.Variants, field.NewPath("spec", "variants"))...)
+	errs = append(errs, checkSecretsOfVariants(now)...)
 	if now.Spec.Placement != nil {
 		errs = append(errs, p.checkPlacement(now.Spec.Placement, at)...)
 	}
@@ -174,6 +176,7 @@ func checkVariants(variants []v1alpha1.SourceVariant, at *field.Path) (errs fiel
 		errs = append(errs, checkRepositoryPaths(v.Paths, in.Child("paths"))...)
 		if v.Helm != nil {
 			errs = append(errs, checkRepositoryPaths(v.Helm.ValuesFiles, in.Child("helm", "valuesFiles"))...)
+			errs = append(errs, checkValuesFrom(v.Helm.ValuesFrom, in.Child("helm", "valuesFrom"))...)
 			if v.Helm.Values != nil {
 				size += len(v.Helm.Values.Raw)
 			}
@@ -258,6 +261,7 @@ func checkSourceBuild(b *v1alpha1.SourceBuild, at *field.Path) (errs field.Error
 		}
 	}
 	errs = append(errs, checkRepositoryPaths(b.Helm.ValuesFiles, at.Child("valuesFiles"))...)
+	errs = append(errs, checkValuesFrom(b.Helm.ValuesFrom, at.Child("valuesFrom"))...)
 	for i, version := range b.Helm.APIVersions {
 		if strings.ContainsFunc(version, isSpaceOrControl) {
 			errs = append(errs, field.Invalid(at.Child("apiVersions").Index(i), version, "is no version of an API"))
@@ -267,6 +271,34 @@ func checkSourceBuild(b *v1alpha1.SourceBuild, at *field.Path) (errs field.Error
 		errs = append(errs, field.TooLong(at.Child("values"), field.OmitValueType{}, maxInlineValues))
 	}
 	return errs
+}
+
+// checkValuesFrom returns the references that can name no key.
+func checkValuesFrom(references []v1alpha1.ValuesReference, at *field.Path) (errs field.ErrorList) {
+	for i, r := range references {
+		for _, why := range validation.IsDNS1123Subdomain(r.Name) {
+			errs = append(errs, field.Invalid(at.Index(i).Child("name"), r.Name, why))
+		}
+		if r.Key == "" {
+			continue // the default
+		}
+		for _, why := range validation.IsConfigMapKey(r.Key) {
+			errs = append(errs, field.Invalid(at.Index(i).Child("key"), r.Key, why))
+		}
+	}
+	return errs
+}
+
+// checkSecretsOfVariants refuses values of Secrets in content that has variants: what they differ by is in OverridePolicies, which have
+// more readers than Secrets.
+func checkSecretsOfVariants(s *v1alpha1.Source) (errs field.ErrorList) {
+	isRendered := func(v v1alpha1.SourceVariant) bool { return !v.Exclude }
+	if !slices.ContainsFunc(s.Spec.Variants, isRendered) || !changes.ReadsSecrets(s) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec", "variants"),
+		"the Source reads values of Secrets, and what variants differ by is in OverridePolicies, which have more readers; "+
+			"state valuesFrom of Secrets in a Source without variants other than exclude: true")}
 }
 
 // maxInlineValues is the most bytes of values in a Source, whose status needs its part of what the store takes.

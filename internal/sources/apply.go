@@ -225,19 +225,32 @@ func (a *application) applyForm(ctx context.Context, i int, form *unstructured.U
 	}
 	entry := &a.wanted.Keys[i]
 	objects := a.objectsOf(a.wanted.Resources[i], entry.Namespace)
-	var before metav1.Object
+	var before *unstructured.Unstructured
 	if existing, err := objects.Get(ctx, entry.Name, metav1.GetOptions{}); err == nil {
 		before = existing
 	} else if !apierrors.IsNotFound(err) {
 		return err
 	}
-	after, err := a.sendApply(ctx, objects, form)
+	after, err := a.sendApply(ctx, objects, a.keepGenerated(i, form, before))
 	if err != nil {
 		return err
 	}
 	// A transition may have created it in this check already.
-	entry.UID = changes.CreatedUID(cmp.Or(entry.UID, a.oldEntry(i).UID), before, after, changes.FieldManagerOf(a.source))
+	entry.UID = changes.CreatedUID(cmp.Or(entry.UID, a.oldEntry(i).UID), asMetadata(before), after, changes.FieldManagerOf(a.source))
 	return nil
+}
+
+// asMetadata returns an object without its type; nil for none.
+func asMetadata(u *unstructured.Unstructured) metav1.Object {
+	if u == nil {
+		return nil
+	}
+	return u
+}
+
+// keepGenerated returns a form of an object with what the hub has in fields that each rendering makes by itself.
+func (a *application) keepGenerated(i int, form, existing *unstructured.Unstructured) *unstructured.Unstructured {
+	return changes.KeepGenerated(form, existing, a.wanted.Generated[i])
 }
 
 // sendApply sends the request of a server-side apply.
@@ -311,7 +324,7 @@ func (a *application) reportFailure(i int, err error) {
 // addError adds an error of an object to the status.
 func (a *application) addError(at render.Problem, o v1alpha1.SourceObject, err error) {
 	reason := atoll.ReasonNotApplied
-	text := changes.DescribeError(o, err)
+	text := changes.DescribeError(a.source, o, err)
 	switch {
 	case apierrors.IsConflict(err):
 		reason = atoll.ReasonOwnedByOthers

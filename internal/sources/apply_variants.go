@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -20,7 +21,7 @@ var (
 )
 
 // errExcludesMore is why a policy is not applied that would take its object out of clusters.
-var errExcludesMore = errors.New("a new version of the hub, another type of a path or another address of the Repository would take its object out of clusters that have it; " +
+var errExcludesMore = errors.New("a new version of the hub, another type of a path, another address of the Repository or other values of valuesFrom would take its object out of clusters that have it; " +
 	"state what the clusters get in spec, or run `atoll source sync` to take it out")
 
 // transitionHash is the hash of a policy that a transition replaced.
@@ -35,6 +36,9 @@ func (a *application) applyObjects(ctx context.Context) error {
 		if err := o.startTransition(ctx, t); err != nil {
 			return err
 		}
+	}
+	if err := o.holdNewGenerated(ctx); err != nil {
+		return err
 	}
 	order := slices.Concat(filterIndexes(a.decision.Apply, func(i int) bool { return !o.isLast(i) }), filterIndexes(a.decision.Apply, o.isLast))
 	for _, i := range order {
@@ -128,8 +132,48 @@ func (a *application) tryObject(ctx context.Context, i int) error {
 	if a.wanted.Resources[i].Empty() {
 		return &meta.NoKindMatchError{GroupKind: form.GroupVersionKind().GroupKind()}
 	}
-	_, err := a.sendApply(ctx, a.objectsOf(a.wanted.Resources[i], form.GetNamespace()), form, metav1.DryRunAll)
+	objects := a.objectsOf(a.wanted.Resources[i], form.GetNamespace())
+	if len(a.wanted.Generated[i]) > 0 {
+		existing, err := objects.Get(ctx, form.GetName(), metav1.GetOptions{})
+		switch {
+		case err == nil:
+			form = a.keepGenerated(i, form, existing)
+		case !apierrors.IsNotFound(err):
+			return err
+		}
+	}
+	_, err := a.sendApply(ctx, objects, form, metav1.DryRunAll)
 	return err
+}
+
+// errGeneratedTogether is why an object is not created while another one is refused.
+var errGeneratedTogether = errors.New("another new object of which the chart makes values by itself is refused, and their values can belong together")
+
+// holdNewGenerated holds new objects with values that the chart makes by itself, while one of them is refused. Values that belong together,
+// such as a certificate and the CA of a webhook, are then of one rendering. The error is that of the context.
+func (o *orderedApply) holdNewGenerated(ctx context.Context) error {
+	isNew := func(i int) bool {
+		return len(o.wanted.Generated[i]) > 0 && o.oldEntry(i).Hash == "" && !slices.Contains(o.failed, i)
+	}
+	created := filterIndexes(o.decision.Apply, isNew)
+	if len(created) < 2 {
+		return nil
+	}
+	refused := map[int]error{}
+	for _, i := range created {
+		if err := o.tryObject(ctx, i); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			refused[i] = err
+		}
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	for _, i := range created {
+		o.failObject(i, cmp.Or(refused[i], errGeneratedTogether))
+	}
+	return nil
 }
 
 func filterIndexes(all []int, keep func(int) bool) []int {

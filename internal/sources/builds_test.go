@@ -90,9 +90,9 @@ func TestAnotherProgramRemovesNothing(t *testing.T) {
 		}
 	}
 	h := newHub(t, branch)
-	before := changes.DigestSettings(h.readSource(), "", nil, "")
+	before := changes.DigestSettings(h.readSource(), "", render.Result{}, "")
 	h.editSource(func(s *v1alpha1.SourceSpec) { s.Build = &v1alpha1.SourceBuild{Type: v1alpha1.BuildHelm} })
-	if changes.DigestSettings(h.readSource(), "", nil, "") == before {
+	if changes.DigestSettings(h.readSource(), "", render.Result{}, "") == before {
 		t.Error("another build has the same settings")
 	}
 }

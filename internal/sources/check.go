@@ -22,6 +22,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/sources/changes"
 	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/render"
 	"atoll.dev/atoll/internal/sources/webhook"
 )
 
@@ -53,7 +54,7 @@ func (r *Reconciler) checkRepository(ctx context.Context, key types.NamespacedNa
 	failures := r.countFailure(key, failure != nil)
 	err = r.setReachable(ctx, repo, failure, pending.refs)
 	if failure != nil {
-		err = errors.Join(err, r.setUnread(ctx, unreadSources(sources, failures), *failure))
+		err = errors.Join(err, r.setUnread(ctx, unreadSources(pending.withoutHeld(sources), failures), *failure))
 	}
 	tries := r.countTry(key, failure != nil || pending.retry)
 	r.laneOf(key).EnqueueRecheck(key, nextCheck(intervalOf(repo), tries))
@@ -89,6 +90,8 @@ func (r *Reconciler) sourcesOf(key types.NamespacedName) []*v1alpha1.Source {
 type repositoryCheck struct {
 	repo    *v1alpha1.Repository
 	request gitfetch.Request
+	// inputs are the values of valuesFrom, by Source.
+	inputs map[string]render.Inputs
 }
 
 // readOutcome is what a check leaves.
@@ -96,6 +99,13 @@ type readOutcome struct {
 	refs []v1alpha1.RepositoryRef
 	// retry is true while content of a Source is not read or not applied.
 	retry bool
+	// held are the Sources without their values. Their status has the reason already.
+	held []*v1alpha1.Source
+}
+
+// withoutHeld returns the Sources that are not held.
+func (o readOutcome) withoutHeld(sources []*v1alpha1.Source) []*v1alpha1.Source {
+	return slices.DeleteFunc(slices.Clone(sources), func(s *v1alpha1.Source) bool { return slices.Contains(o.held, s) })
 }
 
 // readSources reads and applies the content of all Sources of a Repository.
@@ -109,7 +119,7 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 	if err := r.setUnread(ctx, suspended, gitfetch.Failure{Reason: atoll.ReasonSuspended, Message: "the Source is suspended"}); err != nil {
 		return out, err
 	}
-	check := repositoryCheck{repo, request}
+	check := repositoryCheck{repo: repo, request: request}
 	return r.readContents(ctx, check, slices.DeleteFunc(slices.Clone(sources), isSuspended))
 }
 
@@ -117,7 +127,16 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 // Source leaves the others theirs.
 func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, left []*v1alpha1.Source) (out readOutcome, err error) {
 	refs := consideredRefs{}
-	var errs []error
+	left, out.held, err = r.readInputs(ctx, &check, left)
+	if ctx.Err() != nil {
+		return out, ctx.Err()
+	}
+	errs := []error{err}
+	for _, s := range out.held {
+		refs.addCommit(refOf(s), "", false)
+		now, ok := r.Sources.Get(client.ObjectKeyFromObject(s))
+		out.retry = out.retry || ok && mayRetryInputs(now)
+	}
 	for n := 0; n == 0 || len(left) > 0; n++ {
 		if n == maxFetches {
 			for _, s := range left {
@@ -126,18 +145,20 @@ func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, le
 			out.retry = true
 			break
 		}
-		check.request.Wants = wantsOf(check.repo, left)
+		asked, later := splitByInputs(check, left)
+		check.request.Wants = wantsOf(check, asked)
 		answer, err := r.Fetcher.Fetch(ctx, check.request)
 		if err != nil {
 			return out, errors.Join(append(errs, err)...)
 		}
-		left, err = r.takeContents(ctx, left, answer.Contents, check, func(s *v1alpha1.Source, commit string, considered bool) {
+		left, err = r.takeContents(ctx, asked, answer.Contents, check, func(s *v1alpha1.Source, commit string, considered bool) {
 			out.retry = out.retry || !considered
 			refs.addCommit(refOf(s), commit, considered)
 		})
 		if errs = append(errs, err); ctx.Err() != nil {
 			return out, ctx.Err()
 		}
+		left = append(left, later...)
 	}
 	out.refs = refs.listRefs()
 	return out, errors.Join(errs...)
@@ -181,6 +202,7 @@ func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source,
 			postponed = append(postponed, asked[i])
 			continue
 		}
+		c.Inputs = check.inputs[asked[i].Name].Digest()
 		considered, err := r.takeContent(ctx, asked[i], c, check)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -236,13 +258,14 @@ func refOf(s *v1alpha1.Source) string {
 }
 
 // wantsOf returns the content that the Sources read. Content that a settled Source has is not sent again.
-func wantsOf(repo *v1alpha1.Repository, sources []*v1alpha1.Source) []gitfetch.Want {
-	out := make([]gitfetch.Want, 0, len(sources))
+func wantsOf(check repositoryCheck, sources []*v1alpha1.Source) []gitfetch.Want {
+	repo, out := check.repo, make([]gitfetch.Want, 0, len(sources))
 	for _, s := range sources {
 		w := gitfetch.Want{ID: s.Name, Ref: refOf(s), Want: changes.NewWant(s)}
+		w.Inputs = check.inputs[s.Name]
 		if isSettled(s) {
 			i := slices.IndexFunc(repo.Status.Refs, func(ref v1alpha1.RepositoryRef) bool { return ref.Ref == w.Ref })
-			if i >= 0 && repo.Status.ObservedGeneration == repo.Generation {
+			if i >= 0 && repo.Status.ObservedGeneration == repo.Generation && s.Status.ValuesDigest == w.Inputs.Digest() {
 				w.SeenCommit = repo.Status.Refs[i].Commit
 			}
 			if !isContentBad(s) {
@@ -330,7 +353,7 @@ func (r *Reconciler) setUnread(ctx context.Context, sources []*v1alpha1.Source, 
 	var errs []error
 	for _, s := range sources {
 		errs = append(errs, r.updateSource(ctx, s, func(now *v1alpha1.Source) {
-			if now.Generation != s.Generation || isContentBad(now) && why.Reason != atoll.ReasonSuspended {
+			if now.Generation != s.Generation || isContentBad(now) && why.Reason != atoll.ReasonSuspended && !isOfInputs(why.Reason) {
 				return // the check of the present spec reports, or the state of the content is still what must change
 			}
 			setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionFalse, why.Reason, why.Message+"; what runs stays")

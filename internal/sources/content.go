@@ -30,6 +30,7 @@ func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitf
 	case c.Unchanged:
 		return true, r.updateSource(ctx, s, func(now *v1alpha1.Source) {
 			if now.Generation == s.Generation && !isContentBad(now) {
+				now.Status.ValuesDigest = c.Inputs
 				setRendered(now)
 			}
 		})
@@ -52,7 +53,7 @@ func (r *Reconciler) refuseContent(ctx context.Context, s *v1alpha1.Source, c gi
 			return // the check of the present spec reports
 		}
 		now.Status.ObservedGeneration, now.Status.SyncRequest = s.Generation, s.Spec.SyncRequest
-		now.Status.Errors = nil
+		now.Status.Errors, now.Status.ValuesDigest = nil, c.Inputs
 		for _, p := range problems {
 			now.Status.Errors = append(now.Status.Errors, newSourceError(p, p.Message))
 		}
@@ -86,7 +87,7 @@ func (r *Reconciler) findKind(gvk schema.GroupVersionKind) (changes.ServedKind, 
 
 // applyContent applies the objects of a commit, and removes those that it dropped.
 func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, w changes.Templates, check repositoryCheck) (bool, error) {
-	settings := changes.DigestSettings(s, check.request.URL, c.Builds, c.Program)
+	settings := changes.DigestSettings(s, check.request.URL, c.Result, c.Inputs)
 	d := changes.Decide(changes.Input{
 		Source: s, Wanted: w.Keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
 		SameSettings: s.Status.Settings == settings, ApplyAll: !s.Status.SyncRequest.Equal(s.Spec.SyncRequest),
@@ -114,8 +115,10 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 		}
 		now.Status.ObservedGeneration, now.Status.SyncRequest, now.Status.Errors = s.Generation, s.Spec.SyncRequest, a.errors
 		now.Status.Objects = v1alpha1.SourceObjects{Total: int32(w.CountContent()), Applied: int32(max(0, w.CountContent()-a.failed)), Kept: int32(len(a.decision.Keep))}
+		now.Status.ValuesDigest = c.Inputs
 		now.Status.Objects.Omitted, now.Status.Builds = int32(c.Omitted), newBuilt(c.Builds)
 		setRendered(now)
+		setReproducible(now, w)
 		if a.failed == 0 && len(a.failedRemovals) == 0 {
 			now.Status.Commit, now.Status.ShortCommit, now.Status.Message, now.Status.Author = c.Commit, shortCommit(c.Commit), phrase.EscapeLine(c.Message), phrase.EscapeLine(c.Author)
 			now.Status.Digest = c.Digest
@@ -134,6 +137,16 @@ func setRendered(now *v1alpha1.Source) {
 		text += fmt.Sprintf("; %s of Helm left out, as spec.build.helm.hooks states", phrase.CountNoun(n, "hook"))
 	}
 	setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionTrue, atoll.ReasonRendered, text)
+}
+
+// setReproducible reports fields that each rendering makes by itself. The condition is there while there are any.
+func setReproducible(now *v1alpha1.Source, w changes.Templates) {
+	text := w.DescribeGenerated()
+	if text == "" {
+		meta.RemoveStatusCondition(&now.Status.Conditions, v1alpha1.SourceReproducible)
+		return
+	}
+	setSourceCondition(now, v1alpha1.SourceReproducible, metav1.ConditionFalse, atoll.ReasonGeneratedFieldsKept, text)
 }
 
 // newBuilt returns the builds of a content for the status.

@@ -51,9 +51,11 @@ type Config struct {
 	Repositories *state.RepositoryTable
 	Sources      *state.SourceTable
 	Bundles      *state.BundleTable
-	// Client writes statuses, and reads Secrets and ServiceAccounts.
+	// Objects have the ConfigMaps and Secrets, whose changes are followed.
+	Objects Objects
+	// Client writes statuses, and reads ServiceAccounts and the Secrets of Repositories.
 	Client client.Client
-	// Templates writes objects by the rights of the account that WithAccount put into the context.
+	// Templates reads and writes objects by the rights of the account that WithAccount put into the context.
 	Templates dynamic.Interface
 	Fetcher   Fetcher
 	Events    Events
@@ -66,7 +68,7 @@ type Config struct {
 func NewConfig(st *state.HubTables, events Events, cfg *rest.Config, allowed []string, log *slog.Logger) (Config, error) {
 	templates, err := NewTemplateClient(cfg)
 	return Config{
-		Repositories: st.Repositories, Sources: st.Sources, Bundles: st.Bundles, Client: st.Client, Templates: templates,
+		Repositories: st.Repositories, Sources: st.Sources, Bundles: st.Bundles, Objects: st.Templates, Client: st.Client, Templates: templates,
 		Fetcher: &gitfetch.Fetcher{AllowedNetworks: allowed}, Events: events, Log: log,
 	}, err
 }
@@ -98,6 +100,7 @@ type Reconciler struct {
 	healthy, failing *reconcile.Loop[types.NamespacedName]
 	readiness        *reconcile.Loop[types.NamespacedName]
 	bundles          *bundleSubscriptions
+	references       *referenceIndex
 
 	mu       sync.Mutex
 	checking map[types.NamespacedName]bool
@@ -114,7 +117,7 @@ func New(cfg Config, placed Placed) *Reconciler {
 		cfg.Log = slog.Default()
 	}
 	r := &Reconciler{
-		Config: cfg, placed: placed, bundles: newBundleSubscriptions(),
+		Config: cfg, placed: placed, bundles: newBundleSubscriptions(), references: newReferenceIndex(),
 		checking: map[types.NamespacedName]bool{}, slow: map[types.NamespacedName]bool{}, failures: map[types.NamespacedName]int{}, tries: map[types.NamespacedName]int{}, writing: map[types.NamespacedName]*sync.Mutex{},
 	}
 	lane := func(name string, workers int) *reconcile.Loop[types.NamespacedName] {
@@ -141,6 +144,10 @@ func New(cfg Config, placed Placed) *Reconciler {
 	cfg.Repositories.Subscribe(r.enqueueChange)
 	cfg.Sources.Subscribe(r.sourceChanged)
 	cfg.Bundles.Subscribe(r.bundleChanged)
+	cfg.Objects.Subscribe(r.valuesChanged)
+	for _, s := range cfg.Sources.InNamespace("") {
+		r.indexReferences(client.ObjectKeyFromObject(s))
+	}
 	return r
 }
 
@@ -183,7 +190,7 @@ func (r *Reconciler) enqueueAll() {
 	waits := map[types.NamespacedName]bool{}
 	for _, s := range r.Sources.InNamespace("") {
 		key := types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.Repository}
-		waits[key] = waits[key] || !isSettled(s) || meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SourceRendered) == nil
+		waits[key] = waits[key] || !isSettled(s) || r.hasOtherInputs(s) || meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SourceRendered) == nil
 	}
 	for _, repo := range r.Repositories.InNamespace("") {
 		key := client.ObjectKeyFromObject(repo)
@@ -215,6 +222,7 @@ func (r *Reconciler) enqueueChange(key types.NamespacedName) {
 // sourceChanged checks the Repository of a Source whose spec changed. The Repository of a deleted Source need not be
 // checked.
 func (r *Reconciler) sourceChanged(key types.NamespacedName) {
+	r.indexReferences(key)
 	s, ok := r.Sources.Get(key)
 	if !ok {
 		r.bundles.dropSource(key)

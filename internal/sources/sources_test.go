@@ -46,6 +46,9 @@ type hub struct {
 	objects map[string]*unstructured.Unstructured
 	// refuse is the error of an apply of an object of that name.
 	refuse map[string]error
+	// watched are the ConfigMaps and Secrets of the watches, and forbidden is the error of a read of Secrets.
+	watched   watchedObjects
+	forbidden error
 	// commit is what the repository has; fails is the failure of all fetches.
 	commit gitfetch.Content
 	fails  *gitfetch.Failure
@@ -88,7 +91,9 @@ func newHub(t *testing.T, spec string) *hub {
 	}
 	c := ctrlfake.NewClientBuilder().WithScheme(state.NewScheme()).WithRESTMapper(mapper).WithObjects(repo, s, account, secret).WithStatusSubresource(&v1alpha1.Repository{}, &v1alpha1.Source{}).Build()
 	h.tables = statetest.NewTables(t, c)
+	h.watched.objects = map[atoll.ItemKey]*unstructured.Unstructured{}
 	h.r = New(Config{
+		Objects:      &h.watched,
 		Repositories: h.tables.Repositories, Sources: h.tables.Sources, Bundles: h.tables.Bundles, Client: c, Templates: h.newTemplates(), Fetcher: h, Events: h, Log: slog.New(slog.DiscardHandler),
 	}, h)
 	h.refreshTables()
@@ -101,6 +106,9 @@ func (h *hub) newTemplates() *dynamicfake.FakeDynamicClient {
 	c.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		switch a := action.(type) {
 		case clienttesting.GetActionImpl:
+			if h.forbidden != nil && a.Resource.Resource == "secrets" {
+				return true, nil, h.forbidden
+			}
 			if o, ok := h.objects[a.Resource.Resource+"/"+a.Name]; ok {
 				return true, o, nil
 			}

@@ -191,7 +191,7 @@ var layers = []layer{
 		why: "the API server is what everything else stands on: it must start and stop without any of it",
 	},
 	{
-		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "contents", "trust", "state", "apiserver", "live", "leader"},
+		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "source cores", "contents", "trust", "state", "apiserver", "live", "leader"},
 		why: "it asks, by an interface, for the plan of a write; only the hub imports it",
 	},
 	{

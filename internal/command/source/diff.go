@@ -54,7 +54,8 @@ DIR is the root of the repository, such as the checkout of a branch or of a pull
 "atoll source render". The hub answers a dry run of each object that differs from the applied commit, and
 plans what would come of them in which cluster, with the functions that act. Nothing is written.
 
-The dry runs need your own rights to write the objects. Values of Secrets are not shown. -o markdown prints a
+The dry runs need your own rights to write the objects. Values of Secrets are not shown, and no values at all where
+the Source reads values of a Secret, which you must be allowed to get. -o markdown prints a
 comment for a pull request.
 
 The exit code is 0 if nothing would change, 2 if something would or is refused, and 1 if the
@@ -85,17 +86,7 @@ func (o *diffOptions) run(ctx context.Context, out io.Writer, name string) error
 	if err != nil {
 		return err
 	}
-	result, err := renderDirectory(ctx, o.local, s, o.program)
-	if err != nil {
-		return err
-	}
-	if err := checkComplete(result); err != nil {
-		return err
-	}
-	if len(result.Objects) == 0 {
-		return &changes.EmptyContent
-	}
-	d, err := compareContent(ctx, c, s, result)
+	d, err := o.compareDirectory(ctx, c, s)
 	if err != nil {
 		return err
 	}
@@ -110,6 +101,25 @@ func (o *diffOptions) run(ctx context.Context, out io.Writer, name string) error
 		return plan.ErrChanges
 	}
 	return err
+}
+
+// compareDirectory renders the directory, and compares it with the hub.
+func (o *diffOptions) compareDirectory(ctx context.Context, c *client.Connection, s *v1alpha1.Source) (*contentDiff, error) {
+	inputs, err := readInputs(ctx, c, s)
+	if err != nil {
+		return nil, err
+	}
+	result, err := renderDirectory(ctx, o.local, s, inputs, o.program)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkComplete(result); err != nil {
+		return nil, err
+	}
+	if len(result.Objects) == 0 {
+		return nil, &changes.EmptyContent
+	}
+	return compareContent(ctx, c, s, result, inputs.Digest())
 }
 
 // contentDiff is what a content would change on the hub and in clusters.
@@ -162,7 +172,7 @@ type fieldChange struct {
 	Path   string `json:"path"`
 	Before any    `json:"before,omitempty"`
 	After  any    `json:"after,omitempty"`
-	// Hidden is true for a field of a Secret, whose values are not shown.
+	// Hidden is true for a field whose values are not shown, because they are of a Secret or may be.
 	Hidden bool `json:"hidden,omitempty"`
 }
 
@@ -184,7 +194,7 @@ type comparison struct {
 }
 
 // compareContent returns what the content would change, as the hub decides it of a commit.
-func compareContent(ctx context.Context, c *client.Connection, s *v1alpha1.Source, content render.Result) (*contentDiff, error) {
+func compareContent(ctx context.Context, c *client.Connection, s *v1alpha1.Source, content render.Result, inputs string) (*contentDiff, error) {
 	x, err := newComparison(ctx, c, s, content)
 	if err != nil {
 		return nil, err
@@ -196,7 +206,7 @@ func compareContent(ctx context.Context, c *client.Connection, s *v1alpha1.Sourc
 	}
 	decided := changes.Decide(changes.Input{
 		Source: s, Wanted: x.wanted.Keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
-		SameSettings: s.Status.Settings == changes.DigestSettings(s, repo.Spec.Git.URL, content.Builds, content.Program),
+		SameSettings: s.Status.Settings == changes.DigestSettings(s, repo.Spec.Git.URL, content, inputs),
 		ApplyAll:     !s.Status.SyncRequest.Equal(s.Spec.SyncRequest),
 	})
 	if tooLarge := changes.CheckSize(slices.Concat(x.wanted.Keys, decided.Keep, decided.Remove)); tooLarge != nil {
@@ -213,8 +223,44 @@ func compareContent(ctx context.Context, c *client.Connection, s *v1alpha1.Sourc
 	before := len(out.Objects)
 	out.Objects = slices.DeleteFunc(out.Objects, isSame)
 	out.Unchanged += before - len(out.Objects)
-	out.Plan, err = plan.AskHub(ctx, c, request)
+	if out.Plan, err = plan.AskHub(ctx, c, request); changes.ReadsSecrets(s) {
+		out.hideValues()
+	}
 	return out, err
+}
+
+// hideValues hides the values of all fields. Any of them can be made of a value of a Secret that the Source reads.
+func (d *contentDiff) hideValues() {
+	for i := range d.Objects {
+		for n := range d.Objects[i].Fields {
+			f := &d.Objects[i].Fields[n]
+			f.Before, f.After, f.Hidden = nil, nil, true
+		}
+	}
+	for _, b := range d.Plan.Bundles {
+		for _, r := range b.Rows {
+			for _, item := range r.Items {
+				for n := range item.Fields {
+					f := &item.Fields[n]
+					f.Before, f.After, f.Hidden = nil, nil, true
+				}
+			}
+		}
+	}
+}
+
+// readInputs reads the values that a Source names, by the user's own rights.
+func readInputs(ctx context.Context, c *client.Connection, s *v1alpha1.Source) (render.Inputs, error) {
+	return changes.CollectInputs(s, func(ref v1alpha1.ValuesReference) (*unstructured.Unstructured, error) {
+		object, err := c.Dynamic.Resource(changes.ResourceOfReference(ref)).Namespace(s.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("read the %s %s, which valuesFrom names: %w", ref.Kind, ref.Name, c.ExplainError(err))
+		}
+		return object, nil
+	})
 }
 
 func newComparison(ctx context.Context, c *client.Connection, s *v1alpha1.Source, content render.Result) (*comparison, error) {
@@ -327,9 +373,12 @@ func (x *comparison) compareObject(ctx context.Context, i int) (objectChange, er
 	api := x.objectsOf(x.wanted.Resources[i], u.GetNamespace())
 	before, err := api.Get(ctx, u.GetName(), metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return refuseObject(out, x.wanted.Keys[i], err)
+		return x.refuseObject(out, x.wanted.Keys[i], err)
 	}
 	exists := err == nil
+	if exists {
+		u = changes.KeepGenerated(u, before, x.wanted.Generated[i])
+	}
 	out.stored, err = api.Apply(ctx, u.GetName(), u, metav1.ApplyOptions{
 		FieldManager: changes.FieldManagerOf(x.source), Force: x.source.Spec.Force, DryRun: []string{metav1.DryRunAll},
 	})
@@ -338,7 +387,7 @@ func (x *comparison) compareObject(ctx context.Context, i int) (objectChange, er
 		out.Change, out.Why, out.stored = changeUnchecked, "its namespace comes with the same content", u
 		return out, nil
 	case err != nil:
-		return refuseObject(out, x.wanted.Keys[i], err)
+		return x.refuseObject(out, x.wanted.Keys[i], err)
 	case exists:
 		out.Change = changeChanged
 		out.Fields = listFieldChanges(before, out.stored)
@@ -347,11 +396,11 @@ func (x *comparison) compareObject(ctx context.Context, i int) (objectChange, er
 }
 
 // refuseObject returns an object that the hub refuses. The error is one that is not about the object.
-func refuseObject(o objectChange, key v1alpha1.SourceObject, err error) (objectChange, error) {
+func (x *comparison) refuseObject(o objectChange, key v1alpha1.SourceObject, err error) (objectChange, error) {
 	if !changes.IsRefusal(err) {
 		return o, err
 	}
-	o.Change, o.Why, o.stored = changeRefused, changes.DescribeError(key, err), nil
+	o.Change, o.Why, o.stored = changeRefused, changes.DescribeError(x.source, key, err), nil
 	return o, nil
 }
 

@@ -1,11 +1,13 @@
 package source
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -18,6 +20,7 @@ import (
 	"atoll.dev/atoll/internal/command/clienttest"
 	"atoll.dev/atoll/internal/command/plan"
 	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/preview"
 	"atoll.dev/atoll/internal/sources/changes"
 	"atoll.dev/atoll/internal/sources/render"
 )
@@ -33,12 +36,85 @@ func appliedSource(t *testing.T, prune v1alpha1.SourcePrune, inventory ...v1alph
 	s := &v1alpha1.Source{}
 	s.Name, s.Namespace = "web", "shop"
 	s.Spec = v1alpha1.SourceSpec{Repository: "web", Ref: v1alpha1.SourceRef{Branch: "main"}, Paths: []string{"deploy"}, Prune: prune}
-	s.Status.Commit, s.Status.Inventory, s.Status.Settings = "c0ffee", inventory, changes.DigestSettings(s, url, nil, "")
+	s.Status.Commit, s.Status.Inventory, s.Status.Settings = "c0ffee", inventory, changes.DigestSettings(s, url, render.Result{}, "")
 	text, err := yaml.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// A comparison reads values by the user's rights, and shows none where one may be of a Secret.
+func TestDiffHidesValuesOfSecrets(t *testing.T) {
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &v1alpha1.Source{}
+	s.Name, s.Namespace = "web", "shop"
+	helm := &v1alpha1.HelmBuild{ValuesFrom: []v1alpha1.ValuesReference{{Kind: v1alpha1.ValuesOfConfigMap, Name: "v"}}}
+	s.Spec = v1alpha1.SourceSpec{Repository: "web", Ref: v1alpha1.SourceRef{Branch: "main"}, Build: &v1alpha1.SourceBuild{Helm: helm}}
+	dir := writeFiles(t, map[string]string{
+		"Chart.yaml":       "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {colour: {{ .Values.colour }}, password: {{ .Values.password }}}\n",
+	})
+	run := func() string {
+		text, err := yaml.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := clienttest.NewFakeHub(t, map[string]string{
+			sourcePath: string(text), repoPath: "{spec: {git: {url: '" + url + "'}}}", configMaps + "a": "{kind: ConfigMap, data: {colour: red, password: hush-before}}",
+			configMaps + "v": "{kind: ConfigMap, data: {values.yaml: 'colour: blue'}}", "namespaces/shop/secrets/s": "{kind: Secret, data: {values.yaml: " + base64.StdEncoding.EncodeToString([]byte("password: hush-now")) + "}}",
+		})
+		out, _, err := runDiff(t, h, "--local", dir, "--hub-program", own)
+		if !errors.Is(err, plan.ErrChanges) {
+			return "error: " + err.Error()
+		}
+		return out
+	}
+	if out := run(); !strings.Contains(out, `/data/colour: "red" -> "blue"`) {
+		t.Errorf("values of a ConfigMap: %s", out)
+	}
+	helm.ValuesFrom = append(helm.ValuesFrom, v1alpha1.ValuesReference{Kind: v1alpha1.ValuesOfSecret, Name: "s"})
+	if out := run(); !strings.Contains(out, "/data/colour: (not shown)\n") || !strings.Contains(out, "/data/password: (not shown)\n") || strings.Contains(out, "hush") {
+		t.Errorf("values of a Secret: %s", out)
+	}
+	helm.ValuesFrom[1].Name = "absent"
+	if out := run(); !strings.HasPrefix(out, "error: the Secret absent, which valuesFrom names, does not exist in the namespace shop") {
+		t.Errorf("a missing Secret: %s", out)
+	}
+	d := contentDiff{Plan: preview.Plan{Bundles: []preview.BundlePlan{{Rows: []preview.RowGroup{{Items: []preview.ItemChange{{Fields: []preview.FieldChange{{Path: "/a", Before: "hush", After: "hush"}}}}}}}}}}
+	d.hideValues()
+	if got := d.Plan.Bundles[0].Rows[0].Items[0].Fields[0]; got != (preview.FieldChange{Path: "/a", Hidden: true}) {
+		t.Errorf("a field of the plan: %+v", got)
+	}
+}
+
+// A field that each rendering makes by itself is no change where the hub has it.
+func TestDiffKeepsGeneratedFields(t *testing.T) {
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &v1alpha1.Source{}
+	s.Name, s.Namespace = "web", "shop"
+	s.Spec = v1alpha1.SourceSpec{Repository: "web", Ref: v1alpha1.SourceRef{Branch: "main"}}
+	text, err := yaml.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := writeFiles(t, map[string]string{
+		"Chart.yaml":       "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {colour: blue, id: {{ uuidv4 }}}\n",
+	})
+	h := clienttest.NewFakeHub(t, map[string]string{
+		sourcePath: string(text), repoPath: "{spec: {git: {url: '" + url + "'}}}", configMaps + "a": "{kind: ConfigMap, metadata: {labels: {atoll.dev/source: web}}, data: {colour: red, id: first}}",
+	})
+	out, _, err := runDiff(t, h, "--local", dir, "--hub-program", own)
+	if !errors.Is(err, plan.ErrChanges) || !strings.Contains(out, `/data/colour: "red" -> "blue"`) || strings.Contains(out, "/data/id") {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // runDiff runs the command over a hub whose plan has no change. It returns the request of the plan.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -30,7 +32,7 @@ type renderOptions struct {
 	build                          buildFlags
 	file, name, namespace, program string
 	variant                        string
-	paths, exclude                 []string
+	paths, exclude, inputs         []string
 }
 
 func newRenderCommand() *cobra.Command {
@@ -43,7 +45,10 @@ func newRenderCommand() *cobra.Command {
 DIR is the root of a repository, as a commit of its files would be. -f takes the paths and the build from a
 manifest of a Source. The functions are those of the hub. Charts and kustomizations are rendered by ` + hubProgram + `,
 which must be beside atoll or in the PATH, and of the version of your hub. The hub adds the label of the Source, and
-the namespace where an object states none. All variants of the Source are rendered, and --variant prints one. Content that the hub would refuse is an error, and nothing is printed.`,
+the namespace where an object states none. All variants of the Source are rendered, and --variant prints one. Content that the hub would refuse is an error, and nothing is printed.
+
+--input gives the text of a key that valuesFrom names. Values of a Secret are replaced by "` + render.MaskedText + `" before anything is rendered,
+so a file with the same fields will do.`,
 		Example: `  atoll source render . -f source.yaml
   atoll source render . --name shop -n shop --path charts/shop --values prod.yaml`,
 		Args: cobra.ExactArgs(1),
@@ -59,6 +64,7 @@ the namespace where an object states none. All variants of the Source are render
 	f.StringSliceVar(&o.exclude, "exclude", nil, "pattern of files that are not read; may be given more than once")
 	f.StringVar(&o.variant, "variant", "", "variant of the Source of -f to print (default: what clusters without a variant get)")
 	f.StringVar(&o.program, "hub-program", "", "path of "+hubProgram+" (default: beside atoll, or in the PATH)")
+	f.StringArrayVar(&o.inputs, "input", nil, "text of a key of valuesFrom, as KIND/NAME/KEY=FILE; may be given more than once")
 	o.build.addTo(f)
 	for _, flag := range []string{"name", "path", "exclude", "build", "values", "values-path", "release-name", "kube-version", "api-versions", "omit-hooks"} {
 		cmd.MarkFlagsMutuallyExclusive("filename", flag)
@@ -71,7 +77,11 @@ func (o *renderOptions) run(ctx context.Context, out io.Writer, dir string) erro
 	if err != nil {
 		return err
 	}
-	result, err := renderDirectory(ctx, dir, s, o.program)
+	inputs, err := o.readInputs(s)
+	if err != nil {
+		return err
+	}
+	result, err := renderDirectory(ctx, dir, s, inputs, o.program)
 	if err != nil {
 		return err
 	}
@@ -101,16 +111,58 @@ func selectVariant(s *v1alpha1.Source, result *render.Result, name string) ([]re
 	return nil, fmt.Errorf("--variant: the Source has no variant %q; it has %s", name, cmp.Or(strings.Join(names, ", "), "none"))
 }
 
-// renderDirectory renders the files of a directory as the Source would. program is the path of the one that renders charts
+// readInputs returns the values that the Source names, of the files of the flags. Those of Secrets are masked.
+func (o *renderOptions) readInputs(s *v1alpha1.Source) (render.Inputs, error) {
+	files := map[string]map[string]any{} // objects with their data, by KIND/NAME
+	for _, one := range o.inputs {
+		id, file, _ := strings.Cut(one, "=")
+		parts := strings.Split(id, "/")
+		if len(parts) != 3 || file == "" {
+			return nil, fmt.Errorf("--input: %q is not KIND/NAME/KEY=FILE", one)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("--input: %w", err)
+		}
+		value := string(text)
+		if parts[0] == string(v1alpha1.ValuesOfSecret) {
+			value = base64.StdEncoding.EncodeToString(text)
+		}
+		object := parts[0] + "/" + parts[1]
+		if files[object] == nil {
+			files[object] = map[string]any{}
+		}
+		files[object][parts[2]] = value
+	}
+	inputs, err := changes.CollectInputs(s, func(ref v1alpha1.ValuesReference) (*unstructured.Unstructured, error) {
+		data, given := files[string(ref.Kind)+"/"+ref.Name]
+		if !given {
+			return nil, nil
+		}
+		return &unstructured.Unstructured{Object: map[string]any{"data": data}}, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w; give its text by --input", err)
+	}
+	masked, problem := inputs.MaskSecrets()
+	if problem != nil {
+		return nil, fmt.Errorf("--input: %s", problem.Format())
+	}
+	return masked, nil
+}
+
+// renderDirectory renders the files of a directory, with inputs, as the Source would. program is the path of the one that renders charts
 // and kustomizations; empty to find it.
-func renderDirectory(ctx context.Context, dir string, s *v1alpha1.Source, program string) (render.Result, error) {
+func renderDirectory(ctx context.Context, dir string, s *v1alpha1.Source, inputs render.Inputs, program string) (render.Result, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return render.Result{}, fmt.Errorf("open the directory: %w", err)
 	}
 	defer root.Close()
 	tree := filetree.Tree{FS: root.FS()}
-	selected, err := render.Select(tree, changes.NewWant(s))
+	want := changes.NewWant(s)
+	want.Inputs = inputs
+	selected, err := render.Select(tree, want)
 	if err != nil {
 		return render.Result{}, err
 	}
@@ -185,7 +237,11 @@ func printResult(out io.Writer, result render.Result, withVariants bool) error {
 		if err != nil {
 			return fmt.Errorf("print an object: %w", err)
 		}
-		fmt.Fprintf(&text, "---\n# %s:%d\n%s", phrase.EscapeLine(o.File), o.Line, raw)
+		fmt.Fprintf(&text, "---\n# %s:%d\n", phrase.EscapeLine(o.File), o.Line)
+		for _, path := range o.Generated {
+			fmt.Fprintf(&text, "# %s: each rendering makes another value, and the hub keeps the first one\n", phrase.EscapeLine(path))
+		}
+		text.Write(raw)
 	}
 	if result.Omitted > 0 {
 		fmt.Fprintf(&text, "# %s of Helm left out\n", phrase.CountNoun(result.Omitted, "hook"))

@@ -106,3 +106,48 @@ func TestCreateStatesTheBuild(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// A field that each rendering makes by itself is named.
+func TestRenderNamesGeneratedFields(t *testing.T) {
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := writeFiles(t, map[string]string{
+		"Chart.yaml":       "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"templates/a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {password: {{ randAlpha 9 }}}\n",
+	})
+	out, err := clienttest.RunForOutput(t, clienttest.NewFakeHub(t, nil), NewCommand, "render", dir, "--hub-program", own)
+	if want := "---\n# templates/a.yaml:1\n# /stringData/password: each rendering makes another value, and the hub keeps the first one\napiVersion: v1\n"; err != nil || !strings.HasPrefix(out, want) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Values of Secrets are masked before a directory is rendered, and a key that is needed must be given.
+func TestRenderMasksSecrets(t *testing.T) {
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := writeFiles(t, map[string]string{
+		"chart/Chart.yaml":       "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+		"chart/templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {colour: {{ .Values.colour }}, password: {{ .Values.password }}}\n",
+		"source.yaml":            "apiVersion: atoll.dev/v1alpha1\nkind: Source\nmetadata: {name: web, namespace: shop}\nspec:\n  repository: r\n  ref: {branch: main}\n  paths: [chart]\n  build: {helm: {valuesFrom: [{kind: ConfigMap, name: v, key: k}, {kind: Secret, name: s}, {kind: Secret, name: o, optional: true}]}}\n",
+	})
+	files := writeFiles(t, map[string]string{"v": "colour: red\n", "s": "password: hush\n", "bad": "hush"})
+	for args, want := range map[string]string{
+		"--input ConfigMap/v/k=" + files + "/v --input Secret/s/values.yaml=" + files + "/s":   "---\n# chart/templates/a.yaml:1\napiVersion: v1\ndata:\n  colour: red\n  password: hidden\nkind: ConfigMap\nmetadata:\n  name: a\n",
+		"--input ConfigMap/v/k=" + files + "/v":                                                "error: the Secret s, which valuesFrom names, does not exist",
+		"--input ConfigMap/v/k=" + files + "/v --input Secret/s/values.yaml=" + files + "/bad": "error: --input: Secret s, key values.yaml: the text is no YAML map",
+		"--input Secret/s=" + files + "/s":                                                     `error: --input: "Secret/s=`,
+		"--input Secret/s/k=" + files + "/absent":                                              "error: --input: open ",
+	} {
+		out, err := clienttest.RunForOutput(t, clienttest.NewFakeHub(t, nil), NewCommand, append([]string{"render", dir, "--hub-program", own, "-f", dir + "/source.yaml"}, strings.Fields(args)...)...)
+		if err != nil {
+			out = "error: " + err.Error()
+		}
+		if out != want && (err == nil || !strings.HasPrefix(out, want)) || strings.Contains(out, "hush") {
+			t.Errorf("%s:\n%s\nwant\n%s", args, out, want)
+		}
+	}
+}

@@ -38,11 +38,21 @@ func describe(r render.Result) string {
 		fmt.Fprintf(&out, "build %s %q %s\n", b.Type, b.Dir, b.Chart)
 	}
 	for _, o := range r.Objects {
+		for _, path := range o.Generated {
+			above, key, _, ok := render.GeneratedField(o.Fields, path)
+			if !ok {
+				panic("no field " + path)
+			}
+			above[key] = "(generated)"
+		}
 		raw, err := json.Marshal(o.Fields)
 		if err != nil {
 			panic(err)
 		}
 		fmt.Fprintf(&out, "%s:%d: %s\n", o.File, o.Line, raw)
+		if len(o.Generated) > 0 {
+			fmt.Fprintf(&out, "generated %s\n", strings.Join(o.Generated, " "))
+		}
 	}
 	for _, p := range r.Problems {
 		fmt.Fprintf(&out, "problem %s:%d: %s\n", p.File, p.Line, p.Message)

@@ -2,12 +2,11 @@
 //
 // Contract: RenderJob reads the files of its Job and the clock, and nothing else of its surroundings. ServeChild confines
 // its process first, so that input, which is hostile, reaches no file, network or program. A chart is
-// rendered twice, with two clocks; two different results are a Failure. A hook of Helm becomes a hook of
-// Atoll, and never an ordinary object.
+// rendered twice, with two clocks. Fields that differ are noted, and other differences are a Failure. No error has a value
+// of a Secret. A hook of Helm becomes a hook of Atoll, and never an ordinary object.
 package builders
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,37 +58,99 @@ func ServeChild(in io.Reader, out io.Writer) error {
 // cpuSeconds is the most time of a processor for one Job. Tests have less.
 var cpuSeconds uint64 = 15
 
-// RenderJob renders a Job with its variants. A chart that renders to two results is refused.
-func RenderJob(j render.Job) render.Result { return render.RenderVariants(j, renderTwice) }
+// RenderJob renders a Job with its variants. No text of an error has a value of a Secret.
+func RenderJob(j render.Job) render.Result {
+	result := renderVariants(j)
+	if isComplete(result) || !j.Inputs.HasSecrets() {
+		return result
+	}
+	return hideValues(j, result)
+}
 
-// renderTwice renders a Job, and a chart a second time.
+// renderVariants renders a Job with its variants.
+func renderVariants(j render.Job) render.Result {
+	result := render.RenderVariants(j, renderTwice)
+	if why := refuseGenerated(result); why != nil {
+		return render.Result{Failure: why}
+	}
+	return result
+}
+
+func isComplete(r render.Result) bool { return r.Failure == nil && len(r.Problems) == 0 }
+
+// hideValues returns why a Job with values of Secrets is not rendered, as found with other values in their place. If the other
+// values do not fail, the error has its place alone.
+func hideValues(j render.Job, result render.Result) render.Result {
+	masked, problem := j.Inputs.MaskSecrets()
+	if problem != nil {
+		return render.Result{Problems: []render.Problem{*problem}}
+	}
+	at := render.Problem{}
+	if len(result.Problems) > 0 {
+		at = result.Problems[0]
+	}
+	if _, isFile := j.Files[at.File]; !isFile {
+		at = render.Problem{File: "spec.build.helm.valuesFrom"}
+	}
+	j.Inputs = masked
+	again := renderVariants(j)
+	switch {
+	case isComplete(again):
+		at.Message = "it cannot be rendered with the values of the Secrets; the error may have some of them, and is left out"
+		return render.Result{Problems: []render.Problem{at}}
+	case again.Failure != nil:
+		return render.Result{Failure: again.Failure}
+	}
+	for i := range again.Problems {
+		again.Problems[i].Message += " (found with other values in place of those of Secrets)"
+	}
+	return render.Result{Problems: again.Problems}
+}
+
+// renderTwice renders a Job, and a chart a second time. Fields that differ are noted at their objects.
 func renderTwice(j render.Job) render.Result {
 	isChart := func(b render.Build) bool { return b.Type == render.Helm }
 	now := time.Now().UTC()
 	first := renderOnce(j, now)
-	if first.Failure != nil || len(first.Problems) > 0 || !slices.ContainsFunc(j.Builds, isChart) {
+	if !isComplete(first) || !slices.ContainsFunc(j.Builds, isChart) {
 		return first
 	}
-	if why := findDifference(first, renderOnce(j, otherClock(now))); why != "" {
+	if why := noteGenerated(&first, renderOnce(j, otherClock(now))); why != "" {
 		return render.Result{Failure: render.NewFailure(atoll.ReasonNotReproducible,
-			"%s renders to another content each time, by a random value or the time; set the value that it is made of in spec.build.helm.values", why)}
+			"%s has another name, other fields or other objects in each rendering, by a random value or the time; set the value that it is made of in spec.build.helm.values", why)}
 	}
 	return first
 }
 
-// findDifference names the first object that differs between two results; empty when none does.
-func findDifference(a, b render.Result) string {
-	if len(b.Objects) != len(a.Objects) || len(b.Problems) > 0 || b.Failure != nil {
+// noteGenerated notes the fields of a result that differ in another one. It names what no field of the hub can stand for; empty when
+// there is nothing of that.
+func noteGenerated(a *render.Result, b render.Result) string {
+	if len(b.Objects) != len(a.Objects) || !isComplete(b) {
 		return "the chart"
 	}
 	for i := range a.Objects {
-		x, errX := json.Marshal(a.Objects[i].Fields)
-		y, errY := json.Marshal(b.Objects[i].Fields)
-		if errX != nil || errY != nil || !bytes.Equal(x, y) {
+		paths, ok := render.FindGenerated(a.Objects[i].Fields, b.Objects[i].Fields)
+		if !ok {
 			return describeObject(a.Objects[i])
 		}
+		a.Objects[i].Generated = paths
 	}
 	return ""
+}
+
+// refuseGenerated returns why variants cannot have fields that differ between renderings; nil without such fields. Each variant
+// is another rendering, and policies state lists as a whole.
+func refuseGenerated(r render.Result) *render.Failure {
+	all := r.Objects
+	for _, v := range r.Variants {
+		all = slices.Concat(all, v.Objects)
+	}
+	i := slices.IndexFunc(all, func(o render.Object) bool { return len(o.Generated) > 0 })
+	if len(r.Variants) == 0 || i < 0 {
+		return nil
+	}
+	return render.NewFailure(atoll.ReasonNotReproducible, "%s has another value in each rendering at %s, by a random value or the time, and the Source has variants; set the value that it is made of in spec.build.helm.values",
+		describeObject(all[i]), all[i].Generated[0])
 }
 
 func describeObject(o render.Object) string {

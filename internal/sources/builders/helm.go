@@ -98,7 +98,7 @@ func checkDependencies(c *chart.Chart) error {
 	return nil
 }
 
-// readValues merges the values of files and those of the Source. It returns the file of an error.
+// readValues merges the values of files, of inputs and of the Source. It returns the place of an error.
 func (b *builder) readValues() (map[string]any, string, error) {
 	values := map[string]any{}
 	stated := b.job.Options.Helm
@@ -112,13 +112,22 @@ func (b *builder) readValues() (map[string]any, string, error) {
 	}
 	for _, of := range []struct {
 		files  []string
+		inputs []render.InputID
 		values []byte
 		field  string
-	}{{stated.ValuesFiles, stated.Values, "spec.build.helm.values"}, {stated.VariantFiles, stated.VariantValues, "helm.values of the variant"}} {
+	}{
+		{stated.ValuesFiles, stated.ValuesFrom, stated.Values, "spec.build.helm.values"},
+		{stated.VariantFiles, stated.VariantFrom, stated.VariantValues, "helm.values of the variant"},
+	} {
 		for _, name := range of.files {
 			name = render.CleanPath(name)
 			if err := add(b.job.Files[name]); err != nil {
 				return nil, name, err
+			}
+		}
+		for _, id := range of.inputs {
+			if err := add(b.job.Inputs[id]); err != nil {
+				return nil, id.Format(), err
 			}
 		}
 		if len(of.values) == 0 {

@@ -339,7 +339,7 @@ func TestWantOfVariants(t *testing.T) {
 // The settings have what decides which objects variants have, and no target. They are as before without variants.
 func TestSettingsHaveVariants(t *testing.T) {
 	s := &v1alpha1.Source{}
-	digest := func() string { return DigestSettings(s, "u", nil, "") }
+	digest := func() string { return DigestSettings(s, "u", render.Result{}, "") }
 	none := digest()
 	s.Spec.Variants = []v1alpha1.SourceVariant{{Name: "a", Paths: []string{"b"}}}
 	path := digest()

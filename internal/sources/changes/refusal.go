@@ -23,15 +23,16 @@ func IsRefusal(err error) bool {
 	return status.Status().Code >= 400
 }
 
-// DescribeError returns the text of an error of the API at an object. Values of a Secret are left out.
-func DescribeError(o v1alpha1.SourceObject, err error) string {
+// DescribeError returns the text of an error of the API at an object of a Source. Values of a Secret are left out, which any
+// object may have where the Source reads some.
+func DescribeError(s *v1alpha1.Source, o v1alpha1.SourceObject, err error) string {
 	var status apierrors.APIStatus
-	if !KeyOf(o).ItemKey().IsSecret() || !errors.As(err, &status) || apierrors.IsForbidden(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if !ReadsSecrets(s) && !KeyOf(o).ItemKey().IsSecret() || !errors.As(err, &status) || apierrors.IsForbidden(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return err.Error()
 	}
 	places := listPlaces(status.Status(), err.Error())
 	if len(places) == 0 {
-		return "the API refuses this Secret; its text may have values, and is left out"
+		return "the API refuses this " + o.Kind + "; its text may have values of a Secret, and is left out"
 	}
 	return strings.Join(places, "; ") + " (values of the Secret are left out)"
 }

@@ -35,13 +35,17 @@ func TestErrorsAtSecretsHaveNoValues(t *testing.T) {
 		"malformed":     {newStatus(400, metav1.StatusReasonBadRequest, "illegal data in 4711"), "left out"},
 		"forbidden":     {apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "cred", errors.New("no right")), "no right"},
 	} {
-		if got := DescribeError(secret, tc.err); !strings.Contains(got, tc.want) || strings.Contains(got, "4711") {
+		if got := DescribeError(newReader(), secret, tc.err); !strings.Contains(got, tc.want) || strings.Contains(got, "4711") {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
 	settings := v1alpha1.SourceObject{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "cred"}
-	if got := DescribeError(settings, newStatus(500, "", typeError)); got != typeError {
+	if got := DescribeError(newReader("ConfigMap/a/"), settings, newStatus(500, "", typeError)); got != typeError {
 		t.Errorf("a ConfigMap: %s", got)
+	}
+	// Any object can be made of a value of a Secret that the Source reads.
+	if got := DescribeError(newReader("Secret/a/"), settings, newStatus(500, "", typeError)); !strings.Contains(got, ".stringData.pin") || strings.Contains(got, "4711") {
+		t.Errorf("a ConfigMap of a Source that reads Secrets: %s", got)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,8 @@ type Templates struct {
 	Places []render.Problem
 	// Resources are where the hub's API serves the objects; empty for a kind that it does not serve.
 	Resources []schema.GroupVersionResource
+	// Generated are the fields of the objects that each rendering makes by itself.
+	Generated [][]string
 	// templates are the objects of the content, with their variants.
 	templates []template
 	// objects are the indexes of objects, by those of the policies of their variants.
@@ -65,7 +68,7 @@ func NewTemplates(s *v1alpha1.Source, content render.Result, commit string, find
 	for i := range c.templates {
 		one := &c.templates[i]
 		on := one.hubForm()
-		t.add(&unstructured.Unstructured{Object: on.fields}, c.resources[i], on.at)
+		t.add(&unstructured.Unstructured{Object: on.fields}, c.resources[i], on)
 		if p := one.checkVariants(s); p != nil {
 			problems = append(problems, *p)
 		}
@@ -87,7 +90,7 @@ func NewTemplates(s *v1alpha1.Source, content render.Result, commit string, find
 		if policy.GetKind() != "PropagationPolicy" {
 			resource = overrideResource(policy.GetKind())
 		}
-		t.add(policy, resource, render.Problem{})
+		t.add(policy, resource, form{})
 	}
 	t.nameCommit(s, commit)
 	return t, nil
@@ -146,7 +149,7 @@ func (c *completer) addContent(content render.Result) {
 			c.reportTwice("", at, c.templates[i].key, c.templates[i].base.at)
 			continue
 		}
-		c.templates[i].base = form{u.Object, at}
+		c.templates[i].base = form{u.Object, at, o.Generated}
 	}
 	common := len(c.templates)
 	for n, v := range c.source.Spec.Variants {
@@ -173,7 +176,7 @@ func (c *completer) addVariant(n int, name string, objects []render.Object) {
 		if one.fields != nil {
 			c.reportTwice("variant "+name+": ", at, c.templates[i].key, one.at)
 		}
-		*one = form{u.Object, at}
+		*one = form{u.Object, at, o.Generated}
 	}
 }
 
@@ -213,17 +216,19 @@ func (c *completer) completeObject(o render.Object) (*unstructured.Unstructured,
 	return u, kind.Resource
 }
 
-// add adds an object. Its hash is of everything that is applied.
-func (t *Templates) add(u *unstructured.Unstructured, resource schema.GroupVersionResource, at render.Problem) {
-	raw, err := json.Marshal(u.Object)
+// add adds an object, of a form of the content. Its hash is of everything that is applied, but for values that differ between renderings.
+func (t *Templates) add(u *unstructured.Unstructured, resource schema.GroupVersionResource, of form) {
+	raw, err := json.Marshal(withoutGenerated(u.Object, of.generated))
 	if err != nil {
 		panic(fmt.Sprintf("changes: an object of decoded JSON cannot be encoded: %v", err))
 	}
-	sum := sha256.Sum256(raw)
+	// The paths are of the hash, so that a commit that drops such a field is another object.
+	sum := sha256.Sum256(append(raw, strings.Join(of.generated, "\n")...))
 	t.Keys = append(t.Keys, v1alpha1.SourceObject{
 		APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(), Hash: hex.EncodeToString(sum[:8]),
 	})
-	t.Objects, t.Places, t.Resources = append(t.Objects, u), append(t.Places, at), append(t.Resources, resource)
+	t.Objects, t.Places, t.Resources = append(t.Objects, u), append(t.Places, of.at), append(t.Resources, resource)
+	t.Generated = append(t.Generated, of.generated)
 }
 
 // FieldManagerOf returns the field manager of a Source.
@@ -236,17 +241,22 @@ func FieldManagerOf(s *v1alpha1.Source) string {
 }
 
 // DigestSettings returns a digest of what of a Source decides which objects there are. The types of its paths are of it, and
-// so is the program that rendered them, so that another type and a new version of the hub remove nothing.
-func DigestSettings(s *v1alpha1.Source, url string, builds []render.Build, program string) string {
+// so are the program that rendered them and the digest of the inputs: another type, a new version of the hub and an edit of a
+// ConfigMap remove nothing.
+func DigestSettings(s *v1alpha1.Source, url string, content render.Result, inputs string) string {
+	builds := content.Builds
 	settings := []any{url, s.Spec.Ref, s.Spec.Paths, s.Spec.Exclude, s.Spec.TargetNamespace, s.Spec.Placement == nil && s.Spec.PlacementRef == nil}
 	if s.Spec.Build != nil || len(builds) > 0 {
-		settings = append(settings, s.Spec.Build, program)
+		settings = append(settings, s.Spec.Build, content.Program)
 	}
 	for _, b := range builds {
 		settings = append(settings, b.Dir, b.Type)
 	}
 	for _, v := range s.Spec.Variants {
 		settings = append(settings, v.Exclude, v.Paths, v.Helm, v.Patches)
+	}
+	if inputs != "" {
+		settings = append(settings, "inputs", inputs)
 	}
 	raw, err := json.Marshal(settings)
 	if err != nil {

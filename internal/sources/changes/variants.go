@@ -24,6 +24,8 @@ type form struct {
 	// fields of the object; nil: the variant has not got it.
 	fields map[string]any
 	at     render.Problem
+	// generated are the fields that each rendering makes by itself.
+	generated []string
 }
 
 // template is an object on the hub, and what each variant has of it.

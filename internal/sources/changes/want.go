@@ -7,7 +7,8 @@ import (
 	"atoll.dev/atoll/internal/sources/render"
 )
 
-// NewWant returns what a Source reads of a commit, and how objects are made of it. Variants that are excluded read nothing.
+// NewWant returns what a Source reads of a commit, and how objects are made of it, without the inputs. Variants that are excluded
+// read nothing.
 func NewWant(s *v1alpha1.Source) render.Want {
 	w := render.Want{Paths: s.Spec.Paths, Exclude: s.Spec.Exclude, Options: newOptions(s)}
 	for _, v := range s.Spec.Variants {
@@ -26,6 +27,7 @@ func NewWant(s *v1alpha1.Source) render.Want {
 				one.Options.Helm = &render.HelmOptions{}
 			}
 			one.Options.Helm.VariantFiles, one.Options.Helm.MayBeUnused = v.Helm.ValuesFiles, false
+			one.Options.Helm.VariantFrom = inputIDs(v.Helm.ValuesFrom)
 			if v.Helm.Values != nil {
 				one.Options.Helm.VariantValues = v.Helm.Values.Raw
 			}
@@ -46,6 +48,7 @@ func newOptions(s *v1alpha1.Source) render.Options {
 	if h := b.Helm; h != nil {
 		o.ReleaseName = cmp.Or(h.ReleaseName, s.Name)
 		o.Helm = &render.HelmOptions{ValuesFiles: h.ValuesFiles, KubeVersion: h.KubeVersion, APIVersions: h.APIVersions, OmitHooks: h.Hooks == v1alpha1.HooksOmit, RefuseHooks: h.Hooks == v1alpha1.HooksRefuse}
+		o.Helm.ValuesFrom = inputIDs(h.ValuesFrom)
 		if h.Values != nil {
 			o.Helm.Values = h.Values.Raw
 		}

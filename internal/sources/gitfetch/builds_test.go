@@ -65,6 +65,33 @@ func TestBuildsOfACommit(t *testing.T) {
 	}
 }
 
+// Values that the hub gives go through both children, and other values of a seen commit are rendered. Fields that differ in each rendering
+// come back noted.
+func TestInputsOfAFetch(t *testing.T) {
+	r := newRepository(t)
+	url := r.serve(t)
+	r.commit(t, map[string]string{"Chart.yaml": chartFile, "templates/a.yaml": configMap + "data: {a: {{ .Values.a }}, b: {{ randAlpha 9 }}}\n"})
+	fetch := func(value, seen string) Content {
+		t.Helper()
+		w := Want{ID: "w", Ref: "refs/heads/main", SeenDigest: seen, Want: render.Want{Options: render.Options{ReleaseName: "web", Helm: &render.HelmOptions{ValuesFrom: []render.InputID{"Secret/s/k"}}}}}
+		w.Inputs = render.Inputs{"Secret/s/k": []byte("a: " + value)}
+		return mustFetch(t, Request{URL: url, Wants: []Want{w}})[0]
+	}
+	first := fetch("hush", "")
+	if len(first.Objects) != 1 || first.Objects[0].Fields["data"].(map[string]any)["a"] != "hush" || strings.Contains(first.Digest, "hush") {
+		t.Fatalf("%+v", first)
+	}
+	if got := first.Objects[0].Generated; len(got) != 1 || got[0] != "/data/b" {
+		t.Errorf("noted: %q", got)
+	}
+	if same := fetch("hush", first.Digest); !same.Unchanged {
+		t.Errorf("the same values: %+v", same)
+	}
+	if other := fetch("other", first.Digest); other.Unchanged || len(other.Objects) != 1 || other.Objects[0].Fields["data"].(map[string]any)["a"] != "other" {
+		t.Errorf("other values: %+v", other)
+	}
+}
+
 // A chart that exceeds its bounds, or fails, leaves the other Sources of the repository theirs.
 func TestABadChartIsItsOwnFailure(t *testing.T) {
 	r := newRepository(t)
@@ -77,7 +104,7 @@ func TestABadChartIsItsOwnFailure(t *testing.T) {
 		wants = append(wants, Want{ID: dir, Ref: "refs/heads/main", Want: render.Want{Paths: []string{dir}, Options: render.Options{ReleaseName: "web"}}})
 	}
 	got := mustFetch(t, Request{URL: r.serve(t), Wants: wants})
-	for i, want := range []string{"failure " + string(atoll.ReasonContentTooLarge), "problem bad/templates/a.yaml", "failure " + string(atoll.ReasonNotReproducible), "good/a.yaml:1"} {
+	for i, want := range []string{"failure " + string(atoll.ReasonContentTooLarge), "problem bad/templates/a.yaml", "random/templates/a.yaml:1", "good/a.yaml:1"} {
 		if describe(got[i]) != want || got[i].Commit == "" || got[i].Digest == "" {
 			t.Errorf("%s: %s, want %s", wants[i].ID, describe(got[i]), want)
 		}

@@ -94,6 +94,8 @@ type Content struct {
 	Unchanged bool `json:"unchanged,omitempty"`
 	// Postponed is true where the answer had no room for the content.
 	Postponed bool `json:"postponed,omitempty"`
+	// Inputs is the digest of the inputs of the Want, which the hub notes.
+	Inputs string `json:"-"`
 	render.Result
 }
 

@@ -35,6 +35,8 @@ type Object struct {
 	Fields map[string]any `json:"fields"`
 	File   string         `json:"file"`
 	Line   int            `json:"line"`
+	// Generated are the fields that differ between two renderings of the same inputs, as JSON Pointers.
+	Generated []string `json:"generated,omitempty"`
 	// ListAnnotations are those of the Lists that it is an item of. They stay in the process that reads.
 	ListAnnotations []map[string]any `json:"-"`
 }

@@ -24,14 +24,17 @@ type Options struct {
 
 // HelmOptions are what a Source states of its charts.
 type HelmOptions struct {
-	ValuesFiles []string        `json:"valuesFiles,omitempty"`
+	ValuesFiles []string `json:"valuesFiles,omitempty"`
+	// ValuesFrom are inputs with values, which go before the files.
+	ValuesFrom  []InputID       `json:"valuesFrom,omitempty"`
 	Values      json.RawMessage `json:"values,omitempty"`
 	KubeVersion string          `json:"kubeVersion,omitempty"`
 	APIVersions []string        `json:"apiVersions,omitempty"`
 	OmitHooks   bool            `json:"omitHooks,omitempty"`
 	RefuseHooks bool            `json:"refuseHooks,omitempty"`
-	// VariantFiles and VariantValues are the values of a variant, which go before the others.
+	// VariantFiles, VariantFrom and VariantValues are the values of a variant, which go before the others.
 	VariantFiles  []string        `json:"variantFiles,omitempty"`
+	VariantFrom   []InputID       `json:"variantFrom,omitempty"`
 	VariantValues json.RawMessage `json:"variantValues,omitempty"`
 	// MayBeUnused is true for what a variant with paths of its own has of the Source: the paths need no chart.
 	MayBeUnused bool `json:"mayBeUnused,omitempty"`
@@ -54,6 +57,7 @@ type Job struct {
 	Builds []Build  `json:"builds,omitempty"`
 	// Files of plain paths and builds, also of variants, by name.
 	Files    map[string][]byte `json:"files"`
+	Inputs   Inputs            `json:"inputs,omitempty"`
 	Options  Options           `json:"options"`
 	Variants []VariantJob      `json:"variants,omitempty"`
 }

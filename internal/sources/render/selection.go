@@ -25,6 +25,8 @@ type Want struct {
 	Options Options  `json:"options"`
 	// Variants are read in addition.
 	Variants []Variant `json:"variants,omitempty"`
+	// Inputs are values that the options name.
+	Inputs Inputs `json:"inputs,omitempty"`
 }
 
 // Selection is the files of a tree that a Source reads.
@@ -34,6 +36,7 @@ type Selection struct {
 	builds   []Build
 	problems []Problem
 	options  Options
+	inputs   Inputs
 	// variants read some of the files.
 	variants []VariantJob
 }
@@ -44,6 +47,7 @@ func Select(t Tree, w Want) (*Selection, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.inputs = w.Inputs
 	for _, v := range w.Variants {
 		of := Want{Paths: w.Paths, Exclude: w.Exclude, Options: v.Options}
 		if len(v.Paths) > 0 {
@@ -357,7 +361,7 @@ func (s *selector) selectFile(name, why string) error {
 	return err
 }
 
-// Digest returns a digest of the names and contents of the files, by the hashes of the tree.
+// Digest returns a digest of the names and contents of the files, by the hashes of the tree, and of the inputs.
 func (s *Selection) Digest() string {
 	h := sha256.New()
 	for _, name := range s.fileNames() {
@@ -380,6 +384,9 @@ func (s *Selection) Digest() string {
 		}
 		h.Write(raw)
 	}
+	if len(s.inputs) > 0 {
+		fmt.Fprintf(h, "inputs %s\n", s.inputs.Digest())
+	}
 	return hex.EncodeToString(h.Sum(nil))[:32]
 }
 
@@ -400,7 +407,7 @@ func (s *Selection) Render(t Tree, run func(Job) (Result, error)) (Result, error
 	if !hasBuilds && len(s.variants) == 0 || len(s.problems) > 0 {
 		return s.readPlain(t, r)
 	}
-	j := Job{Plain: s.plain, Builds: s.builds, Files: make(map[string][]byte, len(s.files)), Options: s.options, Variants: s.variants}
+	j := Job{Plain: s.plain, Builds: s.builds, Files: make(map[string][]byte, len(s.files)), Options: s.options, Variants: s.variants, Inputs: s.inputs}
 	size := 0
 	for _, name := range s.fileNames() {
 		text, ok, err := s.readFile(t, name, r)

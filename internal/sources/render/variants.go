@@ -45,13 +45,13 @@ type VariantResult struct {
 
 // newVariantJob returns a Job of the objects of a variant.
 func (j Job) newVariantJob(v VariantJob) Job {
-	return Job{Plain: v.Plain, Builds: v.Builds, Files: j.Files, Options: v.Options}
+	return Job{Plain: v.Plain, Builds: v.Builds, Files: j.Files, Options: v.Options, Inputs: j.Inputs}
 }
 
 // RenderVariants renders a Job and its variants. Equal inputs are rendered once. A variant that is not rendered as a whole
 // makes the Result incomplete.
 func RenderVariants(j Job, run func(Job) Result) Result {
-	base := run(Job{Plain: j.Plain, Builds: j.Builds, Files: j.Files, Options: j.Options})
+	base := run(Job{Plain: j.Plain, Builds: j.Builds, Files: j.Files, Options: j.Options, Inputs: j.Inputs})
 	if base.Failure != nil || len(base.Problems) > 0 {
 		return base
 	}

@@ -210,7 +210,7 @@ func TestSourceBringsCommitsToMembers(t *testing.T) {
 }
 
 // A Helm chart with a subchart, and a kustomization over a base, run in members. The next commit changes and removes. A
-// chart that makes a random value changes nothing.
+// random value that a chart makes is made once.
 func TestSourceRendersChartsAndKustomizations(t *testing.T) {
 	ns := createNamespace(t, "rendered")
 	g := newGitServer(t)
@@ -268,7 +268,22 @@ func TestSourceRendersChartsAndKustomizations(t *testing.T) {
 
 	g.commit(t, "a random value", map[string]string{"chart/templates/b.yaml": "", "chart/templates/c.yaml": strings.ReplaceAll(named("{{ .Release.Name }}-c"), "{{ .Values.colour }}", "{{ randAlpha 9 }}")})
 	runCLI(t, "source", "sync", "helm", "-n", ns)
-	shows("the random value is refused", "helm", "NotReproducible", "chart/templates/c.yaml:1: ConfigMap helm-c")
+	shows("the random value is reported", "helm", "GeneratedFieldsKept", "ConfigMap helm-c at /data/")
+	random := func() string {
+		o, err := get(t.Context(), "member1", "v1", "ConfigMap", ns, "helm-c")
+		if err != nil || o == nil {
+			return ""
+		}
+		return fmt.Sprint(o.Object["data"])
+	}
+	testwait.UntilNil(t, "the random value runs", existsIn("v1", "ConfigMap", ns, "helm-c", "member1", "member2"))
+	first := random()
+	g.commit(t, "another value", map[string]string{"env/prod.yaml": "colour: yellow\n"})
+	runCLI(t, "source", "sync", "helm", "-n", ns)
+	testwait.UntilNil(t, "the next commit runs", data("helm-a", "map[colour:yellow]"))
+	if now := random(); now != first || first == "" {
+		t.Errorf("the random value was %s, and is %s", first, now)
+	}
 	g.commit(t, "a stated value", map[string]string{"chart/templates/c.yaml": named("{{ .Release.Name }}-c"), "env/prod.yaml": "colour: green\n"})
 	runCLI(t, "source", "sync", "helm", "-n", ns)
 	testwait.UntilNil(t, "the next commit runs, and what it dropped is gone", allChecks(
