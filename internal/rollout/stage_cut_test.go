@@ -244,6 +244,30 @@ func TestClustersThatComeBackToAutoStages(t *testing.T) {
 	}
 }
 
+// A cluster that failed and was lost has a place in a stage, and is in no division. It keeps no other cluster of the stage waiting.
+func TestALostClusterInAnAutoStage(t *testing.T) {
+	s := newStage(t)
+	play := func(lines ...string) {
+		for _, line := range lines {
+			words := strings.Fields(line)
+			s.runCommand(words[0], words[1:])
+		}
+	}
+	play("clusters a b", "settle", "auto 1")
+	first, second := "a", "b"
+	if terms := s.compileTerms(); terms.auto.hashOf("b") < terms.auto.hashOf("a") {
+		first, second = "b", "a"
+	}
+	play("away "+second, "revision r2", "turn", "turn", "report Degraded "+first, "turn", "after 1m", "resume", "away "+first, "back "+second, "auto 1,50%", "turn")
+	if s.compileTerms().StageOf(second, nil, 0) != 0 || s.compileTerms().StageOf(first, nil, 0) != 0 {
+		t.Fatalf("the clusters are not in one stage: %s", s.formatStages())
+	}
+	cut := s.cut
+	if s.advanceOnce(); s.rows[second].Spec.Revision != "r2" || s.cut != cut {
+		t.Errorf("the connected cluster waits: %s%s", s.formatStages(), s.formatWaits())
+	}
+}
+
 // BenchmarkAutoStages is a step over rows that wait behind the first of the automatic stages, with the stage of each row.
 func BenchmarkAutoStages(b *testing.B) {
 	s := newStage(b)
