@@ -159,9 +159,15 @@ func (s *rolloutStep) cutStages() (*v1alpha1.StageCut, *Terms) {
 	})
 	slices.Sort(hashes)
 	terms, auto := *s.Terms, *s.Terms.auto
-	auto.cut = auto.newCut(s.Revision, s.Now, hashes)
+	auto.cut = auto.newCut(s.Revision, s.cutTime(), hashes)
 	terms.auto = &auto
 	return auto.cut, &terms
+}
+
+// cutTime returns the time of a cut: no earlier than each Cluster that is divided, also where the clock of the hub that created one is
+// ahead.
+func (s *rolloutStep) cutTime() time.Time {
+	return time.Unix(max(s.nowUnix, s.NewestClusterAt), 0)
 }
 
 // describeTurn returns for what a cluster waits that is to get its first copy.
