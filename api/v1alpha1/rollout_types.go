@@ -434,7 +434,7 @@ func (s *RolloutStatus) GetStageCut() *StageCut {
 }
 
 // StageCut divides the clusters into the stages of autoStages, by a hash of the names of the Bundle and of the
-// cluster. It is made when the rollout of a revision begins.
+// cluster. It is made when the rollout of a revision begins, and again when a stage gets more clusters than its size.
 type StageCut struct {
 	// Revision for whose rollout it was made.
 	// +kubebuilder:validation:MaxLength=253

@@ -75,6 +75,9 @@ func checkAutoStages(r *v1alpha1.Rollout, at *field.Path) (errs field.ErrorList)
 	if len(r.AutoStages) == 0 {
 		errs = append(errs, field.Forbidden(in, "autoStageOptions need autoStages"))
 	}
+	if len(o.GatesBefore) > 0 && len(r.AutoStageSizes()) == 1 {
+		errs = append(errs, field.Forbidden(in.Child("gatesBefore"), "the gates hold each stage but the first, and autoStages has one stage: state a smaller size before it"))
+	}
 	errs = append(errs, checkRolloutBound(o.MaxConcurrency, 1, in.Child("maxConcurrency"))...)
 	errs = append(errs, checkRolloutBound(o.MaxFailures, 0, in.Child("maxFailures"))...)
 	return append(errs, rollout.CheckGates(&v1alpha1.RolloutStage{GatesBefore: o.GatesBefore}, false, in)...)

@@ -76,6 +76,7 @@ func TestFieldsOfARollout(t *testing.T) {
 		"a size above all":              {auto(nil, "1", "101%"), "spec.rollout.autoStages[1]: Invalid"},
 		"a size that is a word":         {auto(nil, "some", "%", "", "5"), "spec.rollout.autoStages[0]: Invalid"},
 		"options":                       {auto(&v1alpha1.AutoStageOptions{MaxConcurrency: bound("1"), MaxFailures: bound("0"), GatesBefore: []v1alpha1.RolloutGate{{Name: "ok", CEL: "earlier.failed == 0"}}}, "1", "50%"), ""},
+		"gates of one stage":            {auto(&v1alpha1.AutoStageOptions{GatesBefore: []v1alpha1.RolloutGate{{Name: "ok", CEL: "all.failed == 0"}}}, "100%"), "spec.rollout.autoStageOptions.gatesBefore: Forbidden"},
 		"options alone":                 {&v1alpha1.Rollout{MaxUnavailable: bound("1"), AutoStageOptions: &v1alpha1.AutoStageOptions{}}, "spec.rollout.autoStageOptions: Forbidden"},
 		"no cluster of any stage":       {auto(&v1alpha1.AutoStageOptions{MaxConcurrency: bound("0")}, "1"), "spec.rollout.autoStageOptions.maxConcurrency"},
 		"failures below none":           {auto(&v1alpha1.AutoStageOptions{MaxFailures: bound("-1")}, "1"), "spec.rollout.autoStageOptions.maxFailures"},

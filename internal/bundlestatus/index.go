@@ -1,6 +1,7 @@
 package bundlestatus
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -335,7 +336,7 @@ func (x *bundleIndex) recordBundleChange(b state.Bundle) bool {
 		}
 	}
 	if cut := b.Status.Rollout.GetStageCut(); cut != nil {
-		now.cut = cut.Revision + " " + cut.Hash + " " + cut.At.String()
+		now.cut = fmt.Sprint(cut.Revision, " ", cut.Hash, " ", cut.At, cut.Thresholds)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

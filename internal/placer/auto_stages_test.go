@@ -97,6 +97,23 @@ func TestAutoStages(t *testing.T) {
 	}
 }
 
+// Clusters that another hub created, whose clock is ahead, are divided too.
+func TestAutoStagesOfClustersByAClockAhead(t *testing.T) {
+	m := newFakeHub()
+	w := &gateWriter{hub: m}
+	runWith(t, m, func(c *Config) { c.SetRollout = w.setRollout }, func(t *testing.T, _ *PlacementReconciler) {
+		newAutoStagedBundle(m, 6)
+		for i := range 6 {
+			m.changeCluster(fmt.Sprintf("c%02d", i), func(c *v1alpha1.Cluster) { c.CreationTimestamp = metav1.NewTime(time.Now().Add(5 * time.Minute)) })
+		}
+		m.cutRevision("web", &atoll.Content{})
+		time.Sleep(time.Second)
+		if n := m.countAt("web", "r2"); n != 1 || w.writes != 1 {
+			t.Errorf("%d clusters change at first, after %d writes", n, w.writes)
+		}
+	})
+}
+
 // A hub that stores no division changes no cluster.
 func TestAutoStagesWithoutAStoreDoNotBegin(t *testing.T) {
 	m := newFakeHub()

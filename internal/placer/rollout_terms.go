@@ -60,6 +60,7 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 	in.NewClusters = map[string]rollout.Row{}
 	for i := range clusters {
 		c := &clusters[i]
+		in.NewestClusterAt = max(in.NewestClusterAt, c.CreatedAt)
 		at := turns.StageOf(c.Name, c.Labels, c.CreatedAt)
 		if row, has := in.Rows[c.Name]; has {
 			if row.Stage != at {

@@ -91,6 +91,8 @@ type Input struct {
 	RevisionAt time.Time
 	// NewClusters that may get their first row, by name. It is set where Terms or Pause are.
 	NewClusters map[string]Row
+	// NewestClusterAt is when the newest Cluster was created, by the clock of the hub that created it, in Unix seconds.
+	NewestClusterAt int64
 	// MoveOrder of rows that come in place of rows that leave.
 	MoveOrder MoveOrder
 	// RemovalBudget limits removals by edit; nil: 10%.

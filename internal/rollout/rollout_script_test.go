@@ -131,6 +131,7 @@ func (s *scriptStage) addRolloutInput(in *Input) {
 	in.Gates, in.Approvals = s.gates.readVerdicts(s.now), s.gates.approvals
 	s.addRollbackInput(in)
 	for c, of := range s.clusters {
+		in.NewestClusterAt = max(in.NewestClusterAt, of.CreatedAt)
 		row, has := in.Rows[c]
 		if row.Stage = in.Terms.StageOf(c, of.Labels, of.CreatedAt); has {
 			in.Rows[c] = row

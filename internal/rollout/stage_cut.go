@@ -87,14 +87,62 @@ func (a *autoStages) findStage(cluster string, createdAt int64) int {
 // newCut divides clusters, of which the hashes are given in order, into the stages.
 func (a *autoStages) newCut(revision string, now time.Time, hashes []int64) *v1alpha1.StageCut {
 	out := &v1alpha1.StageCut{Revision: revision, At: metav1.Unix(now.Unix(), 0), Hash: a.hash}
-	changed, threshold := 0, int64(0)
-	for _, size := range a.sizes[:len(a.sizes)-1] {
-		if changed = max(changed, min(len(hashes), scaleBound(size, len(hashes), true))); changed > 0 {
+	for i := range a.sizes[:len(a.sizes)-1] {
+		threshold := int64(0)
+		if changed := a.countUntil(i, len(hashes)); changed > 0 {
 			threshold = hashes[changed-1] + 1
 		}
 		out.Thresholds = append(out.Thresholds, threshold)
 	}
 	return out
+}
+
+// countUntil returns how many of the clusters have changed after a stage, by the sizes.
+func (a *autoStages) countUntil(stage, clusters int) (n int) {
+	for _, size := range a.sizes[:stage+1] {
+		n = max(n, min(clusters, scaleBound(size, clusters, true)))
+	}
+	return n
+}
+
+// roomIn returns how many more clusters may begin to change until an automatic stage has its size. Disconnected clusters count in
+// the size, so that a lost link makes no stage too large.
+func (s *rolloutStep) roomIn(stage int) int {
+	if !s.Terms.HasAutoStages() || stage == len(s.Terms.auto.sizes)-1 {
+		return noBound
+	}
+	all, begun := 0, 0
+	for i, n := range s.turns.Stages {
+		if all += n.Clusters + n.Disconnected; i <= stage {
+			begun += n.Clusters - n.Waiting
+		}
+	}
+	return s.Terms.auto.countUntil(stage, all) - begun
+}
+
+// hasCrowdedStage reports whether clusters wait in a stage that has changed as many as its size, and none changes: clusters came
+// back, or the placement chose more.
+func (s *rolloutStep) hasCrowdedStage() bool {
+	for i, n := range s.turns.Stages {
+		switch {
+		case n.Changing > 0:
+			return false
+		case n.Waiting > 0:
+			return s.roomIn(i) <= 0
+		}
+	}
+	return false
+}
+
+// divideCrowdedStage divides the clusters again for the same revision. Those that wait may change if they are divided so already.
+func (s *rolloutStep) divideCrowdedStage(arrivals []string) {
+	cut, terms := s.cutStages()
+	if cut != nil && slices.Equal(cut.Thresholds, s.Terms.auto.cut.Thresholds) {
+		s.turns.isDivided = true
+		s.allowTurns(arrivals)
+		return
+	}
+	s.turns.cut, s.turns.cutTerms = cut, terms
 }
 
 // cutStages returns how the connected clusters are divided into automatic stages, and the terms by which they will be; nil: nothing is
@@ -111,9 +159,15 @@ func (s *rolloutStep) cutStages() (*v1alpha1.StageCut, *Terms) {
 	})
 	slices.Sort(hashes)
 	terms, auto := *s.Terms, *s.Terms.auto
-	auto.cut = auto.newCut(s.Revision, s.Now, hashes)
+	auto.cut = auto.newCut(s.Revision, s.cutTime(), hashes)
 	terms.auto = &auto
 	return auto.cut, &terms
+}
+
+// cutTime returns the time of a cut: no earlier than each Cluster that is divided, also where the clock of the hub that created one is
+// ahead.
+func (s *rolloutStep) cutTime() time.Time {
+	return time.Unix(max(s.nowUnix, s.NewestClusterAt), 0)
 }
 
 // describeTurn returns for what a cluster waits that is to get its first copy.

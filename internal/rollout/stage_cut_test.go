@@ -192,6 +192,82 @@ func TestCutsThatDoNotCount(t *testing.T) {
 	}
 }
 
+// Clusters that come back to a stage of a size do not make it larger: it changes as many as its size, and then the clusters are divided
+// again.
+func TestClustersThatComeBackToAutoStages(t *testing.T) {
+	s := newStage(t)
+	for _, line := range []string{"fleet 200", "settle", "auto 1,10%,50%"} {
+		words := strings.Fields(line)
+		s.runCommand(words[0], words[1:])
+	}
+	var order []string // of the clusters by their hashes
+	for c := range s.clusters {
+		order = append(order, c)
+	}
+	terms := s.compileTerms()
+	slices.SortFunc(order, func(a, b string) int { return int(terms.auto.hashOf(a) - terms.auto.hashOf(b)) })
+	alone := order[120]
+	for _, c := range order {
+		if c != alone {
+			s.runCommand("away", []string{c})
+		}
+	}
+	s.baseInput.Revision = "r2"
+	s.advanceOnce()
+	first := s.cut
+	s.advanceOnce()
+	for _, c := range order {
+		s.runCommand("back", []string{c})
+	}
+	changed := func() (n int) {
+		for _, row := range s.rows {
+			if row.Spec.Revision == "r2" {
+				n++
+			}
+		}
+		return n
+	}
+	s.advanceOnce()
+	if n := changed(); n != 1 || s.cut != first || s.stageWait.Stage != 0 {
+		t.Fatalf("%d clusters change with the one that was connected, divided again: %t", n, s.cut != first)
+	}
+	var seen []int
+	for range 5 {
+		s.reportState("Ready", []string{"*"})
+		s.advanceOnce()
+		s.advanceOnce()
+		seen = append(seen, changed())
+	}
+	// The one that changed first is in the last stage by the second division.
+	if want := "[2 21 101 200 200]"; fmt.Sprint(seen) != want {
+		t.Errorf("%v clusters have changed, want %s", seen, want)
+	}
+}
+
+// A cluster that failed and was lost has a place in a stage, and is in no division. It keeps no other cluster of the stage waiting.
+func TestALostClusterInAnAutoStage(t *testing.T) {
+	s := newStage(t)
+	play := func(lines ...string) {
+		for _, line := range lines {
+			words := strings.Fields(line)
+			s.runCommand(words[0], words[1:])
+		}
+	}
+	play("clusters a b", "settle", "auto 1")
+	first, second := "a", "b"
+	if terms := s.compileTerms(); terms.auto.hashOf("b") < terms.auto.hashOf("a") {
+		first, second = "b", "a"
+	}
+	play("away "+second, "revision r2", "turn", "turn", "report Degraded "+first, "turn", "after 1m", "resume", "away "+first, "back "+second, "auto 1,50%", "turn")
+	if s.compileTerms().StageOf(second, nil, 0) != 0 || s.compileTerms().StageOf(first, nil, 0) != 0 {
+		t.Fatalf("the clusters are not in one stage: %s", s.formatStages())
+	}
+	cut := s.cut
+	if s.advanceOnce(); s.rows[second].Spec.Revision != "r2" || s.cut != cut {
+		t.Errorf("the connected cluster waits: %s%s", s.formatStages(), s.formatWaits())
+	}
+}
+
 // BenchmarkAutoStages is a step over rows that wait behind the first of the automatic stages, with the stage of each row.
 func BenchmarkAutoStages(b *testing.B) {
 	s := newStage(b)

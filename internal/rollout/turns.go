@@ -39,6 +39,8 @@ type turns struct {
 	// cut of automatic stages to store, and the terms by it; nil: none.
 	cut      *v1alpha1.StageCut
 	cutTerms *Terms
+	// isDivided: no other cut makes a crowded stage smaller.
+	isDivided bool
 	// gates are the verdicts to store. gateAgain is when time alone may change one.
 	gates     []v1alpha1.GateStatus
 	gateAgain time.Time
@@ -98,6 +100,8 @@ func (s *rolloutStep) planForwardTurns(arrivals []string) {
 	case s.Pause != nil || t.wait.Reason == atoll.ReasonStageFailed:
 	case t.wait.isUncut:
 		t.cut, t.cutTerms = s.cutStages()
+	case s.hasCrowdedStage():
+		s.divideCrowdedStage(arrivals)
 	default:
 		s.allowTurns(arrivals)
 	}
@@ -340,6 +344,9 @@ func (s *rolloutStep) allowTurns(arrivals []string) {
 			break
 		}
 		slots := s.Terms.concurrencyOf(i, t.Stages[i].Clusters) - t.Stages[i].Changing
+		if !t.isDivided {
+			slots = min(slots, s.roomIn(i))
+		}
 		s.allowUnhealthyRows(i, &slots)
 		s.allowHealthyRows(i, &slots, &budget)
 		for _, c := range arrivals {
