@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -54,7 +55,8 @@ func (r *Reconciler) readInputs(ctx context.Context, check *repositoryCheck, sou
 // maxRequestInputs is the most bytes of values in one fetch. The rest goes into the next one.
 const maxRequestInputs = 8 << 20
 
-// splitByInputs returns the Sources whose values one fetch takes, and the others. Those that wait for content come first.
+// splitByInputs returns the Sources whose values one fetch takes, and the others. Those that wait for content come first. Others that do
+// not fit are in a random order, so that no Source is always the last.
 func splitByInputs(check repositoryCheck, sources []*v1alpha1.Source) (asked, later []*v1alpha1.Source) {
 	waits := func(s *v1alpha1.Source) int {
 		if isSettled(s) && s.Status.ValuesDigest == check.inputs[s.Name].Digest() {
@@ -62,14 +64,24 @@ func splitByInputs(check repositoryCheck, sources []*v1alpha1.Source) (asked, la
 		}
 		return 0
 	}
-	sources = slices.Clone(sources)
-	slices.SortStableFunc(sources, func(a, b *v1alpha1.Source) int { return waits(a) - waits(b) })
-	size := 0
-	for i, s := range sources {
+	sizeOf := func(s *v1alpha1.Source) (size int) {
 		for _, text := range check.inputs[s.Name] {
 			size += len(text)
 		}
-		if size > maxRequestInputs && i > 0 {
+		return size
+	}
+	total := 0
+	for _, s := range sources {
+		total += sizeOf(s)
+	}
+	sources = slices.Clone(sources)
+	if total > maxRequestInputs {
+		rand.Shuffle(len(sources), func(i, j int) { sources[i], sources[j] = sources[j], sources[i] })
+	}
+	slices.SortStableFunc(sources, func(a, b *v1alpha1.Source) int { return waits(a) - waits(b) })
+	size := 0
+	for i, s := range sources {
+		if size += sizeOf(s); size > maxRequestInputs && i > 0 {
 			return sources[:i], sources[i:]
 		}
 	}
