@@ -126,7 +126,7 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 // readContents fetches and applies the contents of Sources, by as many fetches as they need. An error of the hub at one
 // Source leaves the others theirs.
 func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, left []*v1alpha1.Source) (out readOutcome, err error) {
-	refs := consideredRefs{}
+	refs, all := consideredRefs{}, left
 	left, out.held, err = r.readInputs(ctx, &check, left)
 	if ctx.Err() != nil {
 		return out, ctx.Err()
@@ -161,6 +161,11 @@ func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, le
 		left = append(left, later...)
 	}
 	out.refs = refs.listRefs()
+	// An event of values that changed back during the check was compared with the status before it.
+	out.retry = out.retry || slices.ContainsFunc(all, func(s *v1alpha1.Source) bool {
+		now, ok := r.Sources.Get(client.ObjectKeyFromObject(s))
+		return ok && now.Generation == s.Generation && r.hasOtherInputs(now)
+	})
 	return out, errors.Join(errs...)
 }
 
