@@ -361,6 +361,9 @@ func (r *Reconciler) setUnread(ctx context.Context, sources []*v1alpha1.Source, 
 			if now.Generation != s.Generation || isContentBad(now) && why.Reason != atoll.ReasonSuspended && !isOfInputs(why.Reason) {
 				return // the check of the present spec reports, or the state of the content is still what must change
 			}
+			if isContentBad(now) && isOfInputs(why.Reason) {
+				now.Status.ValuesDigest = "" // so that the commit, whose reason is lost here, is read again
+			}
 			setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionFalse, why.Reason, why.Message+"; what runs stays")
 			if now.Status.Digest == "" {
 				setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionFalse, atoll.ReasonNotRendered, "nothing is applied yet")
