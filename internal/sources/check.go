@@ -134,8 +134,7 @@ func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, le
 	errs := []error{err}
 	for _, s := range out.held {
 		refs.addCommit(refOf(s), "", false)
-		now, ok := r.Sources.Get(client.ObjectKeyFromObject(s))
-		out.retry = out.retry || ok && mayRetryInputs(now)
+		out.retry = out.retry || r.mayRetryInputs(s)
 	}
 	for n := 0; n == 0 || len(left) > 0; n++ {
 		if n == maxFetches {
@@ -161,11 +160,7 @@ func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, le
 		left = append(left, later...)
 	}
 	out.refs = refs.listRefs()
-	// An event of values that changed back during the check was compared with the status before it.
-	out.retry = out.retry || slices.ContainsFunc(all, func(s *v1alpha1.Source) bool {
-		now, ok := r.Sources.Get(client.ObjectKeyFromObject(s))
-		return ok && now.Generation == s.Generation && r.hasOtherInputs(now)
-	})
+	out.retry = out.retry || slices.ContainsFunc(all, r.missedInputs)
 	return out, errors.Join(errs...)
 }
 
