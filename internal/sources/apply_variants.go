@@ -163,7 +163,7 @@ func (o *orderedApply) holdNewGenerated(ctx context.Context) error {
 	for _, i := range created {
 		if err := o.tryObject(ctx, i); ctx.Err() != nil {
 			return ctx.Err()
-		} else if err != nil {
+		} else if err != nil && !(apierrors.IsNotFound(err) && o.bringsNamespaceOf(i)) {
 			refused[i] = err
 		}
 	}
@@ -174,6 +174,14 @@ func (o *orderedApply) holdNewGenerated(ctx context.Context) error {
 		o.failObject(i, cmp.Or(refused[i], errGeneratedTogether))
 	}
 	return nil
+}
+
+// bringsNamespaceOf reports whether the namespace of an object is applied with it, so that no dry run takes the object before.
+func (o *orderedApply) bringsNamespaceOf(i int) bool {
+	return slices.ContainsFunc(o.decision.Apply, func(n int) bool {
+		key := o.wanted.Keys[n]
+		return key.APIVersion == "v1" && key.Kind == "Namespace" && key.Name == o.wanted.Keys[i].Namespace && !slices.Contains(o.failed, n)
+	})
 }
 
 func filterIndexes(all []int, keep func(int) bool) []int {

@@ -126,7 +126,7 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 // readContents fetches and applies the contents of Sources, by as many fetches as they need. An error of the hub at one
 // Source leaves the others theirs.
 func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, left []*v1alpha1.Source) (out readOutcome, err error) {
-	refs := consideredRefs{}
+	refs, all := consideredRefs{}, left
 	left, out.held, err = r.readInputs(ctx, &check, left)
 	if ctx.Err() != nil {
 		return out, ctx.Err()
@@ -134,8 +134,7 @@ func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, le
 	errs := []error{err}
 	for _, s := range out.held {
 		refs.addCommit(refOf(s), "", false)
-		now, ok := r.Sources.Get(client.ObjectKeyFromObject(s))
-		out.retry = out.retry || ok && mayRetryInputs(now)
+		out.retry = out.retry || r.mayRetryInputs(s)
 	}
 	for n := 0; n == 0 || len(left) > 0; n++ {
 		if n == maxFetches {
@@ -161,6 +160,7 @@ func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, le
 		left = append(left, later...)
 	}
 	out.refs = refs.listRefs()
+	out.retry = out.retry || slices.ContainsFunc(all, r.missedInputs)
 	return out, errors.Join(errs...)
 }
 
@@ -355,6 +355,9 @@ func (r *Reconciler) setUnread(ctx context.Context, sources []*v1alpha1.Source, 
 		errs = append(errs, r.updateSource(ctx, s, func(now *v1alpha1.Source) {
 			if now.Generation != s.Generation || isContentBad(now) && why.Reason != atoll.ReasonSuspended && !isOfInputs(why.Reason) {
 				return // the check of the present spec reports, or the state of the content is still what must change
+			}
+			if isContentBad(now) && isOfInputs(why.Reason) {
+				now.Status.ValuesDigest = "" // so that the commit, whose reason is lost here, is read again
 			}
 			setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionFalse, why.Reason, why.Message+"; what runs stays")
 			if now.Status.Digest == "" {

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/render"
 )
 
 // setRandomCommit brings a commit with ConfigMaps whose field v is another one in each rendering. The digest is of all other fields.
@@ -96,4 +99,16 @@ func TestNewGeneratedObjectsAreOfOneRendering(t *testing.T) {
 	if h.readValue("b") != "second" || h.readValue("c") != "third" {
 		t.Errorf("%v", h.objects)
 	}
+}
+
+// New objects with such values are created together with the namespace that the same content brings.
+func TestNewGeneratedObjectsComeWithTheirNamespace(t *testing.T) {
+	h := newHub(t, branch)
+	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop")
+	h.refuse["a"], h.refuse["b"] = missing, missing
+	h.setRandomCommit("c1", "first", "a", "b")
+	space := render.Object{File: "a.yaml", Fields: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shop"}}}
+	h.commit.Objects = append([]render.Object{space}, h.commit.Objects...)
+	h.during = func() { h.refuse = map[string]error{} } // the namespace is there
+	h.expectCheck("the first commit", "apply a, apply b, apply shop", "Applied=True/Applied")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -54,22 +56,38 @@ func (r *Reconciler) readInputs(ctx context.Context, check *repositoryCheck, sou
 // maxRequestInputs is the most bytes of values in one fetch. The rest goes into the next one.
 const maxRequestInputs = 8 << 20
 
-// splitByInputs returns the Sources whose values one fetch takes, and the others. Those that wait for content come first.
+// splitByInputs returns the Sources whose values one fetch takes, and the others. Those that wait for content come first, where not all
+// fit. The others are in a random order, so that no Source is always the last.
 func splitByInputs(check repositoryCheck, sources []*v1alpha1.Source) (asked, later []*v1alpha1.Source) {
-	waits := func(s *v1alpha1.Source) int {
-		if isSettled(s) && s.Status.ValuesDigest == check.inputs[s.Name].Digest() {
-			return 1
-		}
-		return 0
+	waits := func(s *v1alpha1.Source) bool {
+		return !isSettled(s) || s.Status.ValuesDigest != check.inputs[s.Name].Digest()
 	}
-	sources = slices.Clone(sources)
-	slices.SortStableFunc(sources, func(a, b *v1alpha1.Source) int { return waits(a) - waits(b) })
-	size := 0
-	for i, s := range sources {
+	sizeOf := func(s *v1alpha1.Source) (size int) {
 		for _, text := range check.inputs[s.Name] {
 			size += len(text)
 		}
-		if size > maxRequestInputs && i > 0 {
+		return size
+	}
+	total := 0
+	for _, s := range sources {
+		total += sizeOf(s)
+	}
+	if total <= maxRequestInputs {
+		return sources, nil
+	}
+	var waiting, others []*v1alpha1.Source
+	for _, s := range sources {
+		if waits(s) {
+			waiting = append(waiting, s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	sources = slices.Concat(waiting, others)
+	size := 0
+	for i, s := range sources {
+		if size += sizeOf(s); size > maxRequestInputs && i > 0 {
 			return sources[:i], sources[i:]
 		}
 	}
@@ -99,9 +117,20 @@ func isOfInputs(why atoll.Reason) bool {
 }
 
 // mayRetryInputs reports whether only another check finds out that a Source is held no longer. Objects are watched, and rights are not.
-func mayRetryInputs(s *v1alpha1.Source) bool {
-	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SourceRendered)
+func (r *Reconciler) mayRetryInputs(s *v1alpha1.Source) bool {
+	now, ok := r.Sources.Get(client.ObjectKeyFromObject(s))
+	if !ok {
+		return false
+	}
+	c := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.SourceRendered)
 	return c == nil || c.Status != metav1.ConditionFalse || !isOfInputs(atoll.Reason(c.Reason)) || c.Reason == string(atoll.ReasonValuesForbidden)
+}
+
+// missedInputs reports whether a check of a Source read other values than the hub has now. An event of values that changed back during
+// the check was compared with the status before it, so it made no other check.
+func (r *Reconciler) missedInputs(s *v1alpha1.Source) bool {
+	now, ok := r.Sources.Get(client.ObjectKeyFromObject(s))
+	return ok && now.Generation == s.Generation && r.hasOtherInputs(now)
 }
 
 // valuesChanged checks the Repositories of the Sources that name a ConfigMap or a Secret whose values are other ones than those

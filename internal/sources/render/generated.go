@@ -20,13 +20,18 @@ func FindGenerated(one, other map[string]any) (paths []string, ok bool) {
 		switch {
 		case !isList && (d.Before == nil || d.After == nil):
 			return nil, false
-		case path == "":
+		case !hasField(one, path) || !hasField(other, path):
 			return nil, false
 		case !slices.Contains(paths, path):
 			paths = append(paths, path)
 		}
 	}
 	return paths, true
+}
+
+func hasField(fields map[string]any, path string) bool {
+	_, _, _, ok := GeneratedField(fields, path)
+	return ok
 }
 
 // cutAtList returns a path up to the first list whose elements have no names, and whether there is one.
