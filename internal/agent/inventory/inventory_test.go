@@ -58,6 +58,13 @@ func TestAChangeThatSomebodyElseSawFirst(t *testing.T) {
 	if !asked() {
 		t.Fatal("what is known first is nothing new")
 	}
+	for _, unread := range []string{countNodes, countPods, countProperties} {
+		i.read = map[string]bool{countNodes: true, countPods: true, countProperties: true}
+		delete(i.read, unread)
+		if i.updateSnapshot() || i.CurrentSnapshot().Version != "" {
+			t.Errorf("the member is reported before its %s are read", unread)
+		}
+	}
 	i.read = map[string]bool{countNodes: true, countPods: true, countProperties: true}
 	i.updateSnapshot()
 	if asked() {
