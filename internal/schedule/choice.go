@@ -240,7 +240,7 @@ func (p *candidatePool) offerClusterDeferringVerdict(at int, row *atoll.RowSpec,
 
 // addOption adds a cluster that may be chosen.
 func (p *candidatePool) addOption(c *Cluster, o candidateOption, about clusterFacts) {
-	o.score, o.rank = p.scores.scoreCluster(c, about)-o.penalty-o.fitPenalty, mixHash(p.bundleHash^hashText(c.Name))
+	o.score, o.rank = p.scores.scoreCluster(c, about)-o.penalties(), mixHash(p.bundleHash^hashText(c.Name))
 	p.hasStatedCapacity = p.hasStatedCapacity || len(c.Capacity) > 0 && p.input.Demand != nil
 	p.options = append(p.options, o)
 	if !p.input.SkipExplanations {
@@ -326,7 +326,7 @@ type choiceResult struct {
 	move    *clusterMove
 	why     *choiceComparison
 	// leastFitPenalty of the newcomers that are taken.
-	leastFitPenalty int64
+	leastFitPenalty int32
 	// overflowSteps of further options, by option.
 	overflowSteps map[int32]int32
 }

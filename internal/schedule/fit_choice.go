@@ -28,7 +28,7 @@ func (f *CompiledPlacement) decideAvoidingUnfit(in Input) Decision {
 }
 
 // choicePenalty returns what a newcomer with the answer has less.
-func (f PodFit) choicePenalty() int64 {
+func (f PodFit) choicePenalty() int32 {
 	switch f.When {
 	case FitAfterScaleUp:
 		return afterScaleUpPenalty
@@ -46,7 +46,9 @@ func (p *candidatePool) penalizeUnfit(o *candidateOption, c *Cluster) {
 }
 
 // plainScore returns the score without penalties.
-func (o *candidateOption) plainScore() int64 { return o.score + o.penalty + o.fitPenalty }
+func (o *candidateOption) plainScore() int64 { return o.score + o.penalties() }
+
+func (o *candidateOption) penalties() int64 { return int64(o.penalty) + int64(o.fitPenalty) }
 
 // recordPodFit records whether the pods fit in a placed newcomer.
 func (d *groupDecider) recordPodFit(v *Verdict, c *Cluster) {
@@ -61,8 +63,8 @@ func (d *groupDecider) recordPodFit(v *Verdict, c *Cluster) {
 
 // leastFitPenalty returns the least penalty for unfit pods of the newcomers that were taken. No option has more where none
 // was taken.
-func (p *candidatePool) leastFitPenalty(isTaken []bool) int64 {
-	least := int64(math.MaxInt64)
+func (p *candidatePool) leastFitPenalty(isTaken []bool) int32 {
+	least := int32(math.MaxInt32)
 	for i := range p.options {
 		if o := &p.options[i]; isTaken[i] && o.priority == prioNew {
 			least = min(least, o.fitPenalty)

@@ -34,7 +34,8 @@ func (v *Verdict) Notes() RowNotes {
 // SetNotes replaces the notes on the row. Copies of the verdict keep theirs.
 func (v *Verdict) SetNotes(n RowNotes) {
 	if v.notes = nil; n != (RowNotes{}) {
-		v.notes = &n
+		kept := n // n itself would be on the heap in every call
+		v.notes = &kept
 	}
 }
 
@@ -50,7 +51,8 @@ func (v *Verdict) PodFit() PodFit {
 // SetPodFit sets whether the undivided pods fit in the cluster.
 func (v *Verdict) SetPodFit(fit PodFit) {
 	if v.podFit = nil; fit != (PodFit{}) {
-		v.podFit = &fit
+		kept := fit // fit itself would be on the heap in every call
+		v.podFit = &kept
 	}
 }
 

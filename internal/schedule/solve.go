@@ -15,9 +15,11 @@ type candidateOption struct {
 	// verdictIndex is the caller's index of the verdict on a cluster that runs the Bundle,
 	// or noVerdict.
 	verdictIndex int32
-	// score, less the penalties of a newcomer: of one that is disconnected, and of one where pods do not fit now.
-	score, penalty, fitPenalty int64
-	rank                       uint64
+	// The penalties of a newcomer: of one that is disconnected, and of one where pods do not fit now. A penalty is of a
+	// small type because there are 10,000 options.
+	penalty, fitPenalty int32
+	score               int64 // less the penalties
+	rank                uint64
 }
 
 // The priorities of clusters that run the Bundle, where the user edited how clusters are
