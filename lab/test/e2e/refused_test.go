@@ -147,7 +147,7 @@ var badPlacements = []refusedObject{
 
 var badOverrides = []refusedObject{
 	{"no rules", overridePrefix + deploymentSelector + "overrideRules: []", "spec.overrideRules", "at least 1"},
-	{"a rule that does nothing", withOverriders("{}"), "spec.overrideRules[0].overriders", "at least 1"},
+	{"a rule that does nothing", withOverriders("{}"), "spec.overrideRules[0].overriders", "a rule without overriders does nothing"},
 	{"a rule of an empty list", withOverriders("{plaintext: []}"), "spec.overrideRules[0].overriders", "does nothing"},
 	{"an empty selector of clusters", overridePrefix + deploymentSelector + "overrideRules: [{targetCluster: {labelSelector: {}}, overriders: {replicas: 1}}]", "spec.overrideRules[0].targetCluster.labelSelector", "empty selector"},
 	{"contradictory clusters", overridePrefix + deploymentSelector + "overrideRules: [{targetCluster: {clusterNames: [a], exclude: [a]}, overriders: {replicas: 1}}]", "spec.overrideRules[0].targetCluster.clusterNames[0]", "exclude"},
