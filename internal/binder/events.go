@@ -139,7 +139,7 @@ func (b *Binder) assignToBundle(t *unstructured.Unstructured) {
 	}
 	b.ownership.assignTemplate(sub.Key, id, o)
 	b.recordTwoControllersEvent(t, d)
-	b.withdrawUnselected(t)
+	b.withdrawUnselected(t, withdrawAfter)
 }
 
 func (b *Binder) namespaceOf(name string) policymatch.Namespace {

@@ -20,6 +20,9 @@ const (
 	// unplacedEventMaxAge is how old a template may be that gets an Event because nothing places it: after
 	// a start of the hub, old templates get none.
 	unplacedEventMaxAge = time.Minute
+	// withdrawAfter is how long a template that is placed keeps the condition of before. In that time its clusters report,
+	// or it has the condition of an object that is nowhere, and either status replaces the condition without a write more.
+	withdrawAfter = 20 * time.Second
 	// unselectedWorkers write statuses of templates that nothing places at a time.
 	unselectedWorkers = 4
 )
@@ -31,8 +34,8 @@ func (b *Binder) reportUnplaced(t *unstructured.Unstructured, sub policymatch.Su
 	isNew := time.Since(t.GetCreationTimestamp().Time) <= unplacedEventMaxAge
 	switch {
 	case b.ReadOnly || b.Events == nil || !isNew && !hasCondition:
-	case !b.IsUnexpectedlyUnplaced(sub):
-		b.withdrawUnselected(t)
+	case !b.IsUnexpectedlyUnplaced(sub): // it stays on the hub on purpose
+		b.withdrawUnselected(t, 0)
 	default:
 		b.unselected.EnqueueAfter(sub.Key, reportWaitAfter)
 		if isNew {
@@ -41,10 +44,10 @@ func (b *Binder) reportUnplaced(t *unstructured.Unstructured, sub policymatch.Su
 	}
 }
 
-// withdrawUnselected removes the condition of a template that something places by now, or that stays on the hub on purpose.
-func (b *Binder) withdrawUnselected(t *unstructured.Unstructured) {
+// withdrawUnselected removes the condition of a template, after a while.
+func (b *Binder) withdrawUnselected(t *unstructured.Unstructured, after time.Duration) {
 	if _, has := kinds.WithoutUnselected(t, string(atoll.ReasonNotSelected)); has && !b.ReadOnly {
-		b.unselected.EnqueueNow(policymatch.ItemKeyOf(t))
+		b.unselected.EnqueueAfter(policymatch.ItemKeyOf(t), after)
 	}
 }
 
