@@ -240,7 +240,7 @@ func (p *candidatePool) offerClusterDeferringVerdict(at int, row *atoll.RowSpec,
 
 // addOption adds a cluster that may be chosen.
 func (p *candidatePool) addOption(c *Cluster, o candidateOption, about clusterFacts) {
-	o.score, o.rank = p.scores.scoreCluster(c, about)-o.penalties(), mixHash(p.bundleHash^hashText(c.Name))
+	o.score, o.rank = p.scores.scoreCluster(c, about)-o.sumPenalties(), mixHash(p.bundleHash^hashText(c.Name))
 	p.hasStatedCapacity = p.hasStatedCapacity || len(c.Capacity) > 0 && p.input.Demand != nil
 	p.options = append(p.options, o)
 	if !p.input.SkipExplanations {

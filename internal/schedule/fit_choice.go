@@ -46,9 +46,9 @@ func (p *candidatePool) penalizeUnfit(o *candidateOption, c *Cluster) {
 }
 
 // plainScore returns the score without penalties.
-func (o *candidateOption) plainScore() int64 { return o.score + o.penalties() }
+func (o *candidateOption) plainScore() int64 { return o.score + o.sumPenalties() }
 
-func (o *candidateOption) penalties() int64 { return int64(o.penalty) + int64(o.fitPenalty) }
+func (o *candidateOption) sumPenalties() int64 { return int64(o.penalty) + int64(o.fitPenalty) }
 
 // recordPodFit records whether the pods fit in a placed newcomer.
 func (d *groupDecider) recordPodFit(v *Verdict, c *Cluster) {
