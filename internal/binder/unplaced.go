@@ -30,7 +30,7 @@ const (
 // reportUnplaced records, after a while, an Event for a new template that nothing places, and the kind's own condition
 // in its status.
 func (b *Binder) reportUnplaced(t *unstructured.Unstructured, sub policymatch.Subject) {
-	_, hasCondition := kinds.WithoutUnselected(t, string(atoll.ReasonNotSelected))
+	hasCondition := kinds.HasUnselected(t, string(atoll.ReasonNotSelected))
 	isNew := time.Since(t.GetCreationTimestamp().Time) <= unplacedEventMaxAge
 	switch {
 	case b.ReadOnly || b.Events == nil || !isNew && !hasCondition:
@@ -46,7 +46,7 @@ func (b *Binder) reportUnplaced(t *unstructured.Unstructured, sub policymatch.Su
 
 // withdrawUnselected removes the condition of a template, after a while.
 func (b *Binder) withdrawUnselected(t *unstructured.Unstructured, after time.Duration) {
-	if _, has := kinds.WithoutUnselected(t, string(atoll.ReasonNotSelected)); has && !b.ReadOnly {
+	if !b.ReadOnly && kinds.HasUnselected(t, string(atoll.ReasonNotSelected)) {
 		b.unselected.EnqueueAfter(policymatch.ItemKeyOf(t), after)
 	}
 }

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -23,28 +24,30 @@ func UnselectedStatus(template *unstructured.Unstructured, reason, message strin
 	return status, true
 }
 
+// HasUnselected reports whether an object has the condition of UnselectedStatus.
+func HasUnselected(template *unstructured.Unstructured, reason string) bool {
+	return slices.ContainsFunc(listField(statusOf(template), "conditions"), isUnselectedCondition(template, reason))
+}
+
 // WithoutUnselected returns a shallow copy of an object's status without the condition of UnselectedStatus, and whether the
 // object has the condition.
 func WithoutUnselected(template *unstructured.Unstructured, reason string) (status map[string]any, has bool) {
 	status = maps.Clone(statusOf(template))
-	k, ok := nowhereKinds[template.GroupVersionKind().GroupKind()]
-	if !ok {
+	if !HasUnselected(template, reason) {
 		return status, false
 	}
-	var kept []any
-	for _, raw := range listField(status, "conditions") {
-		c, _ := raw.(map[string]any)
-		if stringField(c, "type") == k.conditionType && stringField(c, "status") == "False" && stringField(c, "reason") == reason {
-			has = true
-			continue
-		}
-		kept = append(kept, raw)
-	}
-	if !has {
-		return status, false
-	}
-	if delete(status, "conditions"); kept != nil {
+	kept := slices.DeleteFunc(slices.Clone(listField(status, "conditions")), isUnselectedCondition(template, reason))
+	if delete(status, "conditions"); len(kept) > 0 {
 		status["conditions"] = kept
 	}
 	return status, true
+}
+
+// isUnselectedCondition returns whether a condition is the kind's own, and False for the reason.
+func isUnselectedCondition(template *unstructured.Unstructured, reason string) func(any) bool {
+	k, ok := nowhereKinds[template.GroupVersionKind().GroupKind()]
+	return func(raw any) bool {
+		c, _ := raw.(map[string]any)
+		return ok && stringField(c, "type") == k.conditionType && stringField(c, "status") == "False" && stringField(c, "reason") == reason
+	}
 }

@@ -1,4 +1,4 @@
-// Package objectdiff lists where two objects differ.
+// Package objectdiff lists where two objects differ, and makes patches from one to another.
 //
 // Contract: pure functions. They share values with their arguments, and change none.
 package objectdiff

@@ -142,18 +142,7 @@ func TestRollbackWalk(t *testing.T) {
 			w.stepAndCheck(t)
 		}
 		w.playLine("resume")
-		for c := range w.clusters {
-			w.playLine("back " + c)
-		}
-		for range 60 {
-			for c, row := range w.rows {
-				if row = w.withLink(c, row); !row.isReady() {
-					w.playLine("report Ready " + c)
-				}
-			}
-			w.playLine("after 1m")
-			w.stepAndCheck(t)
-		}
+		w.recoverClusters(60, func() { w.stepAndCheck(t) })
 		begun += w.begun
 		isRolledBack := w.rollback != nil && w.rollback.Revision == w.baseInput.Revision
 		if isRolledBack {

@@ -196,23 +196,28 @@ func TestRolloutWalk(t *testing.T) {
 		}
 		w.playLine("after 1m")
 		w.playLine("resume")
-		for c := range w.clusters {
-			w.playLine("back " + c)
-		}
-		for range 80 {
-			for c, row := range w.rows {
-				if row = w.withLink(c, row); !row.isReady() {
-					w.playLine("report Ready " + c)
-				}
-			}
-			w.playLine("after 1m")
-			w.stepAndCheck(t)
-		}
+		w.recoverClusters(80, func() { w.stepAndCheck(t) })
 		for _, c := range slices.Sorted(maps.Keys(w.rows)) {
 			if row := w.rows[c].Spec; row.Revision != w.baseInput.Revision || row.Phase != atoll.RowActive {
 				t.Fatalf("seed %d: %s is %s at %s, want %s\n%s\n%s%s", seed, c, row.Phase, row.Revision, w.baseInput.Revision, strings.Join(w.log, "\n"), w.formatStages(), w.formatWaits())
 			}
 		}
+	}
+}
+
+// recoverClusters connects all clusters, and lets all report that they are ready, for so many minutes of a step each.
+func (w *rolloutWalk) recoverClusters(minutes int, step func()) {
+	for c := range w.clusters {
+		w.playLine("back " + c)
+	}
+	for range minutes {
+		for c, row := range w.rows {
+			if row = w.withLink(c, row); !row.isReady() {
+				w.playLine("report Ready " + c)
+			}
+		}
+		w.playLine("after 1m")
+		step()
 	}
 }
 

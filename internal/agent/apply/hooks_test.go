@@ -75,14 +75,7 @@ func TestHooksRunInTheirPhases(t *testing.T) {
 		api := newMemoryMember(t)
 		e := newStubEngine(t, api, []ownership.Record{shopNamespace})
 		defer startRun(t, e)()
-		upsert := func(m atoll.Manifest) {
-			t.Helper()
-			if err := e.UpsertManifest(t.Context(), m, store.Position{}); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-		}
-		upsert(withHooks(1, contentOne, "x"))
+		e.upsertAndWait(t, withHooks(1, contentOne, "x"))
 		api.expectWrites(t, applyPre)
 		e.seeJob(t, "pre", "2", atoll.Progressing, false, "1 pod runs")
 		e.expectStatus(t, atoll.RowProgressing, confAfter, alarmIdle, postAfter, "pre Progressing 1 pod runs")
@@ -93,14 +86,14 @@ func TestHooksRunInTheirPhases(t *testing.T) {
 		e.expectStatus(t, atoll.RowReady, alarmIdle)
 
 		// The same content again runs nothing. Another one runs all, after the object of the first run is deleted.
-		upsert(withHooks(2, contentOne, "x"))
+		e.upsertAndWait(t, withHooks(2, contentOne, "x"))
 		api.expectWrites(t)
-		upsert(withHooks(3, contentTwo, "x"))
+		e.upsertAndWait(t, withHooks(3, contentTwo, "x"))
 		api.expectWrites(t, "DELETE pre", applyPre)
 		e.expectStatus(t, atoll.RowProgressing, alarmIdle, postAfter, "pre Progressing Running 0 pods active, 0 succeeded, 0 failed")
 
 		// A failure holds what follows, and runs the hooks for it.
-		upsert(withHooks(4, contentNext, "y"))
+		e.upsertAndWait(t, withHooks(4, contentNext, "y"))
 		e.expectStatus(t, atoll.RowProgressing, confAfter, alarmIdle, postAfter, "pre Progressing WaitsForHook it still runs for the former content, and runs for this one when that ends")
 		api.expectWrites(t)
 		e.seeJob(t, "pre", "2", atoll.Healthy, true, "")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -289,4 +290,13 @@ func countReads(api http.Handler, of string, reads *int) http.Handler {
 		}
 		api.ServeHTTP(w, r)
 	})
+}
+
+// upsertAndWait stores a manifest, and waits in the bubble of the test until the engine is done with it.
+func (e *stubEngine) upsertAndWait(t *testing.T, m atoll.Manifest) {
+	t.Helper()
+	if err := e.UpsertManifest(t.Context(), m, store.Position{}); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
 }

@@ -10,7 +10,6 @@ import (
 	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/agent/ownership"
 	"atoll.dev/atoll/internal/agent/report"
-	"atoll.dev/atoll/internal/agent/store"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -80,14 +79,7 @@ func TestWavesFollowHealth(t *testing.T) {
 		api := newMemoryMember(t)
 		e := newStubEngine(t, api, []ownership.Record{shopNamespace})
 		defer startRun(t, e)()
-		upsert := func(m atoll.Manifest) {
-			t.Helper()
-			if err := e.UpsertManifest(t.Context(), m, store.Position{}); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-		}
-		upsert(threeWaves(1, "1", "x"))
+		e.upsertAndWait(t, threeWaves(1, "1", "x"))
 		api.expectWrites(t, applyWeb)
 		e.expectWaits(t, atoll.RowProgressing, confWaits, keyWaits)
 		e.seeWeb("2", atoll.Degraded)
@@ -107,10 +99,10 @@ func TestWavesFollowHealth(t *testing.T) {
 		e.expectWaits(t, atoll.RowDegraded)
 
 		// An edit of the first wave alone; then one of both, of which the later one is held.
-		upsert(threeWaves(2, "2", "x"))
+		e.upsertAndWait(t, threeWaves(2, "2", "x"))
 		api.expectWrites(t, applyWeb)
 		e.expectWaits(t, atoll.RowProgressing)
-		upsert(threeWaves(3, "2", "y"))
+		e.upsertAndWait(t, threeWaves(3, "2", "y"))
 		api.expectWrites(t)
 		e.expectWaits(t, atoll.RowProgressing, confWaits)
 		// Drift of an object that waits does not bring its new content.
@@ -123,7 +115,7 @@ func TestWavesFollowHealth(t *testing.T) {
 		api.expectWrites(t, applyConf)
 		e.expectWaits(t, atoll.RowReady)
 
-		upsert(atoll.Manifest{Bundle: "b1", Generation: 4, Remove: true})
+		e.upsertAndWait(t, atoll.Manifest{Bundle: "b1", Generation: 4, Remove: true})
 		api.expectWrites(t, "DELETE key", "APPLY shop "+atoll.FieldManager, "DELETE conf", "DELETE web") // the namespace is labelled again
 		if s, _ := e.StatusOf("b1", nil, testNow); s.State != atoll.RowRemoved || len(e.gates) > 0 {
 			t.Errorf("the status is %+v", s)

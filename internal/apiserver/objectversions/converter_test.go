@@ -49,6 +49,22 @@ spec:
   scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
 `
 
+const cronJob = `
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: report, namespace: shop, labels: {app: report}}
+spec:
+  schedule: "@daily"
+  suspend: false
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          containers: [{name: main, image: "example.com/report:1"}]
+          volumes: [{name: tmp, emptyDir: {}}]
+`
+
 func TestConvertObject(t *testing.T) {
 	for name, c := range map[string]struct{ object, to, want string }{
 		"an autoscaler": {autoscaler + `
@@ -64,36 +80,8 @@ spec:
   scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
   targetCPUUtilizationPercentage: 70
 `},
-		"an autoscaler without metrics": {autoscaler, "autoscaling/v1", strings.Replace(autoscaler, "/v2", "/v1", 1)},
-		"an older cron job, with empty values that count": {`
-apiVersion: batch/v1
-kind: CronJob
-metadata: {name: report, namespace: shop, labels: {app: report}}
-spec:
-  schedule: "@daily"
-  suspend: false
-  jobTemplate:
-    spec:
-      template:
-        spec:
-          restartPolicy: Never
-          containers: [{name: main, image: "example.com/report:1"}]
-          volumes: [{name: tmp, emptyDir: {}}]
-`, "batch/v1beta1", `
-apiVersion: batch/v1beta1
-kind: CronJob
-metadata: {name: report, namespace: shop, labels: {app: report}}
-spec:
-  schedule: "@daily"
-  suspend: false
-  jobTemplate:
-    spec:
-      template:
-        spec:
-          restartPolicy: Never
-          containers: [{name: main, image: "example.com/report:1"}]
-          volumes: [{name: tmp, emptyDir: {}}]
-`},
+		"an autoscaler without metrics":                   {autoscaler, "autoscaling/v1", strings.Replace(autoscaler, "/v2", "/v1", 1)},
+		"an older cron job, with empty values that count": {cronJob, "batch/v1beta1", strings.Replace(cronJob, "/v1", "/v1beta1", 1)},
 		"a budget of all pods, which the older version states in another way": {`
 apiVersion: policy/v1
 kind: PodDisruptionBudget

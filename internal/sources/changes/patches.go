@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"atoll.dev/atoll/internal/objectdiff"
 	"atoll.dev/atoll/internal/userfields"
 )
 
@@ -56,7 +57,7 @@ func newMergePatch(on, of map[string]any) map[string]any {
 	if isSameMap(on, of) {
 		return map[string]any{} // most objects are the same in most variants
 	}
-	return diffMaps(overridableFields(on), overridableFields(of))
+	return objectdiff.MergePatch(overridableFields(on), overridableFields(of))
 }
 
 // isSameMap reports whether both are one map, and not an equal one.
@@ -241,30 +242,6 @@ func dropNulls(v any) any {
 		return out
 	}
 	return v
-}
-
-// diffMaps returns the JSON merge patch from one map to another.
-func diffMaps(was, is map[string]any) map[string]any {
-	out := map[string]any{}
-	for _, key := range sortedKeys(was, is) {
-		before, had := was[key]
-		after, has := is[key]
-		if !has {
-			out[key] = nil
-			continue
-		}
-		a, wasMap := before.(map[string]any)
-		b, isMap := after.(map[string]any)
-		switch {
-		case had && wasMap && isMap:
-			if below := diffMaps(a, b); len(below) > 0 {
-				out[key] = below
-			}
-		case !had || !userfields.EqualJSON(before, after):
-			out[key] = after
-		}
-	}
-	return out
 }
 
 // joinPatches returns a patch that does what both do. Both make the same object.

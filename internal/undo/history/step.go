@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -89,7 +88,7 @@ func managedFieldsOf(object map[string]any) []any {
 // EncodePatch returns the merge patch from one object to another one, with fields of metadata that bind it. It keeps
 // whole numbers beyond 2^53.
 func EncodePatch(from, to, bound map[string]any) ([]byte, error) {
-	patch := mergePatch(from, to)
+	patch := objectdiff.MergePatch(from, to)
 	if len(bound) > 0 {
 		meta, _ := patch["metadata"].(map[string]any)
 		if meta == nil {
@@ -103,31 +102,6 @@ func EncodePatch(from, to, bound map[string]any) ([]byte, error) {
 		return nil, fmt.Errorf("encode the patch: %w", err)
 	}
 	return raw, nil
-}
-
-// mergePatch returns the JSON merge patch from one document to another one: new maps, with values of the second one.
-func mergePatch(from, to map[string]any) map[string]any {
-	patch := map[string]any{}
-	for name := range from {
-		if _, has := to[name]; !has {
-			patch[name] = nil
-		}
-	}
-	for name, after := range to {
-		before, had := from[name]
-		x, isMap := before.(map[string]any)
-		y, becomesMap := after.(map[string]any)
-		switch {
-		case isMap && becomesMap: // each value is compared once, however deep it is
-			if below := mergePatch(x, y); len(below) > 0 {
-				patch[name] = below
-			}
-		case had && reflect.DeepEqual(before, after):
-		default:
-			patch[name] = after
-		}
-	}
-	return patch
 }
 
 // EncodeOwners returns the patch that writes the owners of fields of a version.
