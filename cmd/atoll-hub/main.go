@@ -103,7 +103,7 @@ address of every hub: give all hubs the same --gateway-address with all of them.
 	addAllowedNetworks(f, &o)
 	f.StringVar(&o.Tracing.Endpoint, "tracing-endpoint", "", "OTLP collector for traces of changes, by gRPC: HOST:PORT without TLS, or a URL such as https://HOST:PORT (default: no traces)")
 	f.IntVar(&o.Tracing.SamplingRatePerMillion, "tracing-sampling-rate-per-million", tracing.DefaultSamplingRate, "how many of a million changes are traced. A request with a traceparent decides by itself. Give all hubs of one etcd the same")
-	f.BoolVar(&o.Console, "console", true, "serve the web console at /console/ of the API's address")
+	addConsoleFlags(f, &o)
 	f.BoolVar(&a.Profiling, "profiling", false, "serve /debug/pprof to users with the RBAC right")
 	f.Bool("version", false, "print the version and end")
 	f.BoolVar(&verbose, "verbose", false, "log details")
@@ -122,6 +122,17 @@ address of every hub: give all hubs the same --gateway-address with all of them.
 func addAllowedNetworks(f *pflag.FlagSet, o *hub.Options) {
 	f.StringSliceVar(&o.PushAllowedCIDRs, "push-allowed-cidrs", nil, "networks such as 127.0.0.0/8 that the hub dials for members in push mode and their proxies. Without it the hub refuses loopback, link-local, multicast and unspecified addresses, and those of clouds' metadata services")
 	f.StringSliceVar(&o.SourceAllowedCIDRs, "source-allowed-cidrs", nil, "networks such as 10.0.0.5/32 that the hub dials for Repositories although it refuses them: loopback, link-local, multicast and unspecified addresses, those of the hub's own machine, and those of clouds' metadata services")
+}
+
+// addConsoleFlags adds the flags of the web console.
+func addConsoleFlags(f *pflag.FlagSet, o *hub.Options) {
+	f.BoolVar(&o.Console, "console", true, "serve the web console at /console/ of the API's address")
+	s := &o.ConsoleSignIn
+	f.StringVar(&s.URL, "console-oidc-issuer", "", "URL of an issuer in --authentication-config at which people sign in to the console by OpenID Connect (default: they paste tokens)")
+	f.StringVar(&s.ClientID, "console-oidc-client-id", "", "client id of the console at --console-oidc-issuer (default: the first audience of the issuer in --authentication-config)")
+	f.StringVar(&s.ClientSecretFile, "console-oidc-client-secret-file", "", "file with the secret of that client (default: a public client, which PKCE protects)")
+	f.StringSliceVar(&s.Scopes, "console-oidc-scopes", nil, "scopes that the console requests beside openid, such as email,groups,offline_access")
+	f.StringVar(&s.Address, "console-address", "", "HOST or HOST:PORT at which browsers reach the console: the issuer knows its redirect URL https://HOST:PORT/console/oidc/callback (default: the address that the browser uses)")
 }
 
 // newFetchCommand makes the command that the hub runs as a child to read one repository.

@@ -2,7 +2,7 @@
 // signed-in person.
 //
 // Contract: a handler stands before the API's chain and passes everything outside of /console on,
-// unchanged. It keeps no session: a cookie holds the person's own token, sealed under the hub key.
+// unchanged. It keeps no session: cookies hold the person's own tokens, sealed under the hub key.
 // All methods are safe for concurrent use.
 package console
 
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/console/issuer"
 	"atoll.dev/atoll/internal/delivery/fairness"
 )
 
@@ -22,6 +23,11 @@ const (
 	rootPath = "/console/"
 	// sessionPath signs in and out, and reports the signed-in person.
 	sessionPath = rootPath + "session"
+	// renewalPath renews the session at the issuer.
+	renewalPath = sessionPath + "/renewal"
+	// issuerPath reports on the issuer, and beginPath sends a browser to it.
+	issuerPath = rootPath + "oidc"
+	beginPath  = issuerPath + "/sign-in"
 	// apiPath is the hub's API as the signed-in person.
 	apiPath = rootPath + "api"
 	// reasonsPath has the table of reasons with their sentences and actors.
@@ -40,17 +46,30 @@ type console struct {
 	api     http.Handler
 	seal    *sealer
 	limiter *fairness.RequestLimiter
-	assets  map[string]asset
-	log     *slog.Logger
-	now     func() time.Time
+	// issuer signs people in; nil: they paste tokens only.
+	issuer *issuer.Client
+	// callbackLimiter and renewalLimiter are for requests that the hub takes to the issuer.
+	callbackLimiter, renewalLimiter *fairness.RequestLimiter
+
+	assets map[string]asset
+	log    *slog.Logger
+	now    func() time.Time
+}
+
+// Options of a console.
+type Options struct {
+	// Log takes sign-ins, without credentials.
+	Log *slog.Logger
+	// SignIn is the sign-in by an issuer of the AuthenticationConfig, which is the path of the file that the API reads.
+	SignIn               issuer.Options
+	AuthenticationConfig string
 }
 
 // NewFront returns a function that makes the console of a hub with the key: a handler that serves the console,
-// and all else by the API's chain. All hubs of one etcd have one key, so each opens the others' cookies. The
-// log takes sign-ins, without credentials.
-func NewFront(log *slog.Logger) func(hubKey []byte) (func(api http.Handler) http.Handler, error) {
+// and all else by the API's chain. All hubs of one etcd have one key, so each opens the others' cookies.
+func NewFront(o Options) func(hubKey []byte) (func(api http.Handler) http.Handler, error) {
 	return func(hubKey []byte) (func(http.Handler) http.Handler, error) {
-		c, err := newConsole(hubKey, log)
+		c, err := newConsole(hubKey, o)
 		if err != nil {
 			return nil, err
 		}
@@ -58,7 +77,7 @@ func NewFront(log *slog.Logger) func(hubKey []byte) (func(api http.Handler) http
 	}
 }
 
-func newConsole(hubKey []byte, log *slog.Logger) (*console, error) {
+func newConsole(hubKey []byte, o Options) (*console, error) {
 	seal, err := newSealer(hubKey)
 	if err != nil {
 		return nil, err
@@ -70,7 +89,15 @@ func newConsole(hubKey []byte, log *slog.Logger) (*console, error) {
 	if files[reasonsPath], err = newAsset(encodeReasons(), "application/json", false); err != nil {
 		return nil, err
 	}
-	return &console{seal: seal, limiter: newSignInLimiter(), assets: files, log: log, now: time.Now}, nil
+	c := &console{
+		seal: seal, limiter: newSignInLimiter(), callbackLimiter: newSignInLimiter(), renewalLimiter: newRenewalLimiter(), assets: files, log: o.Log, now: time.Now,
+	}
+	if o.SignIn.URL != "" {
+		if c.issuer, err = issuer.NewClient(o.SignIn, o.AuthenticationConfig); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
 // wrapAPI returns a handler that serves the console, and all else by the API. It is called once.
@@ -116,6 +143,14 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case sessionPath:
 		c.serveSession(w, r)
+	case renewalPath:
+		c.serveRenewal(w, r)
+	case issuerPath:
+		c.reportIssuer(w, r)
+	case beginPath:
+		c.beginSignIn(w, r)
+	case issuer.CallbackPath:
+		c.finishSignIn(w, r)
 	default:
 		c.serveAsset(w, r)
 	}

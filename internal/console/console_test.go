@@ -31,6 +31,8 @@ var testStart = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 type fakeAPI struct {
 	reached []*http.Request
 	review  func(w http.ResponseWriter)
+	// accepts decides on other tokens; nil: none is accepted.
+	accepts func(token string) bool
 }
 
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -42,7 +44,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case f.review != nil:
 		f.review(w)
-	case r.Method != http.MethodPost || r.Header.Get("Authorization") != "Bearer "+goodToken:
+	case r.Method != http.MethodPost || r.Header.Get("Authorization") != "Bearer "+goodToken && !f.acceptsOther(r):
 		w.WriteHeader(http.StatusUnauthorized)
 	default:
 		w.WriteHeader(http.StatusCreated)
@@ -50,6 +52,11 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		review.Status.UserInfo = authenticationv1.UserInfo{Username: "aiko", Groups: []string{"shop"}}
 		_ = json.NewEncoder(w).Encode(review)
 	}
+}
+
+func (f *fakeAPI) acceptsOther(r *http.Request) bool {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return ok && f.accepts != nil && f.accepts(token)
 }
 
 // testHub is a console over a fake API.
@@ -61,9 +68,12 @@ type testHub struct {
 	clock   time.Time
 }
 
-func newTestHub(t *testing.T, key byte) *testHub {
+func newTestHub(t *testing.T, key byte) *testHub { return newTestHubOf(t, key, Options{}) }
+
+func newTestHubOf(t *testing.T, key byte, o Options) *testHub {
 	t.Helper()
-	c, err := newConsole(bytes.Repeat([]byte{key}, 32), slog.New(slog.DiscardHandler))
+	o.Log = slog.New(slog.DiscardHandler)
+	c, err := newConsole(bytes.Repeat([]byte{key}, 32), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -529,7 +539,7 @@ func FuzzOpenSession(f *testing.F) {
 func TestAConsoleIsLight(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	c, err := newConsole(make([]byte, 32), slog.New(slog.DiscardHandler))
+	c, err := newConsole(make([]byte, 32), Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,16 @@ var (
 	allSignIns     = pace.PerSecond(20, 60)
 )
 
+// The limits of renewals, which need a session. All people behind one NAT gateway are one network.
+var (
+	networkRenewals = pace.PerSecond(5, 60)
+	allRenewals     = pace.PerSecond(50, 200)
+)
+
+func newRenewalLimiter() *fairness.RequestLimiter {
+	return fairness.NewRequestLimiter(networkRenewals, allRenewals)
+}
+
 func newSignInLimiter() *fairness.RequestLimiter {
 	return fairness.NewRequestLimiter(networkSignIns, allSignIns)
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -52,19 +53,33 @@ func newSealer(hubKey []byte) (*sealer, error) {
 // sealSession returns the text of a cookie.
 func (s *sealer) sealSession(v session) string {
 	plain := binary.BigEndian.AppendUint64(make([]byte, 0, timeBytes+len(v.token)), uint64(v.until.Unix()))
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, append(plain, v.token...), []byte(sealLabel)))
+	return s.sealText(sealLabel, append(plain, v.token...))
+}
+
+// sealText returns the text of a cookie with a content. Only openText with the same purpose opens it.
+func (s *sealer) sealText(purpose string, plain []byte) string {
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, []byte(purpose)))
+}
+
+// openText returns the content of a text that was sealed for the purpose.
+func (s *sealer) openText(purpose, text string) ([]byte, error) {
+	if len(text) > maxSealed {
+		return nil, errNoSession
+	}
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return nil, errNoSession
+	}
+	plain, err := s.aead.Open(nil, nil, sealed, []byte(purpose))
+	if err != nil {
+		return nil, errNoSession
+	}
+	return plain, nil
 }
 
 // openSession returns the session in the text of a cookie, unless it is forged, malformed or over.
 func (s *sealer) openSession(text string, now time.Time) (session, error) {
-	if len(text) > maxSealed {
-		return session{}, errNoSession
-	}
-	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil {
-		return session{}, errNoSession
-	}
-	plain, err := s.aead.Open(nil, nil, sealed, []byte(sealLabel))
+	plain, err := s.openText(sealLabel, text)
 	if err != nil || len(plain) <= timeBytes {
 		return session{}, errNoSession
 	}
@@ -73,6 +88,27 @@ func (s *sealer) openSession(text string, now time.Time) (session, error) {
 		return session{}, errNoSession
 	}
 	return v, nil
+}
+
+// sealValue returns the text of a cookie with a value; "": the text is longer than a cookie.
+func (s *sealer) sealValue(purpose string, value any) string {
+	plain, err := json.Marshal(value)
+	if err != nil {
+		return ""
+	}
+	if text := s.sealText(purpose, plain); len(text) <= maxSealed {
+		return text
+	}
+	return ""
+}
+
+// openValue reads the value of a text that was sealed for the purpose.
+func (s *sealer) openValue(purpose, text string, value any) error {
+	plain, err := s.openText(purpose, text)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(plain, value)
 }
 
 // isToken reports whether a text has the form of a bearer token, so that it can stand in a header.

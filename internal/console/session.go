@@ -8,10 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -42,6 +40,8 @@ type person struct {
 	User   string    `json:"user"`
 	Groups []string  `json:"groups,omitempty"`
 	Until  time.Time `json:"until"`
+	// RenewInSeconds is when the page renews the session; 0: it is not renewed.
+	RenewInSeconds int `json:"renewInSeconds,omitempty"`
 }
 
 // serveSession reports the signed-in person, signs in, or signs out.
@@ -57,8 +57,7 @@ func (c *console) serveSession(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		c.signIn(w, r)
 	case http.MethodDelete:
-		clearCookie(w, r)
-		w.WriteHeader(http.StatusNoContent)
+		c.signOut(w, r)
 	default:
 		w.Header().Set("Allow", "GET, POST, DELETE")
 		writeRefusal(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "a session is read, made by POST, or ended by DELETE")
@@ -73,18 +72,19 @@ func (c *console) reportPerson(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p, code := c.reviewToken(r, s)
-	if code == http.StatusUnauthorized {
-		clearCookie(w, r)
+	renewed, isRenewed := c.renewalOf(r, s)
+	switch {
+	case isRenewed:
+		p.RenewInSeconds = renewed.secondsFrom(c.now())
+	case code == http.StatusUnauthorized:
+		clearCookie(w, cookieName(r))
 	}
 	writePerson(w, p, code)
 }
 
 // signIn checks a token by the API, and puts it into a cookie.
 func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
-	network := fairness.NetworkOfRequest(r)
-	if wait, ok := c.limiter.TakeTurn(network, c.now()); !ok {
-		fairness.SetRetryAfter(w.Header(), wait)
-		writeRefusal(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many sign-ins from this network; try again in "+wait.Round(time.Second).String())
+	if !c.takeTurn(w, r, c.limiter) {
 		return
 	}
 	// A writer that has no deadlines, as in tests, reads without.
@@ -97,10 +97,21 @@ func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
 	s := session{token: token, until: c.now().Add(sessionTime).Truncate(time.Second)}
 	p, code := c.reviewToken(r, s)
 	if code == http.StatusOK { // a refused one is the caller's alone, and in the audit log
-		c.log.Info("signed in to the console", "user", p.User, "network", network)
-		setCookie(w, r, c.seal.sealSession(s), int(sessionTime.Seconds()))
+		c.log.Info("signed in to the console", "user", p.User, "network", fairness.NetworkOfRequest(r))
+		setCookie(w, cookieName(r), c.seal.sealSession(s), sessionTime)
+		clearKeptCookie(w, r, renewalCookieName(r))
 	}
 	writePerson(w, p, code)
+}
+
+// takeTurn takes a turn of the request's network, or refuses the request.
+func (c *console) takeTurn(w http.ResponseWriter, r *http.Request, limiter *fairness.RequestLimiter) bool {
+	wait, ok := limiter.TakeTurn(fairness.NetworkOfRequest(r), c.now())
+	if !ok {
+		fairness.SetRetryAfter(w.Header(), wait)
+		writeRefusal(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many sign-ins from this network; try again in "+wait.Round(time.Second).String())
+	}
+	return ok
 }
 
 func writePerson(w http.ResponseWriter, p person, code int) {
@@ -185,25 +196,6 @@ func (c *console) sessionOf(r *http.Request) (session, bool) {
 	s, err := c.seal.openSession(cookie.Value, c.now())
 	return s, err == nil
 }
-
-// cookiePrefix begins the names of all cookies of consoles.
-const cookiePrefix = "__Host-atoll-console"
-
-// cookieName has the port of the hub, because a browser sends the cookies of a host to all of its ports. The
-// prefix makes browsers refuse the cookie without Secure, of another path, or of a parent domain.
-func cookieName(r *http.Request) string {
-	_, port, err := net.SplitHostPort(r.Host)
-	if n, wrong := strconv.ParseUint(port, 10, 16); err == nil && wrong == nil {
-		return cookiePrefix + "-" + strconv.FormatUint(n, 10)
-	}
-	return cookiePrefix
-}
-
-func setCookie(w http.ResponseWriter, r *http.Request, value string, maxAge int) {
-	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: value, Path: "/", MaxAge: maxAge, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
-}
-
-func clearCookie(w http.ResponseWriter, r *http.Request) { setCookie(w, r, "", -1) }
 
 func refuseWithoutSession(w http.ResponseWriter) {
 	writeRefusal(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "sign in: there is no session, or it is over")

@@ -31,6 +31,7 @@ import (
 	"atoll.dev/atoll/internal/apiserver/backup"
 	"atoll.dev/atoll/internal/apiserver/bootstrap"
 	"atoll.dev/atoll/internal/console"
+	"atoll.dev/atoll/internal/console/issuer"
 	"atoll.dev/atoll/internal/delivery"
 	"atoll.dev/atoll/internal/delivery/listener"
 	"atoll.dev/atoll/internal/hub/files"
@@ -80,8 +81,9 @@ type Options struct {
 	// ProxyLimits of what people have under way at clusters through this hub. They have no
 	// default here, so that an explicit 0 is refused.
 	ProxyLimits memberproxy.RequestLimits
-	// Console serves the web console at /console/ of the API's address.
-	Console bool
+	// Console serves the web console at /console/ of the API's address. ConsoleSignIn is its sign-in by an issuer.
+	Console       bool
+	ConsoleSignIn issuer.Options
 	// Tracing specifies where traces of changes go. Its Version, Log and Traceparent are the hub's to
 	// set.
 	Tracing tracing.Options
@@ -110,7 +112,7 @@ func (o *Options) validate() error {
 			return fmt.Errorf("%s: %w", flag, err)
 		}
 	}
-	if err := o.Tracing.ValidateOptions(); err != nil {
+	if err := errors.Join(o.ConsoleSignIn.ValidateOptions(o.Console), o.Tracing.ValidateOptions()); err != nil {
 		return err
 	}
 	if !slices.Contains([]string{"", delivery.AgentServerH2, delivery.AgentServerGRPC}, o.GatewayTransport) {
@@ -154,7 +156,7 @@ func RunHub(ctx context.Context, o Options) error {
 	h.options.API.Groups = []*genericapiserver.APIGroupInfo{h.hooks.fleetView.MetricsAPIGroup()}
 	h.options.API.NoControllers = h.sharesEtcd()
 	if o.Console {
-		h.options.API.Front = console.NewFront(h.log.With("component", "console"))
+		h.options.API.Front = console.NewFront(console.Options{Log: h.log.With("component", "console"), SignIn: o.ConsoleSignIn, AuthenticationConfig: o.API.AuthenticationConfig})
 	}
 	h.options.API.Front = h.hooks.webhooks.WrapFront(h.options.API.Front)
 	h.options.API.Metrics = legacyregistry.Registerer()
