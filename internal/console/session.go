@@ -74,6 +74,9 @@ func (c *console) reportPerson(w http.ResponseWriter, r *http.Request) {
 	p, code := c.reviewToken(r, s)
 	renewed, isRenewed := c.renewalOf(r, s)
 	switch {
+	case isRenewed && code == http.StatusUnauthorized:
+		writeRefusal(w, code, metav1.StatusReasonExpired, "the token has ended: the page renews the session")
+		return
 	case isRenewed:
 		p.RenewInSeconds = renewed.secondsFrom(c.now())
 	case code == http.StatusUnauthorized:

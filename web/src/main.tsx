@@ -3,9 +3,10 @@
 import { render } from "preact";
 import { useEffect, useReducer, useState } from "preact/hooks";
 import { safeText } from "./text/safe";
-import { type Person, RequestError, getPerson, setSignedOutHandler, signOut } from "./api/client";
+import { type Person, RequestError, setSignedOutHandler, signOut } from "./api/client";
 import { forgetCollections } from "./api/collection";
 import { connection } from "./api/connection";
+import { openSession, planRenewal, stopRenewal } from "./api/renewal";
 import { rights } from "./api/rights";
 import { type Language, currentLanguage, setLanguage, t } from "./text/text";
 import { linkTo, navigate, useRoute } from "./ui/hooks";
@@ -41,6 +42,7 @@ function chosenLanguage(): Language {
 
 /** Forgets what was read for one person, as another one signs in. */
 function forgetPerson(): void {
+  stopRenewal();
   forgetCollections();
   rights.forget();
 }
@@ -48,6 +50,7 @@ function forgetPerson(): void {
 function App() {
   const [person, setPerson] = useState<Person | undefined>();
   const [phase, setPhase] = useState<"starting" | "out" | "over" | "in" | "unreachable">("starting");
+  const [issuerSignOut, setIssuerSignOut] = useState("");
   const [, redraw] = useReducer((n: number) => n + 1, 0);
   useEffect(() => {
     setSignedOutHandler(() => {
@@ -56,7 +59,7 @@ function App() {
     });
     void loadReasons().catch(() => undefined);
     const start = () =>
-      getPerson().then(
+      openSession().then(
         (p) => {
           setPerson(p);
           setPhase("in");
@@ -74,13 +77,15 @@ function App() {
   if (phase !== "in" || !person) {
     const signedIn = (p: Person) => {
       forgetPerson();
+      planRenewal(p);
       setPerson(p);
       setPhase("in");
     };
-    return <SignIn over={phase === "over"} onSignedIn={signedIn} />;
+    return <SignIn over={phase === "over"} issuerSignOut={phase === "out" ? issuerSignOut : ""} onSignedIn={signedIn} />;
   }
   const leave = () => {
-    void signOut().finally(() => {
+    stopRenewal();
+    void signOut().then(setIssuerSignOut, () => setIssuerSignOut("")).finally(() => {
       sessionStorage.clear();
       forgetPerson();
       setPerson(undefined);

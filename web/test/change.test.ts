@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parse } from "yaml";
 import { acceptedWrite, applyChange, approveWrite, changeOf, confirmWrite, correctDriftWrite, decisionWrite, pauseWrite, resumeWrite } from "../src/api/actions";
-import { RequestError, getPerson, sendWrite, signIn } from "../src/api/client";
+import { RequestError, actAs, getPerson, sendWrite, signIn } from "../src/api/client";
 import { countHidden } from "../src/api/drift";
 import type { Right } from "../src/api/kubernetes";
 import { type ItemChange, type Plan, type RowGroup, planChange } from "../src/api/plan";
@@ -388,7 +388,7 @@ test("a write names the session that the page shows", async (t) => {
     sent.push([`${init.method ?? "GET"} ${path}`, (init.headers as Headers).get("X-Atoll-Session")]);
     return Promise.resolve(new Response(JSON.stringify({ user: "aiko", until: sent.length < 3 ? "2026-11-30T00:00:00Z" : "2026-11-30T00:05:00Z" })));
   });
-  await getPerson();
+  actAs(await getPerson());
   await sendWrite({ method: "PATCH", path: "/a", body: "{}" });
   await signIn("token");
   await sendWrite({ method: "POST", path: "/b", body: "{}" });

@@ -14,6 +14,8 @@ export interface Person {
   user: string;
   groups?: string[];
   until: string;
+  /** When the page renews the session. */
+  renewInSeconds?: number;
 }
 
 const root = "/console";
@@ -21,12 +23,33 @@ let onSignedOut: () => void = () => {};
 /** The end of the session that the page shows. A write names it, and is refused after another sign-in in this browser. */
 let session = "";
 
+/** Renews the session after a refusal. It reports whether the session is good again. */
+let renew: () => Promise<boolean> = async () => false;
+
+/** Sets how a session is renewed. */
+export function setRenewal(renewal: () => Promise<boolean>): void {
+  renew = renewal;
+}
+
 /** Sets what happens when the hub reports that the session is over. */
 export function setSignedOutHandler(handler: () => void): void {
   onSignedOut = handler;
 }
 
+/** Sends a request, again after a renewal of the session where its token has ended. */
 async function send(path: string, init: RequestInit = {}): Promise<Response> {
+  const isSession = path.startsWith("/session");
+  try {
+    return await sendOnce(path, init);
+  } catch (e) {
+    if (!(e instanceof RequestError) || e.code !== 401 || isSession) throw e;
+    if (await renew()) return sendOnce(path, init);
+    onSignedOut();
+    throw e;
+  }
+}
+
+async function sendOnce(path: string, init: RequestInit): Promise<Response> {
   const headers = new Headers(init.headers);
   headers.set("X-Atoll-Console", "1");
   headers.set("Accept", "application/json");
@@ -39,9 +62,7 @@ async function send(path: string, init: RequestInit = {}): Promise<Response> {
     throw new RequestError(0, "Unreachable", "");
   }
   if (response.ok) return response;
-  const error = await readError(response);
-  if (error.code === 401 && path !== "/session") onSignedOut();
-  throw error;
+  throw await readError(response);
 }
 
 async function readError(response: Response): Promise<RequestError> {
@@ -143,20 +164,45 @@ export async function readLines(path: string, signal: AbortSignal, handler: Stre
   });
 }
 
-function keepSession(p: Person): Person {
+/** Makes a person the one as which the page acts. */
+export function actAs(p: Person): Person {
   session = p.until;
   return p;
 }
 
+/** Returns the person of the browser's session. The page does not yet act as this person. */
 export async function getPerson(): Promise<Person> {
-  return keepSession((await (await send("/session")).json()) as Person);
+  return (await (await send("/session")).json()) as Person;
 }
 
 export async function signIn(token: string): Promise<Person> {
   const init = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token }) };
-  return keepSession((await (await send("/session", init)).json()) as Person);
+  return actAs((await (await send("/session", init)).json()) as Person);
 }
 
-export async function signOut(): Promise<void> {
-  await send("/session", { method: "DELETE" });
+/** Puts a new token into the session, and returns its person. */
+export async function renewSession(): Promise<Person> {
+  return (await (await send("/session/renewal", { method: "POST" })).json()) as Person;
+}
+
+/** Signs out, and returns where the session at the issuer can be ended, too. */
+export async function signOut(): Promise<string> {
+  const response = await send("/session", { method: "DELETE" });
+  if (response.status === 204) return "";
+  return ((await response.json()) as { issuerSignOut: string }).issuerSignOut;
+}
+
+/** The issuer at which people sign in. Without one, all is absent. */
+export interface Issuer {
+  host?: string;
+  state?: "Ready" | "Unreachable" | "Checking";
+  since?: string;
+  message?: string;
+  signIn?: string;
+  /** The failure of this browser's last sign-in. */
+  failure?: { kind: string; message: string };
+}
+
+export async function getIssuer(signal?: AbortSignal): Promise<Issuer> {
+  return (await (await send("/oidc", { signal })).json()) as Issuer;
 }

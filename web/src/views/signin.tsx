@@ -1,10 +1,10 @@
-import { useState } from "preact/hooks";
-import { type Person, RequestError, signIn } from "../api/client";
+import { useEffect, useState } from "preact/hooks";
+import { type Issuer, type Person, RequestError, getIssuer, signIn } from "../api/client";
 import { readPasted } from "../model/kubeconfig";
-import { t } from "../text/text";
+import { t, textOr } from "../text/text";
 import { safeText } from "../text/safe";
 import { Logo } from "../ui/icons";
-import { Command } from "../ui/parts";
+import { Command, Since } from "../ui/parts";
 
 const namespaceKey = "atoll.namespace";
 
@@ -14,7 +14,40 @@ export function rememberedNamespace(person: Person): string {
   return sessionStorage.getItem(namespaceKey) ?? account?.[1] ?? "";
 }
 
-export function SignIn({ over, onSignedIn }: { over: boolean; onSignedIn: (p: Person) => void }) {
+/** The way to the issuer, and its state. */
+function IssuerSignIn({ issuer, onCheck }: { issuer: Issuer; onCheck: () => void }) {
+  const { failure, host = "", signIn: address = "" } = issuer;
+  const page = location.pathname + location.search;
+  return (
+    <div class="issuer">
+      {failure && (
+        <p class="problem" role="alert">
+          {textOr("signin.failure." + failure.kind, t("signin.failure"))} {safeText(failure.message)}
+        </p>
+      )}
+      <a id="issuer" class="primary" href={address + "?return=" + encodeURIComponent(page)}>
+        {t("signin.issuer", { host: safeText(host) })}
+      </a>
+      {issuer.state === "Checking" && <p class="muted small" role="status">{t("signin.issuer.checking")}</p>}
+      {issuer.state === "Unreachable" && (
+        <p class="problem small" role="status">
+          {t("signin.issuer.unreachable")} {safeText(issuer.message ?? "")} <Since time={issuer.since} />{" "}
+          <button type="button" class="ghost small" onClick={onCheck}>{t("reload")}</button>
+        </p>
+      )}
+      <p class="or muted small"><span>{t("signin.or")}</span></p>
+    </div>
+  );
+}
+
+export function SignIn({ over, issuerSignOut, onSignedIn }: { over: boolean; issuerSignOut: string; onSignedIn: (p: Person) => void }) {
+  const [issuer, setIssuer] = useState<Issuer>({});
+  const check = (signal?: AbortSignal) => void getIssuer(signal).then(setIssuer, () => undefined);
+  useEffect(() => {
+    const stop = new AbortController();
+    check(stop.signal);
+    return () => stop.abort();
+  }, []);
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
@@ -48,6 +81,12 @@ export function SignIn({ over, onSignedIn }: { over: boolean; onSignedIn: (p: Pe
         </div>
         <h1>{t("signin.title")}</h1>
         <p class="muted">{over ? t("signin.over") : t("signin.hint")}</p>
+        {issuerSignOut.startsWith("https://") && (
+          <p class="small" role="status">
+            {t("signin.signedOut")} <a href={issuerSignOut}>{t("signin.issuer.signOut", { host: safeText(new URL(issuerSignOut).host) })}</a>
+          </p>
+        )}
+        {issuer.host && <IssuerSignIn issuer={issuer} onCheck={() => check()} />}
         <label for="token">{t("signin.token")}</label>
         <textarea
           id="token" rows={5} value={text} placeholder={t("signin.placeholder")} spellcheck={false} autocomplete="off" autocapitalize="off" autofocus
@@ -56,7 +95,7 @@ export function SignIn({ over, onSignedIn }: { over: boolean; onSignedIn: (p: Pe
         <p class="problem" role="alert">
           {problem}
         </p>
-        <button type="submit" class="primary" disabled={busy || text.trim() === ""}>
+        <button type="submit" class={issuer.host ? "action" : "primary"} disabled={busy || text.trim() === ""}>
           {busy ? t("signin.busy") : t("signin.button")}
         </button>
         <p class="muted small">{t("signin.help")}</p>

@@ -1,0 +1,82 @@
+// Renews the session of an issuer before its token ends, once for all tabs of a browser.
+
+import { type Person, RequestError, actAs, getPerson, renewSession, setRenewal } from "./client";
+
+/** A session that is renewed later than this was renewed by another tab. */
+const dueSeconds = 5;
+const retrySeconds = 10;
+
+let timer: ReturnType<typeof setTimeout> | undefined;
+let underWay: Promise<boolean> | undefined;
+/** The person as which the page acts, if the session is renewed. */
+let renewed: Person | undefined;
+
+/** Plans the next renewal of a person's session. */
+export function planRenewal(person: Person): void {
+  stopRenewal();
+  if (person.renewInSeconds === undefined) return;
+  renewed = person;
+  wait(person.renewInSeconds);
+}
+
+/** Forgets the session, as when the person signs out. */
+export function stopRenewal(): void {
+  clearTimeout(timer);
+  renewed = undefined;
+}
+
+function wait(seconds: number): void {
+  clearTimeout(timer);
+  timer = setTimeout(() => void renewOnce(), seconds * 1000);
+}
+
+/** Renews the session, and reports whether it is good. Callers at the same time share one renewal. */
+export function renewOnce(): Promise<boolean> {
+  const person = renewed;
+  if (!person) return Promise.resolve(false);
+  underWay ??= renewAlone(person).finally(() => (underWay = undefined));
+  return underWay;
+}
+
+async function renewAlone(before: Person): Promise<boolean> {
+  try {
+    const person = await inTurn(renewUnlessDone);
+    if (renewed !== before) return false;
+    // Another sign-in in this browser: the page does not act as another person than it shows.
+    if (person.user !== before.user || person.until !== before.until) throw new RequestError(401, "Unauthorized", "");
+    planRenewal(person);
+    return true;
+  } catch (e) {
+    if (renewed !== before) return false;
+    if (e instanceof RequestError && e.code === 401) stopRenewal();
+    else wait(retrySeconds);
+    return false;
+  }
+}
+
+/** The issuer takes a refresh token once, so the tabs of a browser take turns. */
+function inTurn<T>(run: () => Promise<T>): Promise<T> {
+  return typeof navigator !== "undefined" && navigator.locks ? navigator.locks.request("atoll.renewal", run) : run();
+}
+
+async function renewUnlessDone(): Promise<Person> {
+  try {
+    const person = await getPerson();
+    if ((person.renewInSeconds ?? 0) > dueSeconds) return person;
+  } catch (e) {
+    if (!(e instanceof RequestError) || e.reason !== "Expired") throw e;
+  }
+  return renewSession();
+}
+
+/** Returns the signed-in person. A session whose token has ended is renewed. */
+export async function openSession(): Promise<Person> {
+  const person = await getPerson().catch((e) => {
+    if (e instanceof RequestError && e.reason === "Expired") return inTurn(renewUnlessDone);
+    throw e;
+  });
+  planRenewal(person);
+  return actAs(person);
+}
+
+setRenewal(renewOnce);

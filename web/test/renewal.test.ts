@@ -1,0 +1,93 @@
+// Tests of the renewal of sessions.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { RequestError, getJSON, sendWrite, setSignedOutHandler } from "../src/api/client";
+import { openSession, stopRenewal } from "../src/api/renewal";
+
+const person = (more: object = {}) => ({ user: "aiko", until: "2026-11-30T12:00:00Z", renewInSeconds: 600, ...more });
+const refusal = (code: number, reason: string) => ({ code, body: { kind: "Status", code, reason, message: "" } });
+type Answer = { code: number; body: object };
+
+/** Runs a function against a hub with the answers, in turn by method and path; the last one stays. Returns the requests. */
+async function against(answers: Record<string, Answer[]>, run: () => Promise<unknown>): Promise<string[]> {
+  const requests: string[] = [];
+  const before = globalThis.fetch;
+  globalThis.fetch = (async (path: string, init: RequestInit) => {
+    const key = `${init.method ?? "GET"} ${path.slice("/console".length)}`;
+    requests.push(key);
+    const row = answers[key]!;
+    const { code, body } = row.length > 1 ? row.shift()! : row[0]!;
+    return new Response(JSON.stringify(body), { status: code });
+  }) as typeof fetch;
+  try {
+    await run();
+  } finally {
+    stopRenewal();
+    globalThis.fetch = before;
+  }
+  return requests;
+}
+
+const ok = (body: object) => ({ code: 200, body });
+const isCode = (code: number) => (e: unknown) => e instanceof RequestError && e.code === code;
+
+test("a session whose token has ended is renewed as the page is loaded", async () => {
+  const requests = await against({ "GET /session": [refusal(401, "Expired")], "POST /session/renewal": [ok(person())] }, async () => {
+    assert.equal((await openSession()).user, "aiko");
+  });
+  assert.deepEqual(requests, ["GET /session", "GET /session", "POST /session/renewal"]);
+});
+
+test("without a renewal, the sign-in page comes at once", async () => {
+  const requests = await against({ "GET /session": [refusal(401, "Unauthorized")] }, async () => {
+    await assert.rejects(openSession(), isCode(401));
+  });
+  assert.deepEqual(requests, ["GET /session"]);
+});
+
+test("a request that is refused is sent again after one renewal, also of several requests", async () => {
+  let isOver = false;
+  setSignedOutHandler(() => (isOver = true));
+  const requests = await against({
+    "GET /session": [ok(person()), refusal(401, "Expired")], "POST /session/renewal": [ok(person())],
+    "GET /api/a": [refusal(401, "Unauthorized"), ok({ name: "a" })], "GET /api/b": [refusal(401, "Unauthorized"), ok({ name: "b" })],
+  }, async () => {
+    await openSession();
+    const both = await Promise.all([getJSON<{ name: string }>("/a"), getJSON<{ name: string }>("/b")]);
+    assert.deepEqual(both.map((o) => o.name), ["a", "b"]);
+  });
+  assert.equal(requests.filter((r) => r === "POST /session/renewal").length, 1);
+  assert.equal(isOver, false);
+});
+
+test("what another tab has renewed is not renewed again", async () => {
+  const requests = await against({ "GET /session": [ok(person()), ok(person({ renewInSeconds: 500 }))], "GET /api/a": [refusal(401, "Unauthorized"), ok({})] }, async () => {
+    await openSession();
+    await getJSON("/a");
+  });
+  assert.deepEqual(requests, ["GET /session", "GET /api/a", "GET /session", "GET /api/a"]);
+});
+
+test("after another sign-in in the browser, nothing is sent as the other person", async () => {
+  for (const other of [person({ user: "root" }), person({ until: "2026-11-30T13:00:00Z" })]) {
+    let isOver = false;
+    setSignedOutHandler(() => (isOver = true));
+    const requests = await against({ "GET /session": [ok(person()), ok(other)], "PATCH /api/a": [refusal(401, "Unauthorized"), ok({})] }, async () => {
+      await openSession();
+      await assert.rejects(sendWrite({ method: "PATCH", path: "/a", body: "{}" }), isCode(401));
+    });
+    assert.deepEqual(requests, ["GET /session", "PATCH /api/a", "GET /session"]);
+    assert.equal(isOver, true);
+  }
+});
+
+test("a refused renewal ends the session", async () => {
+  let isOver = false;
+  setSignedOutHandler(() => (isOver = true));
+  await against({ "GET /session": [ok(person()), refusal(401, "Expired")], "POST /session/renewal": [refusal(401, "Unauthorized")], "GET /api/a": [refusal(401, "Unauthorized")] }, async () => {
+    await openSession();
+    await assert.rejects(getJSON("/a"), isCode(401));
+  });
+  assert.equal(isOver, true);
+});
