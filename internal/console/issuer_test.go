@@ -41,7 +41,6 @@ type testIssuer struct {
 	// document and claims change what the issuer states, and answers replaces whole answers by their paths.
 	document, claims map[string]any
 	answers          map[string]http.HandlerFunc
-	lifetime         time.Duration
 }
 
 func newTestIssuer(t *testing.T) *testIssuer {
@@ -51,7 +50,7 @@ func newTestIssuer(t *testing.T) *testIssuer {
 		t.Fatal(err)
 	}
 	i := &testIssuer{
-		t: t, key: key, codes: map[string]url.Values{}, refresh: map[string]bool{}, requests: map[string]int{}, claims: map[string]any{}, answers: map[string]http.HandlerFunc{}, lifetime: time.Hour,
+		t: t, key: key, codes: map[string]url.Values{}, refresh: map[string]bool{}, requests: map[string]int{}, claims: map[string]any{}, answers: map[string]http.HandlerFunc{},
 	}
 	i.server = httptest.NewTLSServer(i)
 	t.Cleanup(i.server.Close)
@@ -121,8 +120,7 @@ func refuseGrant(w http.ResponseWriter) {
 
 // signToken returns an ID token; those of a renewal have no nonce.
 func (i *testIssuer) signToken(nonce string) string {
-	now := time.Now()
-	claims := map[string]any{"iss": i.server.URL, "sub": "aiko", "aud": testAudience, "iat": now.Unix(), "exp": now.Add(i.lifetime).Unix(), "jti": rand.Text()}
+	claims := map[string]any{"iss": i.server.URL, "sub": "aiko", "aud": testAudience, "iat": time.Now().Unix(), "jti": rand.Text()}
 	if nonce != "" {
 		claims["nonce"] = nonce
 	}
@@ -148,8 +146,8 @@ func (i *testIssuer) signToken(nonce string) string {
 	return token
 }
 
-// allow signs the person in for a request, and returns the code.
-func (i *testIssuer) allow(asked url.Values) string {
+// allowSignIn signs the person in for a request, and returns the code.
+func (i *testIssuer) allowSignIn(asked url.Values) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	code := rand.Text()
@@ -157,7 +155,7 @@ func (i *testIssuer) allow(asked url.Values) string {
 	return code
 }
 
-func (i *testIssuer) count(path string) int {
+func (i *testIssuer) countRequests(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.requests[path]
@@ -171,7 +169,8 @@ func (i *testIssuer) newHub(change func(*issuer.Options)) *testHub {
 		change(&o)
 	}
 	h := newTestHubOf(i.t, 1, Options{SignIn: o, AuthenticationConfig: i.writeConfig()})
-	h.clock = time.Now()
+	h.clock = time.Now().Truncate(time.Second)
+	i.claims["exp"] = h.clock.Add(time.Hour).Unix()
 	h.api.accepts = func(token string) bool { return strings.Count(token, ".") == 2 }
 	return h
 }

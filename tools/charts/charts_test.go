@@ -60,6 +60,7 @@ auditPolicy: |
   apiVersion: audit.k8s.io/v1
   kind: Policy
   rules: [{level: Metadata}]
+console: {address: "console.example:443", oidc: {issuer: "https://sso.example", clientID: console, existingSecret: sso, scopes: [email, groups]}}
 persistence: {size: 1Gi, storageClass: fast, accessModes: [ReadWriteOncePod]}
 image: {repository: registry.example/atoll-hub, tag: v9}
 imagePullSecrets: [{name: registry}]
@@ -196,6 +197,9 @@ func TestImpossibleOptionsAreRefused(t *testing.T) {
 		{"atoll-hub", "atoll", "{gatewayAddress: 'a:1', replicas: 2}", "replicas above 1 need etcd.servers"},
 		{"atoll-hub", "atoll", "{gatewayAddress: 'a:1', replicas: 2, etcd: {servers: ['https://a']}}", "replicas above 1 need keys.existingSecret"},
 		{"atoll-hub", "atoll", "{gatewayAddress: 'a:1', etcd: {existingSecret: a}}", "is for etcd.servers"},
+		{"atoll-hub", "atoll", "{gatewayAddress: 'a:1', console: {oidc: {issuer: 'https://sso.example'}}}", "console.oidc.issuer needs authentication"},
+		{"atoll-hub", "atoll", "{gatewayAddress: 'a:1', authentication: x, console: {oidc: {issuer: 'http://sso.example'}}}", "does not match pattern"},
+		{"atoll-hub", "atoll", "{gatewayAddress: 'a:1', console: {address: a}}", "console.oidc.issuer, which is missing"},
 		{"atoll-hub", "atoll", "{gatewayAddress: 'a:1', api: {service: {kind: NodePort}}}", "additional properties 'kind' not allowed"},
 	} {
 		if got, err := renderChart(t, c.chart, c.namespace, c.values); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -25,7 +25,8 @@ const labVariable = "ATOLL_CONSOLE_LAB"
 // world is the lab that the tests share.
 var world struct {
 	lab *lab.Lab
-	hub string // the address of the hub's API
+	hub string     // the address of the hub's API
+	dex *dexServer // nil: the lab is another process's
 }
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -64,14 +65,27 @@ func openLab() (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	world.lab, err = lab.BringUp(context.Background(), lab.Options{Dir: dir, Members: 2, EndsWithStarter: true})
+	ctx, stop := context.WithCancel(context.Background())
+	end = func() {
+		stop()
+		os.RemoveAll(dir)
+	}
+	if world.dex, err = startDex(ctx); err != nil {
+		return end, err
+	}
+	hubArgs, err := world.dex.hubArgs(dir)
+	if err != nil {
+		return end, err
+	}
+	world.lab, err = lab.BringUp(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Members: 2, EndsWithStarter: true, HubArgs: hubArgs})
 	return func() {
 		if world.lab != nil {
 			if err := world.lab.StopAll(context.Background()); err != nil {
 				fmt.Fprintln(os.Stderr, "end the lab:", err)
 			}
 		}
-		os.RemoveAll(dir)
+		world.dex.server.Close()
+		end()
 	}, err
 }
 
@@ -138,7 +152,7 @@ func (p *page) pasteToken(token string) {
 	p.t.Helper()
 	p.run(chromedp.WaitVisible(chromedp.CSS("#token")))
 	p.evaluateScript(fmt.Sprintf(`{ const box = document.querySelector("#token"); box.value = %q; box.dispatchEvent(new Event("input", {bubbles: true})); } ""`, token))
-	p.run(chromedp.Click(chromedp.CSS("button.primary:enabled")))
+	p.run(chromedp.Click(chromedp.CSS("button[type=submit]:enabled")))
 }
 
 // signIn pastes a token and signs in.

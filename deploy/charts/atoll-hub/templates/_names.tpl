@@ -38,4 +38,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if and .Values.etcd.quotaBytes .Values.etcd.servers -}}
 {{- fail "etcd.quotaBytes is for the embedded etcd: set the quota of etcd.servers in that etcd" -}}
 {{- end -}}
+{{- if and .Values.console.oidc.issuer (not .Values.authentication) -}}
+{{- fail "console.oidc.issuer needs authentication: the hub accepts tokens of that issuer" -}}
+{{- end -}}
+{{- if and (not .Values.console.oidc.issuer) (or .Values.console.address .Values.console.oidc.clientID .Values.console.oidc.existingSecret .Values.console.oidc.scopes) -}}
+{{- fail "console.address and console.oidc are for console.oidc.issuer, which is missing" -}}
+{{- end -}}
 {{- end -}}
