@@ -143,7 +143,7 @@ func (c *console) signOut(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), revokeTime)
 	defer cancel()
-	if isRenewed && c.renewalLimiter.WaitTime(networkOf(r), c.now()) == 0 {
+	if _, hasTurn := c.renewalLimiter.TakeTurn(networkOf(r), c.now()); isRenewed && hasTurn {
 		if err := c.issuer.RevokeToken(ctx, n.Refresh); err != nil {
 			c.log.Warn("a session was signed out, but its refresh token was not revoked", "err", err)
 		}

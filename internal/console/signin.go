@@ -166,6 +166,7 @@ func (c *console) finishSignIn(w http.ResponseWriter, r *http.Request) {
 	}
 	p, code := c.setTokens(w, r, tokens, c.now().Add(sessionTime).Truncate(time.Second))
 	if code != http.StatusOK {
+		c.log.Warn("the hub's API does not accept a token of the console's issuer", "issuer", c.issuer.Host(), "status", code, "network", networkOf(r))
 		c.failSignIn(w, r, describeReview(code))
 		return
 	}

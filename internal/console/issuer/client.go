@@ -42,7 +42,8 @@ type Client struct {
 	mu       sync.Mutex
 	known    *provider // nil until the issuer has answered
 	failure  *Failure  // of the last attempt; nil: it succeeded
-	since    time.Time // when the last attempt ended; zero: there was none
+	tried    time.Time // when the last attempt ended; zero: there was none
+	since    time.Time // when attempts began to succeed, or to fail
 	inFlight chan struct{}
 }
 
@@ -96,7 +97,7 @@ func (c *Client) Address() string { return c.settings.address }
 type Status struct {
 	// State is Ready, Unreachable, or Checking while the first answer is awaited.
 	State string
-	// Since is when the state was seen; zero: while the first answer is awaited.
+	// Since is when the state was first seen; zero: while the first answer is awaited.
 	Since time.Time
 	// Message is why the issuer is unreachable.
 	Message string
@@ -104,13 +105,13 @@ type Status struct {
 
 // CheckStatus returns whether the issuer answers. It waits for a first answer until ctx ends.
 func (c *Client) CheckStatus(ctx context.Context) Status {
-	_, err := c.findProvider(ctx)
+	_, _ = c.findProvider(ctx) // its error is the state
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.since.IsZero():
+	case c.tried.IsZero():
 		return Status{State: "Checking"}
-	case c.failure != nil && (c.known == nil || err != nil):
+	case c.failure != nil:
 		return Status{State: "Unreachable", Since: c.since, Message: c.failure.Message}
 	}
 	return Status{State: "Ready", Since: c.since}
@@ -122,7 +123,7 @@ func (c *Client) findProvider(ctx context.Context) (*provider, error) {
 	c.mu.Lock()
 	now := c.now()
 	isFresh := c.known != nil && now.Sub(c.known.readTime) < metadataTime
-	isFailed := c.failure != nil && now.Sub(c.since) < retryTime
+	isFailed := c.failure != nil && now.Sub(c.tried) < retryTime
 	if !isFresh && !isFailed && c.inFlight == nil {
 		c.inFlight = make(chan struct{})
 		go c.readMetadata(context.WithoutCancel(ctx), c.inFlight)
@@ -155,9 +156,13 @@ func (c *Client) readMetadata(ctx context.Context, done chan struct{}) {
 	found, failure := c.requestMetadata(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failure, c.since, c.inFlight = failure, c.now(), nil
+	now := c.now()
+	if c.tried.IsZero() || (c.failure == nil) != (failure == nil) {
+		c.since = now
+	}
+	c.failure, c.tried, c.inFlight = failure, now, nil
 	if failure == nil {
-		found.readTime = c.since
+		found.readTime = now
 		c.known = found
 	}
 	close(done)
