@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Change, applyChange } from "../api/actions";
 import { type Plan, planChange } from "../api/plan";
 import { type PlanLine, planParts } from "../model/plan";
@@ -13,9 +13,7 @@ export function PlannedChange({ change, problem, onApplied }: { change?: Change;
   const [state, setState] = useState<State>({ step: "idle" });
   const running = useRef<AbortController | undefined>(undefined);
   const key = change?.intent ?? "";
-  // The plan of another edit may be shown until the effect below has run.
-  const isCurrent = state.step === "planned" && change !== undefined && state.change.intent === key;
-  useEffect(() => {
+  useLayoutEffect(() => { // before the next click: a later effect would end the plan that it asked for
     setState((s) => (s.step === "applied" && key === "" ? s : { step: "idle" }));
     return () => running.current?.abort();
   }, [key]);
@@ -30,7 +28,7 @@ export function PlannedChange({ change, problem, onApplied }: { change?: Change;
     );
   };
   const apply = () => {
-    if (state.step !== "planned" || !isCurrent) return;
+    if (state.step !== "planned" || state.change.intent !== key) return;
     const planned = state;
     setState({ ...planned, step: "applying" });
     applyChange(planned.change).then(
@@ -45,7 +43,7 @@ export function PlannedChange({ change, problem, onApplied }: { change?: Change;
     <div class="planned">
       <p class="do">
         <button type="button" class="action" disabled={!change || state.step === "planning" || state.step === "applying"} onClick={plan}>{t("plan.ask")}</button>
-        <button type="button" class="primary" disabled={!isCurrent} title={isCurrent ? undefined : t("plan.first")} onClick={apply}>{t("plan.apply")}</button>
+        <button type="button" class="primary" disabled={state.step !== "planned" || !change} title={state.step === "planned" ? undefined : t("plan.first")} onClick={apply}>{t("plan.apply")}</button>
         <span role="status" class="muted small">
           {state.step === "planning" ? t("plan.busy") : state.step === "applying" ? t("act.busy") : state.step === "applied" ? t("plan.applied") : !change && !problem ? t("plan.unchanged") : state.step === "idle" && change ? t("plan.first") : ""}
         </span>
