@@ -155,7 +155,7 @@ func TestRefusedAnswersOfIssuers(t *testing.T) {
 		"a token that is not signed": {change: func(i *testIssuer) { i.answers["/token"] = answerText(`{"access_token":"a","id_token":"e30.e30."}`) }, want: issuer.Unverified},
 		"no ID token":                {change: func(i *testIssuer) { i.answers["/token"] = answerText(`{"access_token":"a"}`) }, want: issuer.Unverified},
 		"an endless answer":          {change: func(i *testIssuer) { i.answers["/token"] = answerEndlessly }, want: issuer.Unreachable},
-		"endless keys":               {change: func(i *testIssuer) { i.answers["/keys"] = answerEndlessly }, want: issuer.Unverified},
+		"endless keys":               {change: func(i *testIssuer) { i.answers["/keys"] = answerEndlessly }, want: issuer.Unreachable},
 		"a page of HTML":             {change: func(i *testIssuer) { i.answers["/token"] = answerText("<html>") }, want: issuer.Unreachable},
 		"a redirect": {change: func(i *testIssuer) {
 			i.answers["/token"] = func(w http.ResponseWriter, r *http.Request) {
@@ -198,6 +198,17 @@ func answerText(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, text)
+	}
+}
+
+// answerError answers with a status, and with an error of OAuth if there is a code.
+func answerError(status int, code string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		if code != "" {
+			fmt.Fprintf(w, `{"error":%q}`, code)
+		}
 	}
 }
 
@@ -381,18 +392,22 @@ func TestRefusedRenewals(t *testing.T) {
 		ask    func(*http.Request)
 		want   int
 	}{
-		"another subject":       {change: func(i *testIssuer, _ *browser) { i.claims["sub"] = "root" }, want: 401},
-		"another nonce":         {change: func(i *testIssuer, _ *browser) { i.claims["nonce"] = "other" }, want: 401},
-		"another audience":      {change: func(i *testIssuer, _ *browser) { i.claims["aud"] = "shop" }, want: 401},
-		"a long token":          {change: func(i *testIssuer, _ *browser) { i.claims["groups"] = strings.Repeat("g", maxToken) }, want: 401},
-		"revoked at the issuer": {change: func(i *testIssuer, _ *browser) { clear(i.refresh) }, want: 401},
-		"the issuer is down":    {change: func(i *testIssuer, _ *browser) { i.server.Close() }, want: 503},
-		"the API refuses":       {change: func(_ *testIssuer, b *browser) { b.h.api.accepts = nil }, want: 401},
-		"after twelve hours":    {change: func(_ *testIssuer, b *browser) { b.h.clock = b.h.clock.Add(sessionTime) }, want: 401},
-		"without its cookie":    {change: func(_ *testIssuer, b *browser) { delete(b.cookies, renewalCookie) }, want: 401},
-		"another site":          {ask: func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }, want: 403},
-		"not the page":          {ask: func(r *http.Request) { r.Header.Del(pageHeader) }, want: 403},
-		"by GET":                {ask: func(r *http.Request) { r.Method = "GET" }, want: 405},
+		"another subject":        {change: func(i *testIssuer, _ *browser) { i.claims["sub"] = "root" }, want: 401},
+		"another nonce":          {change: func(i *testIssuer, _ *browser) { i.claims["nonce"] = "other" }, want: 401},
+		"another audience":       {change: func(i *testIssuer, _ *browser) { i.claims["aud"] = "shop" }, want: 401},
+		"a long token":           {change: func(i *testIssuer, _ *browser) { i.claims["groups"] = strings.Repeat("g", maxToken) }, want: 401},
+		"revoked at the issuer":  {change: func(i *testIssuer, _ *browser) { clear(i.refresh) }, want: 401},
+		"a storage that is down": {change: func(i *testIssuer, _ *browser) { i.answers["/token"] = answerError(500, "server_error") }, want: 503},
+		"too many requests":      {change: func(i *testIssuer, _ *browser) { i.answers["/token"] = answerError(429, "") }, want: 503},
+		"for a moment":           {change: func(i *testIssuer, _ *browser) { i.answers["/token"] = answerError(400, "temporarily_unavailable") }, want: 503},
+		"no client":              {change: func(i *testIssuer, _ *browser) { i.answers["/token"] = answerError(401, "invalid_client") }, want: 401},
+		"the issuer is down":     {change: func(i *testIssuer, _ *browser) { i.server.Close() }, want: 503},
+		"the API refuses":        {change: func(_ *testIssuer, b *browser) { b.h.api.accepts = nil }, want: 401},
+		"after twelve hours":     {change: func(_ *testIssuer, b *browser) { b.h.clock = b.h.clock.Add(sessionTime) }, want: 401},
+		"without its cookie":     {change: func(_ *testIssuer, b *browser) { delete(b.cookies, renewalCookie) }, want: 401},
+		"another site":           {ask: func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") }, want: 403},
+		"not the page":           {ask: func(r *http.Request) { r.Header.Del(pageHeader) }, want: 403},
+		"by GET":                 {ask: func(r *http.Request) { r.Method = "GET" }, want: 405},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := newTestIssuer(t)

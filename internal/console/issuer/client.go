@@ -281,7 +281,7 @@ func (c *Client) verifyAnswer(ctx context.Context, p *provider, answer *oauth2.T
 	}
 	verified, err := p.verifier.Verify(ctx, text)
 	if err != nil {
-		return Tokens{}, nil, &Failure{Kind: Unverified, Message: "the issuer's ID token is forged, expired, or of another issuer"}
+		return Tokens{}, nil, c.describeVerification(err)
 	}
 	var party struct {
 		Authorized string `json:"azp"`
@@ -290,6 +290,14 @@ func (c *Client) verifyAnswer(ctx context.Context, p *provider, answer *oauth2.T
 		return Tokens{}, nil, &Failure{Kind: Unverified, Message: "the issuer's ID token is for another audience"}
 	}
 	return Tokens{IDToken: text, Expiry: verified.Expiry, Refresh: answer.RefreshToken}, verified, nil
+}
+
+// describeVerification returns why an ID token was not verified. Without the issuer's keys nothing is known about the token.
+func (c *Client) describeVerification(err error) *Failure {
+	if strings.HasPrefix(err.Error(), "failed to verify signature: fetching keys ") {
+		return &Failure{Kind: Unreachable, Message: "the issuer " + c.settings.host + ": its keys cannot be read"}
+	}
+	return &Failure{Kind: Unverified, Message: "the issuer's ID token is forged, expired, or of another issuer"}
 }
 
 // isForConsole reports whether a token was made for the console's client, and has an audience that the hub's API accepts.

@@ -54,15 +54,24 @@ func quoteForeignText(s string) string {
 
 // describeError returns the failure of a request to the issuer. The issuer's answer is not in it but for an error of OAuth.
 func describeError(what string, err error) *Failure {
-	if refusal, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		if refusal.ErrorCode != "" {
-			return DescribeRefusal(refusal.ErrorCode, refusal.ErrorDescription)
-		}
-		if refusal.Response != nil && refusal.Response.StatusCode < http.StatusInternalServerError {
-			return &Failure{Kind: Refused, Message: "the issuer refuses with status " + strconv.Itoa(refusal.Response.StatusCode)}
-		}
+	refusal, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok || refusal.Response == nil {
+		return &Failure{Kind: Unreachable, Message: what + ": " + describeCause(err)}
 	}
-	return &Failure{Kind: Unreachable, Message: what + ": " + describeCause(err)}
+	failure := &Failure{Kind: Refused, Message: "the issuer refuses with status " + strconv.Itoa(refusal.Response.StatusCode)}
+	if refusal.ErrorCode != "" {
+		failure = DescribeRefusal(refusal.ErrorCode, refusal.ErrorDescription)
+	}
+	if isTemporary(refusal) {
+		failure.Kind = Unreachable
+	}
+	return failure
+}
+
+// isTemporary reports whether the issuer says that it cannot answer now, which decides nothing about the sign-in.
+func isTemporary(refusal *oauth2.RetrieveError) bool {
+	status := refusal.Response.StatusCode
+	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests || refusal.ErrorCode == "temporarily_unavailable" || refusal.ErrorCode == "server_error"
 }
 
 // describeCause names the cause of a failed request in our own words, so that no foreign text is shown.
