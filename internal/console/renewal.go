@@ -16,6 +16,8 @@ const (
 	// issuerTime bounds the requests to the issuer that a person waits for, and revokeTime those of a sign-out.
 	issuerTime = 12 * time.Second
 	revokeTime = 3 * time.Second
+	// minRenewal is the shortest time from one renewal to the next, also for a token that has nearly ended by the hub's clock.
+	minRenewal = 10 * time.Second
 )
 
 // renewal is what renews a session: it has a cookie of its own, so that both fit.
@@ -48,14 +50,21 @@ func (c *console) renewalOf(r *http.Request, s session) (renewal, bool) {
 func (c *console) sealTokens(t issuer.Tokens, until time.Time) (s session, n renewal, text string) {
 	s = session{token: t.IDToken, until: until}
 	if t.Refresh != "" {
-		now := c.now()
-		n = renewal{Refresh: t.Refresh, Session: issuer.HashToken(t.IDToken), At: now.Add(t.Expiry.Sub(now) * 3 / 4).Unix(), Until: until.Unix()}
+		n = renewal{Refresh: t.Refresh, Session: issuer.HashToken(t.IDToken), At: renewalTime(c.now(), t.Expiry, until).Unix(), Until: until.Unix()}
 		text = c.seal.sealValue(renewalLabel, n)
 	}
 	if text == "" && t.Expiry.Before(until) {
 		s.until = t.Expiry.Truncate(time.Second)
 	}
 	return s, n, text
+}
+
+// renewalTime returns when the page renews a token: at three quarters of its life within the session.
+func renewalTime(now, expiry, until time.Time) time.Time {
+	if expiry.After(until) {
+		expiry = until
+	}
+	return now.Add(max(expiry.Sub(now)*3/4, minRenewal))
 }
 
 // setTokens has the API review an issuer's tokens, and puts them into cookies when it accepts them.

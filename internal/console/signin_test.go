@@ -386,6 +386,28 @@ func TestSessionsAreRenewed(t *testing.T) {
 	}
 }
 
+// A page renews within its session, and no faster than the issuer bears, whatever life the ID token has.
+func TestTheTimeOfTheNextRenewal(t *testing.T) {
+	for _, c := range []struct {
+		life     time.Duration
+		want     int
+		whenSeen string
+	}{
+		{time.Second, 10, "a clock that is nearly a token's life ahead"}, {time.Minute, 45, "a short token"},
+		{90 * 24 * time.Hour, 9 * 60 * 60, "three months: the timers of browsers end after 24 days"}, {150 * 365 * 24 * time.Hour, 9 * 60 * 60, "more than a Duration holds three times"},
+	} {
+		i := newTestIssuer(t)
+		b := newBrowser(i.newHub(nil))
+		i.claims["exp"] = b.h.clock.Add(c.life + time.Hour).Unix()
+		b.h.clock = b.h.clock.Add(time.Hour)
+		b.signInAt(i)
+		var p person
+		if err := json.Unmarshal([]byte(readBody(t, b.send(pageRequest("GET", sessionPath, "")))), &p); err != nil || p.RenewInSeconds != c.want {
+			t.Errorf("%s: renewed in %d s, want %d, %v", c.whenSeen, p.RenewInSeconds, c.want, err)
+		}
+	}
+}
+
 func TestRefusedRenewals(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*testIssuer, *browser)
