@@ -67,11 +67,12 @@ func renewalTime(now, expiry, until time.Time) time.Time {
 	return now.Add(max(expiry.Sub(now)*3/4, minRenewal))
 }
 
-// setTokens has the API review an issuer's tokens, and puts them into cookies when it accepts them.
-func (c *console) setTokens(w http.ResponseWriter, r *http.Request, t issuer.Tokens, until time.Time) (person, int) {
+// setTokens has the API review an issuer's tokens, and puts them into cookies when it accepts them. Those of a renewal
+// are kept also when the API cannot check them now, because the issuer does not take the ones of before again.
+func (c *console) setTokens(w http.ResponseWriter, r *http.Request, t issuer.Tokens, until time.Time, isRenewal bool) (person, int) {
 	s, n, text := c.sealTokens(t, until)
 	p, code := c.reviewToken(r, s)
-	if code != http.StatusOK {
+	if code != http.StatusOK && !(isRenewal && code == http.StatusServiceUnavailable) {
 		return p, code
 	}
 	lifetime := s.until.Sub(c.now())
@@ -120,7 +121,7 @@ func (c *console) serveRenewal(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, tooLongMessage)
 		return
 	}
-	p, code := c.setTokens(w, r, tokens, s.until)
+	p, code := c.setTokens(w, r, tokens, s.until, true)
 	writePerson(w, p, code)
 }
 
@@ -150,7 +151,8 @@ func (c *console) signOut(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), revokeTime)
+	// A page that is closed at once takes no refresh token along.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), revokeTime)
 	defer cancel()
 	if _, hasTurn := c.renewalLimiter.TakeTurn(networkOf(r), c.now()); isRenewed && hasTurn {
 		if err := c.issuer.RevokeToken(ctx, n.Refresh); err != nil {

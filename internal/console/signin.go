@@ -164,7 +164,7 @@ func (c *console) finishSignIn(w http.ResponseWriter, r *http.Request) {
 		c.failSignIn(w, r, err)
 		return
 	}
-	p, code := c.setTokens(w, r, tokens, c.now().Add(sessionTime).Truncate(time.Second))
+	p, code := c.setTokens(w, r, tokens, c.now().Add(sessionTime).Truncate(time.Second), false)
 	if code != http.StatusOK {
 		c.log.Warn("the hub's API does not accept a token of the console's issuer", "issuer", c.issuer.Host(), "status", code, "network", networkOf(r))
 		c.failSignIn(w, r, describeReview(code))

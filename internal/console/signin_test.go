@@ -449,6 +449,21 @@ func TestRefusedRenewals(t *testing.T) {
 	}
 }
 
+// The issuer takes a refresh token once: the new one is kept also when the API cannot check the new ID token now.
+func TestARenewalThatTheAPICannotCheck(t *testing.T) {
+	i := newTestIssuer(t)
+	b := newBrowser(i.newHub(nil))
+	b.signInAt(i)
+	b.h.api.review = func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }
+	if answer := b.send(pageRequest("POST", renewalPath, "")); answer.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("the renewal: %d", answer.StatusCode)
+	}
+	b.h.api.review = nil
+	if answer := b.send(pageRequest("POST", renewalPath, "")); answer.StatusCode != http.StatusOK {
+		t.Errorf("the next renewal: %d %s", answer.StatusCode, readBody(t, answer))
+	}
+}
+
 // Without a refresh token that fits into a cookie, the session ends with the ID token.
 func TestSessionsThatAreNotRenewed(t *testing.T) {
 	for name, refresh := range map[string]string{"none": "", "a long one": strings.Repeat("r", maxSealed)} {
@@ -479,6 +494,13 @@ func TestSignOutOfASessionOfTheIssuer(t *testing.T) {
 	}
 	if len(b.cookies) > 0 || len(i.revoked) != 1 || !strings.HasPrefix(i.revoked[0], "refresh-") {
 		t.Errorf("cookies %v, revoked %v", b.cookies, i.revoked)
+	}
+	// A person who closes the page at once is signed out as well.
+	b.signInAt(i)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if b.send(pageRequest("DELETE", sessionPath, "").WithContext(gone)); len(i.revoked) != 2 {
+		t.Errorf("revoked as the page is closed: %v", i.revoked)
 	}
 	// A pasted token takes the place of a session of the issuer, with its renewal.
 	b.signInAt(i)
