@@ -48,8 +48,8 @@ type console struct {
 	limiter *fairness.RequestLimiter
 	// issuer signs people in; nil: they paste tokens only.
 	issuer *issuer.Client
-	// callbackLimiter and renewalLimiter are for requests that the hub takes to the issuer.
-	callbackLimiter, renewalLimiter *fairness.RequestLimiter
+	// beginLimiter is for ways to the issuer; callbackLimiter and renewalLimiter are for requests that the hub takes there.
+	beginLimiter, callbackLimiter, renewalLimiter *fairness.RequestLimiter
 
 	assets map[string]asset
 	log    *slog.Logger
@@ -90,7 +90,8 @@ func newConsole(hubKey []byte, o Options) (*console, error) {
 		return nil, err
 	}
 	c := &console{
-		seal: seal, limiter: newSignInLimiter(), callbackLimiter: newSignInLimiter(), renewalLimiter: newRenewalLimiter(), assets: files, log: o.Log, now: time.Now,
+		seal: seal, assets: files, log: o.Log, now: time.Now,
+		limiter: newSignInLimiter(), beginLimiter: newFlowLimiter(), callbackLimiter: newFlowLimiter(), renewalLimiter: newRenewalLimiter(),
 	}
 	if o.SignIn.URL != "" {
 		if c.issuer, err = issuer.NewClient(o.SignIn, o.AuthenticationConfig); err != nil {

@@ -14,9 +14,11 @@ const cookiePrefix = "__Host-atoll-console"
 // prefix makes browsers refuse the cookie without Secure, of another path, or of a parent domain.
 func cookieName(r *http.Request) string { return cookiePrefix + portSuffix(r) }
 
-// renewalCookieName and signInCookieName are the names of the cookies that renew a session, and that begin one at an issuer.
+// renewalCookieName, signInCookieName and failureCookieName are the names of the cookies that renew a session, that begin one
+// at an issuer, and that have the failure of one for the page.
 func renewalCookieName(r *http.Request) string { return cookiePrefix + "-renewal" + portSuffix(r) }
 func signInCookieName(r *http.Request) string  { return cookiePrefix + "-signin" + portSuffix(r) }
+func failureCookieName(r *http.Request) string { return cookiePrefix + "-failure" + portSuffix(r) }
 
 func portSuffix(r *http.Request) string {
 	_, port, err := net.SplitHostPort(r.Host)

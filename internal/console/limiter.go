@@ -13,14 +13,21 @@ var (
 	allSignIns     = pace.PerSecond(20, 60)
 )
 
-// The limits of renewals, which need a session. All people behind one NAT gateway are one network.
+// The limits of sign-ins at the issuer, for each of their two steps, and those of renewals, which need a session. All people
+// behind one NAT gateway are one network.
 var (
+	networkFlows    = pace.PerSecond(1, 60)
+	allFlows        = pace.PerSecond(50, 200)
 	networkRenewals = pace.PerSecond(5, 60)
 	allRenewals     = pace.PerSecond(50, 200)
 )
 
 func newRenewalLimiter() *fairness.RequestLimiter {
 	return fairness.NewRequestLimiter(networkRenewals, allRenewals)
+}
+
+func newFlowLimiter() *fairness.RequestLimiter {
+	return fairness.NewRequestLimiter(networkFlows, allFlows)
 }
 
 func newSignInLimiter() *fairness.RequestLimiter {

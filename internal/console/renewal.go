@@ -147,6 +147,7 @@ func (c *console) signOut(w http.ResponseWriter, r *http.Request) {
 	clearCookie(w, cookieName(r))
 	clearKeptCookie(w, r, renewalCookieName(r))
 	clearKeptCookie(w, r, signInCookieName(r))
+	clearKeptCookie(w, r, failureCookieName(r))
 	if !ok || c.issuer == nil || !c.issuer.IsIssued(s.token) {
 		w.WriteHeader(http.StatusNoContent)
 		return

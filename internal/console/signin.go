@@ -96,7 +96,7 @@ func (c *console) reportIssuer(w http.ResponseWriter, r *http.Request) {
 
 // takeFailure returns the failure that the browser keeps, and removes it there.
 func (c *console) takeFailure(w http.ResponseWriter, r *http.Request) *failureText {
-	cookie, err := r.Cookie(signInCookieName(r))
+	cookie, err := r.Cookie(failureCookieName(r))
 	if err != nil {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (c *console) takeFailure(w http.ResponseWriter, r *http.Request) *failureTe
 	if c.seal.openValue(failureLabel, cookie.Value, &f) != nil {
 		return nil
 	}
-	clearCookie(w, signInCookieName(r))
+	clearCookie(w, failureCookieName(r))
 	return &f
 }
 
@@ -118,7 +118,7 @@ func (c *console) beginSignIn(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, rootPath, http.StatusSeeOther)
 		return
 	}
-	if _, ok := c.limiter.TakeTurn(networkOf(r), c.now()); !ok {
+	if _, ok := c.beginLimiter.TakeTurn(networkOf(r), c.now()); !ok {
 		c.failSignIn(w, r, &issuer.Failure{Kind: failedTooMany})
 		return
 	}
@@ -235,7 +235,7 @@ func (c *console) failSignIn(w http.ResponseWriter, r *http.Request, err error) 
 	if failure, ok := errors.AsType[*issuer.Failure](err); ok {
 		f.Kind = failure.Kind
 	}
-	setCookie(w, signInCookieName(r), c.seal.sealValue(failureLabel, f), failureTime)
+	setCookie(w, failureCookieName(r), c.seal.sealValue(failureLabel, f), failureTime)
 	http.Redirect(w, r, rootPath, http.StatusSeeOther)
 }
 

@@ -243,6 +243,33 @@ func TestAReplayedCodeIsRefused(t *testing.T) {
 	}
 }
 
+// An answer to another sign-in, as by a link of another site, does not end the one that is under way.
+func TestAStrayAnswerLeavesTheSignInUnderWay(t *testing.T) {
+	i := newTestIssuer(t)
+	b := newBrowser(i.newHub(nil))
+	asked := b.beginSignIn(i, "/console/fleet")
+	b.checkFailed(b.followLink(issuer.CallbackPath+"?code=stray&state=stray"), failedExpired)
+	answer := b.followLink(issuer.CallbackPath + "?" + url.Values{"code": {i.allowSignIn(asked)}, "state": {asked.Get("state")}}.Encode())
+	if answer.Header.Get("Location") != "/console/fleet" || b.cookies[sessionCookie] == nil {
+		t.Errorf("the sign-in under way ends with %d at %q", answer.StatusCode, answer.Header.Get("Location"))
+	}
+}
+
+// Colleagues behind one NAT gateway sign in at the same time, and a flood of them takes no turn of a pasted token.
+func TestManySignInsFromOneNetwork(t *testing.T) {
+	i := newTestIssuer(t)
+	h := i.newHub(nil)
+	for n := range networkFlows.Burst {
+		b := newBrowser(h)
+		if b.signInAt(i); b.cookies[sessionCookie] == nil {
+			t.Fatalf("person %d is not signed in: %+v", n+1, b.readStatus().Failure)
+		}
+	}
+	b := newBrowser(h)
+	b.checkFailed(b.followLink(beginPath), failedTooMany)
+	h.signIn()
+}
+
 func TestReturnPages(t *testing.T) {
 	for text, want := range map[string]string{
 		"": rootPath, "/console/": "/console/", "/console/fleet": "/console/fleet", "/console/fleet?q=status%3AAway": "/console/fleet?q=status%3AAway",
@@ -275,7 +302,7 @@ func TestSignInsThatDoNotBegin(t *testing.T) {
 	if answer := b.send(pageRequest("POST", beginPath, "")); answer.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("by POST: %d", answer.StatusCode)
 	}
-	for range networkSignIns.Burst + 1 {
+	for range networkFlows.Burst + 1 {
 		b.followLink(beginPath)
 	}
 	b.checkFailed(b.followLink(beginPath), failedTooMany)
