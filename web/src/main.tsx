@@ -3,10 +3,10 @@
 import { render } from "preact";
 import { useEffect, useReducer, useState } from "preact/hooks";
 import { safeText } from "./text/safe";
-import { type Person, RequestError, setSignedOutHandler, signOut } from "./api/client";
+import { type Person, RequestError, setSignedOutHandler } from "./api/client";
 import { forgetCollections } from "./api/collection";
 import { connection } from "./api/connection";
-import { openSession, planRenewal, stopRenewal } from "./api/renewal";
+import { endSession, openSession, planRenewal, stopRenewal } from "./api/renewal";
 import { rights } from "./api/rights";
 import { type Language, currentLanguage, setLanguage, t } from "./text/text";
 import { linkTo, navigate, useRoute } from "./ui/hooks";
@@ -84,8 +84,7 @@ function App() {
     return <SignIn over={phase === "over"} issuerSignOut={phase === "out" ? issuerSignOut : ""} onSignedIn={signedIn} />;
   }
   const leave = () => {
-    stopRenewal();
-    void signOut().then(setIssuerSignOut, () => setIssuerSignOut("")).finally(() => {
+    void endSession().then(setIssuerSignOut, () => setIssuerSignOut("")).finally(() => {
       sessionStorage.clear();
       forgetPerson();
       setPerson(undefined);

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RequestError, getJSON, sendWrite, setSignedOutHandler } from "../src/api/client";
-import { openSession, stopRenewal } from "../src/api/renewal";
+import { beginSession, endSession, openSession, renewOnce, stopRenewal } from "../src/api/renewal";
 
 const person = (more: object = {}) => ({ user: "aiko", until: "2026-11-30T12:00:00Z", renewInSeconds: 600, ...more });
 const refusal = (code: number, reason: string) => ({ code, body: { kind: "Status", code, reason, message: "" } });
@@ -90,4 +90,47 @@ test("a refused renewal ends the session", async () => {
     await assert.rejects(getJSON("/a"), isCode(401));
   });
   assert.equal(isOver, true);
+});
+
+// The cookies of a renewal's late answer would sign the person in again, or take the place of the next person's.
+test("a renewal that is under way ends before a sign-out, and before the next sign-in", async () => {
+  for (const [end, request] of [[endSession, "DELETE /session"], [() => beginSession("token"), "POST /session"]] as const) {
+    const events: string[] = [];
+    const answers: Record<string, Answer[]> = {
+      "GET /session": [ok(person()), refusal(401, "Expired")], "POST /session/renewal": [ok(person())], "DELETE /session": [ok({ issuerSignOut: "" })], "POST /session": [ok(person())],
+    };
+    await against(answers, async () => {
+      await openSession();
+      const hub = globalThis.fetch;
+      let answer = () => {};
+      const slow = new Promise<void>((done) => (answer = done));
+      const arrived = new Promise<void>((done) => {
+        globalThis.fetch = (async (path: string, init: RequestInit) => {
+          events.push(`${init.method ?? "GET"} ${path.slice("/console".length)}`);
+          if (path.endsWith("/renewal")) {
+            done();
+            await slow;
+            events.push("renewed");
+          }
+          return hub(path, init);
+        }) as typeof fetch;
+      });
+      const renewal = renewOnce();
+      await arrived;
+      const ended = end();
+      await new Promise(setImmediate); // a request that does not wait is sent by now
+      answer();
+      await Promise.all([renewal, ended]);
+    });
+    assert.deepEqual(events, ["GET /session", "POST /session/renewal", "renewed", request]);
+  }
+});
+
+test("while the issuer does not renew a session whose token has ended, the sign-in page comes, which tells why", async () => {
+  for (const code of [429, 503]) {
+    const requests = await against({ "GET /session": [refusal(401, "Expired")], "POST /session/renewal": [refusal(code, "")] }, async () => {
+      await assert.rejects(openSession(), isCode(401));
+    });
+    assert.deepEqual(requests, ["GET /session", "GET /session", "POST /session/renewal"]);
+  }
 });

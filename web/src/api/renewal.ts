@@ -1,6 +1,6 @@
 // Renews the session of an issuer before its token ends, once for all tabs of a browser.
 
-import { type Person, RequestError, actAs, getPerson, renewSession, setRenewal } from "./client";
+import { type Person, RequestError, actAs, getPerson, renewSession, setRenewal, signIn, signOut } from "./client";
 
 /** A session that is renewed later than this was renewed by another tab. */
 const dueSeconds = 5;
@@ -54,9 +54,29 @@ async function renewAlone(before: Person): Promise<boolean> {
   }
 }
 
-/** The issuer takes a refresh token once, so the tabs of a browser take turns. */
+/** The last turn of this page, for a browser without locks. */
+let lastTurn: Promise<unknown> = Promise.resolve();
+
+/**
+ * Runs what sets the cookies of the session. The tabs of a browser take turns: the issuer takes a refresh token once, and a late
+ * answer to a renewal would undo a sign-out.
+ */
 function inTurn<T>(run: () => Promise<T>): Promise<T> {
-  return typeof navigator !== "undefined" && navigator.locks ? navigator.locks.request("atoll.renewal", run) : run();
+  if (typeof navigator !== "undefined" && navigator.locks) return navigator.locks.request("atoll.renewal", run);
+  const turn = lastTurn.then(run);
+  lastTurn = turn.catch(() => undefined);
+  return turn;
+}
+
+/** Signs in by a token. */
+export function beginSession(token: string): Promise<Person> {
+  return inTurn(() => signIn(token));
+}
+
+/** Signs out, and returns where the session at the issuer can be ended, too. */
+export function endSession(): Promise<string> {
+  stopRenewal();
+  return inTurn(signOut);
 }
 
 async function renewUnlessDone(): Promise<Person> {
@@ -69,11 +89,13 @@ async function renewUnlessDone(): Promise<Person> {
   return renewSession();
 }
 
-/** Returns the signed-in person. A session whose token has ended is renewed. */
+/** Returns the signed-in person. A session whose token has ended is renewed; while the issuer does not renew it, there is none. */
 export async function openSession(): Promise<Person> {
   const person = await getPerson().catch((e) => {
-    if (e instanceof RequestError && e.reason === "Expired") return inTurn(renewUnlessDone);
-    throw e;
+    if (!(e instanceof RequestError) || e.reason !== "Expired") throw e;
+    return inTurn(renewUnlessDone).catch((failure) => {
+      throw failure instanceof RequestError && failure.code === 0 ? failure : e;
+    });
   });
   planRenewal(person);
   return actAs(person);

@@ -1,5 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
-import { type Issuer, type Person, RequestError, getIssuer, signIn } from "../api/client";
+import { type Issuer, type Person, RequestError, getIssuer } from "../api/client";
+import { beginSession } from "../api/renewal";
 import { readPasted } from "../model/kubeconfig";
 import { t, textOr } from "../text/text";
 import { safeText } from "../text/safe";
@@ -28,7 +29,11 @@ function IssuerSignIn({ issuer, onCheck }: { issuer: Issuer; onCheck: () => void
       <a id="issuer" class="primary" href={address + "?return=" + encodeURIComponent(page)}>
         {t("signin.issuer", { host: safeText(host) })}
       </a>
-      {issuer.state === "Checking" && <p class="muted small" role="status">{t("signin.issuer.checking")}</p>}
+      {issuer.state === "Checking" && (
+        <p class="muted small" role="status">
+          {t("signin.issuer.checking")} <button type="button" class="ghost small" onClick={onCheck}>{t("reload")}</button>
+        </p>
+      )}
       {issuer.state === "Unreachable" && (
         <p class="problem small" role="status">
           {t("signin.issuer.unreachable")} {safeText(issuer.message ?? "")} <Since time={issuer.since} />{" "}
@@ -61,7 +66,7 @@ export function SignIn({ over, issuerSignOut, onSignedIn }: { over: boolean; iss
     setBusy(true);
     setProblem("");
     try {
-      const person = await signIn(pasted.token);
+      const person = await beginSession(pasted.token);
       if (pasted.namespace) sessionStorage.setItem(namespaceKey, pasted.namespace);
       else sessionStorage.removeItem(namespaceKey);
       setText("");
