@@ -1,7 +1,7 @@
 // Tests of the renewal of sessions.
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { mock, test } from "node:test";
 import { RequestError, getJSON, sendWrite, setSignedOutHandler } from "../src/api/client";
 import { beginSession, endSession, openSession, renewOnce, stopRenewal } from "../src/api/renewal";
 
@@ -132,5 +132,27 @@ test("while the issuer does not renew a session whose token has ended, the sign-
       await assert.rejects(openSession(), isCode(401));
     });
     assert.deepEqual(requests, ["GET /session", "GET /session", "POST /session/renewal"]);
+  }
+});
+
+test("an issuer that is down is asked less and less, and not by all pages at once", async () => {
+  for (const [random, most] of [[0, 10], [0.999, 7]] as const) {
+    mock.timers.enable({ apis: ["setTimeout"] });
+    mock.method(Math, "random", () => random);
+    try {
+      const answers = { "GET /session": [ok(person()), ok(person({ renewInSeconds: 1 }))], "POST /session/renewal": [refusal(503, "ServiceUnavailable")] };
+      const requests = await against(answers, async () => {
+        await openSession();
+        for (let second = 0; second < 600 + 900; second++) {
+          mock.timers.tick(1000);
+          await new Promise(setImmediate);
+        }
+      });
+      const renewals = requests.filter((r) => r === "POST /session/renewal").length;
+      assert.ok(renewals >= 4 && renewals <= most, `${renewals} renewals in 15 minutes`);
+    } finally {
+      mock.restoreAll();
+      mock.timers.reset();
+    }
   }
 });

@@ -4,12 +4,16 @@ import { type Person, RequestError, actAs, getPerson, renewSession, setRenewal, 
 
 /** A session that is renewed later than this was renewed by another tab. */
 const dueSeconds = 5;
+/** After a failure the page tries again in about so many seconds, then in twice as many, up to the most. */
 const retrySeconds = 10;
+const mostRetrySeconds = 300;
 
 let timer: ReturnType<typeof setTimeout> | undefined;
 let underWay: Promise<boolean> | undefined;
 /** The person as which the page acts, if the session is renewed. */
 let renewed: Person | undefined;
+/** How many renewals failed since the last good one. */
+let failures = 0;
 
 /** Plans the next renewal of a person's session. */
 export function planRenewal(person: Person): void {
@@ -23,6 +27,7 @@ export function planRenewal(person: Person): void {
 export function stopRenewal(): void {
   clearTimeout(timer);
   renewed = undefined;
+  failures = 0;
 }
 
 function wait(seconds: number): void {
@@ -49,7 +54,7 @@ async function renewAlone(before: Person): Promise<boolean> {
   } catch (e) {
     if (renewed !== before) return false;
     if (e instanceof RequestError && e.code === 401) stopRenewal();
-    else wait(retrySeconds);
+    else wait(Math.min(retrySeconds * 2 ** failures++, mostRetrySeconds) * (0.5 + Math.random() / 2));
     return false;
   }
 }
