@@ -131,7 +131,7 @@ func addConsoleFlags(f *pflag.FlagSet, o *hub.Options) {
 	f.StringVar(&s.URL, "console-oidc-issuer", "", "URL of an issuer in --authentication-config at which people sign in to the console by OpenID Connect (default: they paste tokens)")
 	f.StringVar(&s.ClientID, "console-oidc-client-id", "", "client id of the console at --console-oidc-issuer (default: the first audience of the issuer in --authentication-config)")
 	f.StringVar(&s.ClientSecretFile, "console-oidc-client-secret-file", "", "file with the secret of that client (default: a public client, which PKCE protects)")
-	f.StringSliceVar(&s.Scopes, "console-oidc-scopes", nil, "scopes that the console requests beside openid, such as email,groups,offline_access")
+	f.StringSliceVar(&s.Scopes, "console-oidc-scopes", nil, "scopes that the console requests in addition to openid, such as email,groups,offline_access")
 	f.StringVar(&s.Address, "console-address", "", "HOST or HOST:PORT at which browsers reach the console: the issuer knows its redirect URL https://HOST:PORT/console/oidc/callback (default: the address that the browser uses)")
 }
 

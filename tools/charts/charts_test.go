@@ -60,7 +60,7 @@ auditPolicy: |
   apiVersion: audit.k8s.io/v1
   kind: Policy
   rules: [{level: Metadata}]
-console: {address: "console.example:443", oidc: {issuer: "https://sso.example", clientID: console, existingSecret: sso, scopes: [email, groups]}}
+console: {address: "console.example:443", oidc: {issuer: "https://sso.example", clientID: "console #1: web", existingSecret: sso, scopes: [email, groups]}}
 persistence: {size: 1Gi, storageClass: fast, accessModes: [ReadWriteOncePod]}
 image: {repository: registry.example/atoll-hub, tag: v9}
 imagePullSecrets: [{name: registry}]
