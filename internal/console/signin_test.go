@@ -522,7 +522,7 @@ func TestSignOutOfASessionOfTheIssuer(t *testing.T) {
 	if len(b.cookies) > 0 || len(i.revoked) != 1 || !strings.HasPrefix(i.revoked[0], "refresh-") {
 		t.Errorf("cookies %v, revoked %v", b.cookies, i.revoked)
 	}
-	// A person who closes the page at once is signed out as well.
+	// A person whose page is closed at once is signed out as well.
 	b.signInAt(i)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
