@@ -1,13 +1,14 @@
 // The console of the hub.
 
 import { render } from "preact";
-import { useEffect, useReducer, useState } from "preact/hooks";
+import { useEffect, useMemo, useReducer, useState } from "preact/hooks";
 import { safeText } from "./text/safe";
 import { type Person, RequestError, setSignedOutHandler } from "./api/client";
 import { forgetCollections } from "./api/collection";
 import { connection } from "./api/connection";
 import { endSession, openSession, planRenewal, stopRenewal } from "./api/renewal";
 import { rights } from "./api/rights";
+import type { Entry } from "./model/palette";
 import { type Language, currentLanguage, setLanguage, t } from "./text/text";
 import { linkTo, navigate, useRoute } from "./ui/hooks";
 import { Icon, Logo } from "./ui/icons";
@@ -18,6 +19,7 @@ import { ApplicationList } from "./views/applications";
 import { ClusterPage } from "./views/cluster";
 import { Fleet } from "./views/fleet";
 import { Logs } from "./views/logs";
+import { Palette } from "./views/palette";
 import { PodPage } from "./views/pod";
 import { SignIn } from "./views/signin";
 import { Waiting, useWaits } from "./views/waiting";
@@ -38,6 +40,10 @@ function chosenTheme(): Theme {
 function chosenLanguage(): Language {
   const language = localStorage.getItem("atoll.language") ?? navigator.language;
   return language.startsWith("zh") ? "zh" : "en";
+}
+
+function otherLanguage(): string {
+  return currentLanguage() === "en" ? "中文" : "English";
 }
 
 /** Forgets what was read for one person, as another one signs in. */
@@ -97,10 +103,15 @@ function App() {
 function Shell({ person, onLeave, onLanguage }: { person: Person; onLeave: () => void; onLanguage: () => void }) {
   const route = useRoute();
   const [theme, choose] = useState(chosenTheme());
+  const [isPaletteOpen, openPalette] = useState(false);
   const view = route.path[0] ?? "fleet";
   useEffect(() => {
     const keys = (e: KeyboardEvent) => {
       const el = e.target as HTMLElement;
+      if (e.key.toLowerCase() === "k" && (e.ctrlKey || e.metaKey) && !e.altKey && !e.shiftKey) {
+        e.preventDefault();
+        return openPalette(true);
+      }
       if (el.matches("input, textarea, select") || e.metaKey || e.ctrlKey || e.altKey) return;
       const filter = document.getElementById("filter");
       if (e.key === "/" && filter) {
@@ -132,6 +143,12 @@ function Shell({ person, onLeave, onLanguage }: { person: Person; onLeave: () =>
     setLanguage(next);
     onLanguage();
   };
+  const actions = useMemo((): Entry[] => [
+    ...nav.map(([path, title]): Entry => ({ key: "page/" + path, group: "page", title, detail: "", words: [], to: linkTo(path) })),
+    { key: "action/theme", group: "action", title: t("nav.theme"), detail: t(`nav.theme.${theme}`), words: [], run: switchTheme },
+    { key: "action/language", group: "action", title: t("nav.language"), detail: otherLanguage(), words: [], run: switchLanguage },
+    { key: "action/signOut", group: "action", title: t("nav.signOut"), detail: person.user, words: [], run: onLeave },
+  ], [theme, view, person]);
   return (
     <div class="shell">
       <a class="skip" href="#content" onClick={(e) => (e.preventDefault(), document.getElementById("content")?.focus())}>{t("nav.skip")}</a>
@@ -144,12 +161,15 @@ function Shell({ person, onLeave, onLanguage }: { person: Person; onLeave: () =>
             </Link>
           ))}
         </nav>
+        <button type="button" class="nav palette-open" aria-haspopup="dialog" onClick={() => openPalette(true)}>
+          <Icon name="search" /><span>{t("palette.open")}</span><kbd>{/Mac|iP(hone|ad)/.test(navigator.userAgent) ? "⌘K" : "Ctrl K"}</kbd>
+        </button>
         <div class="foot">
           <Live />
           <p class="person small" title={safeText(person.user)}><Text>{person.user}</Text></p>
           <div class="foot-buttons">
             <button type="button" class="ghost small" onClick={switchTheme}>{t("nav.theme")}: {t(`nav.theme.${theme}`)}</button>
-            <button type="button" class="ghost small" onClick={switchLanguage} aria-label={t("nav.language")}>{currentLanguage() === "en" ? "中文" : "English"}</button>
+            <button type="button" class="ghost small" onClick={switchLanguage} aria-label={t("nav.language")}>{otherLanguage()}</button>
             <button type="button" class="ghost small" onClick={onLeave}>{t("nav.signOut")}</button>
           </div>
         </div>
@@ -157,6 +177,7 @@ function Shell({ person, onLeave, onLanguage }: { person: Person; onLeave: () =>
       <main id="content" tabIndex={-1}>
         <View path={route.path} person={person} />
       </main>
+      {isPaletteOpen && <Palette person={person} actions={actions} onClose={() => openPalette(false)} />}
     </div>
   );
 }

@@ -118,6 +118,11 @@ export interface Bundle {
       stage: string;
     }>;
     conflictResolution: string;
+    freezeExemption?: {
+      at?: string;
+      by?: string;
+      message: string;
+    };
     group?: string;
     moveOrder?: string;
     pause?: {
@@ -357,6 +362,20 @@ export interface Bundle {
         progressDeadline?: string;
       }>;
       type?: "All" | "Staged";
+      windows?: Array<{
+        clusterSelector?: {
+          matchExpressions?: Array<{
+            key: string;
+            operator: string;
+            values?: Array<string>;
+          }>;
+          matchLabels?: Record<string, string>;
+        };
+        duration: string;
+        schedule: string;
+        timeZone?: string;
+        type: "Allow" | "Deny";
+      }>;
     };
     source: {
       kind: string;

@@ -4,6 +4,7 @@ import type { TextKey } from "./en";
 
 export const zh: Partial<Record<TextKey, string>> = {
   "nav.fleet": "集群", "nav.applications": "应用", "nav.waiting": "待处理", "nav.signOut": "退出登录", "nav.theme": "主题", "nav.theme.system": "跟随系统", "nav.theme.light": "浅色", "nav.theme.dark": "深色", "nav.language": "语言", "nav.skip": "跳到内容",
+  "palette.title": "查找并打开", "palette.open": "查找", "palette.placeholder": "集群、应用、页面或操作", "palette.hint": "输入以查找集群、应用和日志。方向键选择，回车键打开。", "palette.none": "没有这样的名称，或您无权列出。", "palette.group.page": "页面", "palette.group.action": "操作", "palette.group.application": "应用", "palette.group.logs": "日志", "palette.group.cluster": "集群",
   "live.on": "实时", "live.off": "与中心失去联系，正在重试…",
   "signin.title": "登录到中心", "signin.hint": "控制台以您的身份操作：只显示和执行您在中心上有权进行的内容。", "signin.token": "Bearer 令牌或 kubeconfig", "signin.placeholder": "粘贴令牌，或含有令牌的完整 kubeconfig", "signin.button": "登录", "signin.busy": "正在检查…",
   "signin.issuer": "使用 {host} 登录", "signin.issuer.checking": "它尚未回应中心。", "signin.issuer.unreachable": "中心无法访问它：", "signin.issuer.signOut": "同时在 {host} 退出登录", "signin.signedOut": "您已在此处退出登录。", "signin.or": "或使用令牌",
