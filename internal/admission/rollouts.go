@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/changewindow"
 	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/rollout"
 )
@@ -29,6 +30,7 @@ func checkRollout(r *v1alpha1.Rollout, at *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(at.Child("type"), r.Type, "stages and autoStages need type: Staged, and type: Staged needs one of them"))
 	}
 	errs = append(errs, checkAutoStages(r, at)...)
+	errs = append(errs, checkWindows(r.Windows, at.Child("windows"))...)
 	if n := countNeededApprovals(r); n > maxApprovals {
 		stages := "stages"
 		if len(r.AutoStages) > 0 {
@@ -47,6 +49,15 @@ func checkRollout(r *v1alpha1.Rollout, at *field.Path) (errs field.ErrorList) {
 		errs = append(errs, checkRolloutBound(s.MaxConcurrency, 1, in.Child("maxConcurrency"))...)
 		errs = append(errs, checkRolloutBound(s.MaxFailures, 0, in.Child("maxFailures"))...)
 		errs = append(errs, rollout.CheckGates(s, i == 0, in)...)
+	}
+	return errs
+}
+
+// checkWindows checks change windows.
+func checkWindows(list []v1alpha1.ChangeWindow, at *field.Path) field.ErrorList {
+	errs := changewindow.CheckWindows(list, at)
+	for i := range list[:min(len(list), changewindow.MaxWindows)] {
+		errs = append(errs, checkLabels(list[i].ClusterSelector, at.Index(i).Child("clusterSelector"))...)
 	}
 	return errs
 }

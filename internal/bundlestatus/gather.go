@@ -11,6 +11,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/changewindow"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
 )
@@ -57,9 +58,10 @@ type Row struct {
 	Known bool
 	// CheckIn is how often the cluster checks in; 0: it holds a stream.
 	CheckIn time.Duration
-	// Stage of the Bundle's rollout. LostAt is when the cluster was lost, and CountsUntil is until when the rollout
+	// Stage of the Bundle's rollout, and the change windows that concern the cluster. LostAt is when the cluster was lost, and CountsUntil is until when the rollout
 	// counts the row all the same; zero: it does not.
 	Stage       int
+	Windows     changewindow.Mask
 	LostAt      time.Time
 	CountsUntil time.Time
 	// ConnectedAt is when the cluster connected, in Unix seconds. Deadline is when the row counts as failed unless it is

@@ -85,6 +85,7 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 	in.Quarantine = r.findQuarantine(s, m, now)
 	next := ComputeStatus(in)
 	m.wakeAtCountChange(s.rows, now)
+	m.wakeAtWindowChange(in)
 	if age := now.Sub(s.bundle.Meta.CreationTimestamp.Time); len(s.rows) == 0 && len(old.Conditions) == 0 && age < placing {
 		m.wakeAfter(placing - age)
 		return nil

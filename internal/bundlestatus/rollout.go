@@ -59,6 +59,7 @@ func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
 	}
 	if c, ok := r.Clusters.GetByUID(row.Spec.UID); ok {
 		out.Stage = v.terms.StageOf(row.Cluster, c.Labels, c.CreationTimestamp.Unix())
+		out.Windows = v.terms.WindowsOf(c.Labels)
 		out.setLoss(c, v.terms, time.Now())
 		out.setDeadline(c, v.terms, time.Now())
 	}
@@ -82,6 +83,16 @@ func (r *Row) setLoss(c *v1alpha1.Cluster, terms *rollout.Terms, now time.Time) 
 	r.LostAt = rollout.LossTime(c, now)
 	if end := terms.CountsUntil(r.inRollout(), now); end.After(now) {
 		r.CountsUntil = end
+	}
+}
+
+// wakeAtWindowChange requests another look for when other change windows are open, while clusters wait for their turn.
+func (m *bundleMemo) wakeAtWindowChange(in StatusInput) {
+	if !in.Terms.HasWindows() {
+		return
+	}
+	if at := countRows(in).windowsChange; at.After(in.Now) {
+		m.wakeAfter(at.Sub(in.Now))
 	}
 }
 
@@ -139,7 +150,7 @@ func countCopies(rows []Row) (n int) {
 
 // inRollout returns the row as rollouts see it.
 func (r Row) inRollout() rollout.Row {
-	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable, LostAt: r.LostAt, ConnectedAt: r.ConnectedAt, Stage: r.Stage, CheckIn: r.CheckIn}
+	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable, LostAt: r.LostAt, ConnectedAt: r.ConnectedAt, Stage: r.Stage, Windows: r.Windows, CheckIn: r.CheckIn}
 }
 
 // isCounted reports whether a rollout counts a row: a Pending one only while it waits for its turn.
@@ -164,7 +175,7 @@ func (t *rowTally) countProgress(in StatusInput) {
 		return
 	}
 	t.progress = in.Terms.NewProgress()
-	scope := in.failureScope()
+	scope, windows := in.failureScope(), in.Terms.ViewWindows(in.Now)
 	for _, r := range in.Rows {
 		if !in.isCounted(r) {
 			continue
@@ -178,6 +189,9 @@ func (t *rowTally) countProgress(in StatusInput) {
 			n.DisconnectedWaiting += int(r.rowCount())
 		case p == rollout.RowFailing:
 			n.AddFailures(row, scope.IsHeldBy(in.Terms, row), int(r.rowCount()))
+		case p == rollout.RowWaiting:
+			n.AddOutsideWindow(&windows, r.Windows, int(r.rowCount()))
+			t.awaitWindowChange(windows.OpeningOf(r.Windows).Until)
 		}
 		in.countReturning(n, &scope, row, int(r.rowCount()))
 		if r.Spec.Phase != atoll.RowPending && isUnavailable && !(isWanted && scope.IsExcused(in.Terms, row)) {
@@ -191,6 +205,13 @@ func (t *rowTally) countProgress(in StatusInput) {
 	gates := in.gateStates()
 	t.progress.MarkSoaking(in.Terms, gates)
 	t.stageWait = in.Terms.FindStageWait(t.progress, in.Bundle.Spec.Pause != nil, gates)
+}
+
+// awaitWindowChange records when a window may begin to hold a row that waits, or hold it no more; zero: never.
+func (t *rowTally) awaitWindowChange(at time.Time) {
+	if !at.IsZero() && (t.windowsChange.IsZero() || at.Before(t.windowsChange)) {
+		t.windowsChange = at
+	}
 }
 
 // rollbackOf returns the rollback of the latest revision; nil: there is none.

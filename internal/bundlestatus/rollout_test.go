@@ -83,6 +83,49 @@ func TestRolloutStatus(t *testing.T) {
 	}
 }
 
+// Clusters outside their change window wait for it, and other rows of the stage do not hide why. Only rows that wait make another look when windows
+// change.
+func TestWindowsInARolloutStatus(t *testing.T) {
+	stated := &v1alpha1.Rollout{Windows: []v1alpha1.ChangeWindow{
+		{Type: v1alpha1.ChangeWindowAllow, Schedule: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}, ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}},
+	}}
+	terms := rollout.CompileTerms(stated)
+	outside := func(r *Row) {
+		r.Windows, r.Spec.Revision = terms.WindowsOf(map[string]string{"env": "prod"}), "earlier"
+	}
+	behind := &atoll.RowStatus{Generation: 4, State: atoll.RowReady, Applied: true}
+	for name, c := range map[string]struct {
+		rows  []Row
+		hour  int
+		want  string
+		again time.Duration
+	}{
+		"one waits":           {[]Row{newRow("a", readyStatus(), outside), newRow("b", readyStatus())}, 12, "OutsideWindow: a change window of stage rest, which opens at 2026-12-01T22:00:00Z", 10 * time.Hour},
+		"another one changes": {[]Row{newRow("a", readyStatus(), outside), newRow("b", behind)}, 12, "OutsideWindow: a change window of stage rest, which opens at 2026-12-01T22:00:00Z", 10 * time.Hour},
+		"one waits inside":    {[]Row{newRow("a", readyStatus(), outside)}, 22, "WaitsForStage: stage rest to become healthy", time.Hour},
+		"at rest":             {[]Row{newRow("a", readyStatus(), outside, func(r *Row) { r.Spec.Revision = latest.Name })}, 12, ": ", 0},
+	} {
+		now := time.Date(2026, 12, 1, c.hour, 0, 0, 0, time.UTC)
+		in := StatusInput{Rows: c.rows, Latest: latest, Terms: terms, Now: now}
+		in.Bundle.Spec.Rollout = stated
+		r := ComputeStatus(in).Rollout
+		if got := r.Reason + ": " + r.Message; got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		m := &bundleMemo{}
+		if m.wakeAtWindowChange(in); m.again != c.again {
+			t.Errorf("%s: the next look is in %s, want %s", name, m.again, c.again)
+		}
+		var l rowGroups
+		l.view = rolloutView{terms: terms}
+		other := c.rows[0]
+		other.Windows = 0
+		if a := string(l.rowSignature(&c.rows[0])); a == string(l.rowSignature(&other)) {
+			t.Errorf("%s: clusters of other windows are counted as equal", name)
+		}
+	}
+}
+
 // A failure holds what waited before the failed row changed, and not what came later or what a person resumed.
 func TestFailuresThatHoldARollout(t *testing.T) {
 	stated := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a"}}}}}

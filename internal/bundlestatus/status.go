@@ -162,6 +162,8 @@ type rowTally struct {
 	// progress of the rollout, and for what its rows wait.
 	progress  rollout.Progress
 	stageWait rollout.StageWait
+	// windowsChange is when a change window may begin to hold a row that waits, or hold it no more; zero: never.
+	windowsChange time.Time
 }
 
 func countRows(in StatusInput) *rowTally {

@@ -21,9 +21,9 @@ type turnTerms struct {
 // isBounded reports whether some of so many rows may keep their revision until their turn.
 func (t turnTerms) isBounded(rows int) bool { return t.ForClusters(rows) != nil || t.isPaused }
 
-// changesStage reports whether a cluster is in another stage than it was.
+// changesStage reports whether a cluster is in another stage than it was, or other change windows concern it.
 func (t turnTerms) changesStage(was, is *schedule.Cluster) bool {
-	return t.HasStages() && t.StageOf(was.Name, was.Labels, was.CreatedAt) != t.StageOf(is.Name, is.Labels, is.CreatedAt)
+	return t.HasWindows() && t.WindowsOf(was.Labels) != t.WindowsOf(is.Labels) || t.HasStages() && t.StageOf(was.Name, was.Labels, was.CreatedAt) != t.StageOf(is.Name, is.Labels, is.CreatedAt)
 }
 
 // turnTermsOf returns the terms of a Bundle. They are compiled when they change.
@@ -61,16 +61,16 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 	for i := range clusters {
 		c := &clusters[i]
 		in.NewestClusterAt = max(in.NewestClusterAt, c.CreatedAt)
-		at := turns.StageOf(c.Name, c.Labels, c.CreatedAt)
+		at, windows := turns.StageOf(c.Name, c.Labels, c.CreatedAt), turns.WindowsOf(c.Labels)
 		if row, has := in.Rows[c.Name]; has {
-			if row.Stage != at {
-				row.Stage = at
+			if row.Stage != at || row.Windows != windows {
+				row.Stage, row.Windows = at, windows
 				in.Rows[c.Name] = row
 			}
 			continue
 		}
 		if v, known := in.Decision.FindVerdict(c.Name); known && v.Outcome == schedule.OutcomePlaced {
-			in.NewClusters[c.Name] = rollout.Row{Online: r.isConnected(c), Stage: at}
+			in.NewClusters[c.Name] = rollout.Row{Online: r.isConnected(c), Stage: at, Windows: windows}
 		}
 	}
 }

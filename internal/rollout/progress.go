@@ -33,6 +33,11 @@ type StageTally struct {
 	Clusters int
 	// Updated, Changing, Failed and Waiting are parts of Clusters.
 	Updated, Changing, Failed, Waiting int
+	// OutsideWindow may not change now by the change windows. They are a part of Waiting. The first of them may change at opensAt, in
+	// Unix seconds, if it opens.
+	OutsideWindow int
+	opensAt       int64
+	opens         bool
 	// Accepted hold nothing, by FailureScope. They are a part of Failed.
 	Accepted int
 	// Marked are those by which the stage failed, and which hold it whatever joins or leaves. They are a part of Failed.
@@ -329,6 +334,8 @@ func (t *Terms) reasonInStage(i int, n StageTally, p Progress) atoll.Reason {
 		return atoll.ReasonWaitsForSuccessTime
 	case n.Waiting == 0:
 		return atoll.ReasonWaitsForStage
+	case n.Waiting == n.OutsideWindow:
+		return atoll.ReasonOutsideWindow
 	case n.Changing >= t.concurrencyOf(i, n.Clusters):
 		return atoll.ReasonMaxConcurrencyReached
 	case p.UnavailableFailed >= t.unavailableOf(p.countConnected()):
@@ -357,6 +364,8 @@ func (t *Terms) DescribeStageWait(w StageWait, p *Progress) string {
 	switch w.Reason {
 	case atoll.ReasonStageFailed:
 		return in + ", in which " + phrase.CountNoun(n.Failed-n.Accepted, "cluster") + " failed: another template, or `atoll rollout resume`"
+	case atoll.ReasonOutsideWindow:
+		return describeOpening(in, time.Unix(n.opensAt, 0), n.opens)
 	case atoll.ReasonWaitsForSuccessTime:
 		return in + " to stay healthy for minSuccessTime"
 	case atoll.ReasonMaxConcurrencyReached:

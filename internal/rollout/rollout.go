@@ -8,6 +8,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/changewindow"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -33,8 +34,9 @@ type Row struct {
 	LostAt time.Time
 	// ConnectedAt is when the cluster connected, in Unix seconds, if it is Online.
 	ConnectedAt int64
-	// Stage is the index of the cluster's stage in Input.Terms.
-	Stage int
+	// Stage is the index of the cluster's stage in Input.Terms, and Windows are the change windows that concern it.
+	Stage   int
+	Windows changewindow.Mask
 	// CheckIn is how often the cluster checks in; 0: it holds a stream.
 	CheckIn time.Duration
 	// lateAt is when progressDeadline ended, in Unix seconds, before the row was healthy; 0: it did not.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/changewindow"
 )
 
 // Terms are the compiled bounds of a Bundle's rollout. They are immutable. Nil terms bound nothing, and have
@@ -18,6 +19,8 @@ type Terms struct {
 	isStaged       bool
 	// auto divides the clusters, where Atoll chooses those of the stages; nil: the stages choose them.
 	auto *autoStages
+	// windows in which rows may take the desired revision; nil: always.
+	windows *changewindow.Windows
 	// isDefault: the Bundle states no rollout.
 	isDefault bool
 }
@@ -42,10 +45,10 @@ func CompileTerms(r *v1alpha1.Rollout) *Terms {
 		return defaultTerms
 	}
 	stages := r.ListStages()
-	if r.MaxUnavailable == nil && len(stages) == 0 {
+	if r.MaxUnavailable == nil && len(stages)+len(r.Windows) == 0 {
 		return nil
 	}
-	t := &Terms{maxUnavailable: r.MaxUnavailable, isStaged: r.Type == v1alpha1.RolloutStaged}
+	t := &Terms{maxUnavailable: r.MaxUnavailable, isStaged: r.Type == v1alpha1.RolloutStaged, windows: changewindow.CompileWindows(r.Windows)}
 	if t.isStaged {
 		t.auto = compileAutoStages(r)
 		for _, s := range stages {

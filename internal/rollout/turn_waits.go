@@ -19,6 +19,9 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	if t.wait.isDecided() {
 		return s.newDecidedWait(since)
 	}
+	if w := s.findWindowWait(c, row, since); w.For != "" {
+		return w
+	}
 	switch w := t.wait; w.Reason {
 	case atoll.ReasonRolloutPaused:
 		if at := s.Pause.Since.Time; !at.IsZero() {
@@ -35,6 +38,8 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	case atoll.ReasonWaitsForSuccessTime:
 		until := phrase.FormatTime(time.Unix(t.soakUntil[w.Stage], 0))
 		return newRowWait(w.Reason, s.describeStageWait()+", until "+until, since)
+	case atoll.ReasonOutsideWindow:
+		return newRowWait(atoll.ReasonWaitsForStage, "stage "+s.Terms.StageName(w.Stage)+", whose clusters wait for a change window", since)
 	case "":
 		return newRowWait(atoll.ReasonWaitsForStage, "its turn in the rollout", since)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/changewindow"
 )
 
 // turns are which rows take the desired revision now, where the Bundle states a rollout or is paused. Nothing of
@@ -14,6 +15,8 @@ type turns struct {
 	// isBounded: the Bundle states a rollout or is paused.
 	isBounded bool
 	Progress
+	// windows are what the change windows decide now.
+	windows changewindow.View
 	// wait is for what the rows at rest wait.
 	wait StageWait
 	// allowed clusters change in this step.
@@ -67,7 +70,7 @@ func (s *rolloutStep) planTurns() {
 	t := &s.turns
 	stages := s.Terms.CountStages()
 	t.isBounded, t.Progress, t.soakUntil, t.healthySince = true, s.Terms.NewProgress(), make([]int64, stages), make([]int64, stages)
-	t.scope = NewFailureScope(s.ResumedAt, s.Now)
+	t.scope, t.windows = NewFailureScope(s.ResumedAt, s.Now), s.Terms.ViewWindows(s.Now)
 	arrivals := s.withoutReplacements(s.tallyMembers())
 	if s.Terms.IsDefault() && s.Pause == nil { // a first copy is no change of what runs
 		arrivals = nil
@@ -203,6 +206,7 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 		}
 	case RowWaiting:
 		t.scope.AddWaiting(row)
+		n.AddOutsideWindow(&t.windows, row.Windows, 1)
 		if !isUnavailable {
 			return
 		}
@@ -269,6 +273,7 @@ func (s *rolloutStep) tallyArrival(c string) {
 		return
 	}
 	n.AddRows(RowWaiting, 1)
+	n.AddOutsideWindow(&s.turns.windows, row.Windows, 1)
 	s.turns.scope.AddWaiting(row)
 }
 
@@ -350,7 +355,7 @@ func (s *rolloutStep) allowTurns(arrivals []string) {
 		s.allowUnhealthyRows(i, &slots)
 		s.allowHealthyRows(i, &slots, &budget)
 		for _, c := range arrivals {
-			if row := s.arrivalRow(c); row.Stage == i && row.Online && slots > 0 && budget > 0 {
+			if row := s.arrivalRow(c); row.Stage == i && row.Online && s.isInWindow(row) && slots > 0 && budget > 0 {
 				s.allowTurn(c, i, &slots)
 				budget--
 				t.AddUnavailable(RowChanging, 1, c)
@@ -391,7 +396,7 @@ func (s *rolloutStep) allowHealthyRows(i int, slots, budget *int) {
 
 // canChange reports whether a row has another revision to take, and its cluster the capacity for it.
 func (s *rolloutStep) canChange(c string, row Row) bool {
-	if !s.wantsTurn(c, row) {
+	if !s.wantsTurn(c, row) || !s.isInWindow(row) {
 		return false
 	}
 	v, _ := s.Decision.FindVerdict(c)
@@ -419,6 +424,9 @@ func (s *rolloutStep) requestNextTurn() {
 	}
 	if t.wait.Reason == atoll.ReasonWaitsForSuccessTime {
 		s.requeueNoLater(time.Unix(t.soakUntil[t.wait.Stage], 0))
+	}
+	if at := t.openingAwaited(); !at.IsZero() {
+		s.requeueNoLater(at)
 	}
 	if (t.wait.Reason == atoll.ReasonStageFailed || s.Terms.IsDefault()) && s.ResumedAt.After(s.Now) { // the clock of another hub is ahead
 		s.requeueNoLater(s.ResumedAt)

@@ -1,0 +1,226 @@
+package changewindow
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
+
+// Mask has a bit for each window that concerns a cluster. Clusters of one mask may change at the same times.
+type Mask uint16
+
+// MaxWindows is how many windows a mask has bits for.
+const MaxWindows = 16
+
+// Bounds of a search for the next time at which changes may start: its days, and how many starts it computes.
+const (
+	searchDays  = 400
+	searchSteps = 2000
+)
+
+// search is what is left of a bounded search.
+type search struct{ left int }
+
+// Windows are compiled windows; nil: changes may always start.
+type Windows struct {
+	list []window
+	// allow has the bits of the Allow windows.
+	allow Mask
+}
+
+// window is a compiled window. Its schedule is read when it is first needed.
+type window struct {
+	selector labels.Selector
+	duration time.Duration
+	schedule func() *zonedSchedule
+}
+
+// CompileWindows compiles windows; nil: there are none.
+func CompileWindows(stated []v1alpha1.ChangeWindow) *Windows {
+	if len(stated) == 0 {
+		return nil
+	}
+	out := &Windows{}
+	for i, w := range stated[:min(len(stated), MaxWindows)] { // admission refuses more
+		c := window{selector: labels.Everything(), duration: w.Duration.Duration}
+		c.schedule = sync.OnceValue(func() *zonedSchedule {
+			wall, err := parseSchedule(w.Schedule)
+			zone, zoneErr := loadZone(w.TimeZone)
+			if err != nil || zoneErr != nil {
+				return nil
+			}
+			return &zonedSchedule{wall: wall, zone: zone}
+		})
+		if w.ClusterSelector != nil {
+			selector, err := metav1.LabelSelectorAsSelector(w.ClusterSelector)
+			if err == nil { // admission refuses others; such a window concerns all clusters
+				c.selector = selector
+			}
+		}
+		if w.Type != v1alpha1.ChangeWindowDeny {
+			out.allow |= 1 << i
+		}
+		out.list = append(out.list, c)
+	}
+	return out
+}
+
+// MaskOf returns which windows concern a cluster with these labels.
+func (w *Windows) MaskOf(clusterLabels map[string]string) (m Mask) {
+	if w == nil {
+		return 0
+	}
+	for i := range w.list {
+		if w.list[i].selector.Matches(labels.Set(clusterLabels)) {
+			m |= 1 << i
+		}
+	}
+	return m
+}
+
+// findStart returns the first start after a time; zero: there is none, or the search is at its bound.
+func (w *window) findStart(z *zonedSchedule, after time.Time, in *search) time.Time {
+	if in.left--; in.left < 0 {
+		return time.Time{}
+	}
+	return z.findStart(after)
+}
+
+// stateAt reports whether a window is open at a time, and until when at least that stays so; zero: always.
+func (w *window) stateAt(at time.Time, isAllow bool, in *search) (isOpen bool, until time.Time) {
+	z := w.schedule()
+	if z == nil { // an Allow window never opens, a Deny window never closes
+		return !isAllow, time.Time{}
+	}
+	start := z.findStart(at.Add(-w.duration))
+	if start.IsZero() || start.After(at) {
+		return false, start
+	}
+	end := start.Add(w.duration)
+	for last := at.AddDate(0, 0, searchDays); end.Before(last); {
+		if start = w.findLaterStart(z, end, in); start.IsZero() {
+			break
+		}
+		end = start.Add(w.duration)
+	}
+	return true, end
+}
+
+// findLaterStart returns a start by which a window that would end at a time stays open; zero: there is none. It looks close to the
+// end first, so that dense starts are not all computed.
+func (w *window) findLaterStart(z *zonedSchedule, end time.Time, in *search) time.Time {
+	for back := time.Minute; ; back *= 2 {
+		back = min(back, w.duration)
+		start := w.findStart(z, end.Add(-back), in)
+		if !start.IsZero() && !start.After(end) {
+			return start
+		}
+		if start.IsZero() || back == w.duration {
+			return time.Time{}
+		}
+	}
+}
+
+// judge reports whether changes of clusters with a mask may start at a time, and when at the earliest this may be different; zero: never.
+// nextOpening is a time before which they may not, where they may not now.
+func (w *Windows) judge(m Mask, at time.Time, in *search) (isOpen bool, until, nextOpening time.Time) {
+	isAllowed, isDenied, isClosedForGood := m&w.allow == 0, false, false
+	var allowed, denied time.Time
+	for i := range w.list {
+		bit := Mask(1) << i
+		if m&bit == 0 {
+			continue
+		}
+		isAllow := w.allow&bit != 0
+		open, changes := w.list[i].stateAt(at, isAllow, in)
+		until = earlierOf(until, changes)
+		switch {
+		case isAllow && open:
+			isAllowed = true
+		case isAllow:
+			allowed = earlierOf(allowed, changes)
+		case open:
+			isDenied, isClosedForGood = true, isClosedForGood || changes.IsZero()
+			if changes.After(denied) {
+				denied = changes
+			}
+		}
+	}
+	switch {
+	case isAllowed && !isDenied:
+		return true, until, at
+	case isClosedForGood:
+		return false, until, time.Time{}
+	case !isAllowed:
+		return false, until, allowed
+	}
+	return false, until, denied
+}
+
+// earlierOf returns the earlier of two times. Zero is never.
+func earlierOf(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// findOpening returns the first time at which changes of clusters with a mask may start. opens is false where none is found within the
+// bounds of the search: there is none before at.
+func (w *Windows) findOpening(m Mask, from time.Time, steps int) (at time.Time, opens bool) {
+	at = from
+	end, in := from.AddDate(0, 0, searchDays), &search{left: steps}
+	for in.left > 0 {
+		isOpen, _, next := w.judge(m, at, in)
+		switch in.left--; {
+		case isOpen:
+			return at, true
+		case next.IsZero(), next.After(end):
+			return end, false
+		}
+		at = next
+	}
+	return at, false
+}
+
+// View is what windows decide at one moment.
+type View struct {
+	windows *Windows
+	now     time.Time
+	judged  []Opening
+}
+
+// Opening is when changes of clusters with a mask may start.
+type Opening struct {
+	mask Mask
+	// IsOpen: they may start now. Until is when that may be different; zero: never.
+	IsOpen bool
+	Until  time.Time
+	// Opens: they may start at At, where they may not now. Otherwise they may not before At, as far as is searched.
+	Opens bool
+	At    time.Time
+}
+
+// NewView returns what the windows decide at a time.
+func (w *Windows) NewView(now time.Time) View { return View{windows: w, now: now} }
+
+// OpeningOf returns when changes of clusters with a mask may start. Nothing is searched twice.
+func (v *View) OpeningOf(m Mask) Opening {
+	if v.windows == nil || m == 0 {
+		return Opening{IsOpen: true}
+	}
+	if i := slices.IndexFunc(v.judged, func(o Opening) bool { return o.mask == m }); i >= 0 {
+		return v.judged[i]
+	}
+	out, in := Opening{mask: m}, search{left: searchSteps}
+	if out.IsOpen, out.Until, _ = v.windows.judge(m, v.now, &in); !out.IsOpen {
+		out.At, out.Opens = v.windows.findOpening(m, v.now, searchSteps)
+	}
+	v.judged = append(v.judged, out)
+	return out
+}
