@@ -419,6 +419,21 @@ type RolloutResume struct {
 	At metav1.Time `json:"at,omitzero"`
 }
 
+// FreezeExemption lets a Bundle change in a freeze.
+type FreezeExemption struct {
+	// Message says why, for people.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message"`
+	// By is the user that exempted the Bundle. The hub sets it from the request.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	By string `json:"by,omitempty"`
+	// At is the time. The hub sets it. A freeze that began more than 10 minutes after it holds the Bundle again.
+	// +optional
+	At metav1.Time `json:"at,omitzero"`
+}
+
 // RolloutStatus is the progress of a Bundle's rollout.
 type RolloutStatus struct {
 	// Stages in their order, the one of the other clusters last.

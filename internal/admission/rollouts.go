@@ -199,10 +199,13 @@ var (
 	resumePath = []string{"spec", "resume"}
 )
 
+// stampLayout is how the hub writes a time into a field of a user's object.
+const stampLayout = "2006-01-02T15:04:05Z"
+
 // maxAuthorBytes is the length of a user's name that the schema of a pause and a resume accepts.
 const maxAuthorBytes = 512
 
-// stampRolloutAuthor writes the user and the time into a pause, a resume or an approval that an update states or edits, whatever
+// stampRolloutAuthor writes the user and the time into a pause, a resume, an exemption or an approval that an update states or edits, whatever
 // the writer states. An edited pause began when it was first stated.
 func (p *AdmissionPlugin) stampRolloutAuthor(a admission.Attributes) {
 	now, ok := a.GetObject().(*unstructured.Unstructured)
@@ -210,8 +213,9 @@ func (p *AdmissionPlugin) stampRolloutAuthor(a admission.Attributes) {
 	if !ok || !ok2 || a.GetOperation() != admission.Update {
 		return
 	}
-	at := p.Clock.Now().UTC().Format("2006-01-02T15:04:05Z")
+	at := p.Clock.Now().UTC().Format(stampLayout)
 	p.stampAuthor(a, now, before, pausePath, "since", at)
+	p.stampAuthor(a, now, before, exemptionPath, "at", at)
 	p.stampAuthor(a, now, before, resumePath, "at", at)
 	p.stampApprovals(a, now, before, at)
 }

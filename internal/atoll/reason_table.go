@@ -81,6 +81,7 @@ var Reasons = []ReasonInfo{
 	{ReasonWaitsForOldCopy, "wait", ActorAtoll, "The old copy of a move is removed before its replacement starts, as `moveOrder` states."},
 	{ReasonWaitsForDisconnectedCopy, "wait", ActorHub, "The old copy of a move may still run in a disconnected cluster. Connect the cluster, or give it up with `atoll remove --force`."},
 	{ReasonRolloutPaused, "wait", ActorUser, "A person paused the rollout; the row keeps its revision until a person resumes."},
+	{ReasonChangesFrozen, "wait", ActorHub, "The HubSettings freeze all changes; the row keeps its revision until a person lifts the freeze, or it ends."},
 	{ReasonOutsideWindow, "wait", ActorAtoll, "By the change windows of the rollout no change of the cluster may start now; it starts when one opens."},
 	{ReasonStageFailed, "wait", ActorUser, "A stage has more failures than `maxFailures`; the rollout waits for another template or a person that resumes."},
 	{ReasonStageDeadlineExceeded, "wait", ActorUser, "The cluster has changed and is not healthy within `progressDeadline` of its stage; it counts as failed until it is healthy."},

@@ -30,6 +30,8 @@ type bundleSnapshot struct {
 	total int
 	// terms of its rollout; nil: it states no bound.
 	terms *rollout.Terms
+	// halt of its rollout.
+	halt rollout.Halt
 	// unused are the slices without rows, of so many slices.
 	unused []*enginev1.TargetSlice
 	slices int
@@ -101,6 +103,7 @@ func (r *BundleReconciler) gatherSnapshot(ctx context.Context, uid string) (*bun
 	s.doomed = s.alive && r.isNamespaceDeleting(s.bundle.Ref.Namespace)
 	if s.alive {
 		s.terms = rollout.CompileTerms(s.bundle.Spec.Rollout).WithStageCut(s.bundle.Ref.Namespace, s.bundle.Ref.Name, s.bundle.Status.Rollout.GetStageCut())
+		s.halt = rollout.NewHalt(&s.bundle.Spec, r.freeze(), time.Now())
 	}
 	s.rows, s.total = r.readGroupedRows(uid, s.rolloutView())
 	s.unused, s.slices = r.RowSlices.EmptySlices(uid)

@@ -18,13 +18,13 @@ type rolloutView struct {
 	stated   *v1alpha1.Rollout
 	cut      *v1alpha1.StageCut
 	terms    *rollout.Terms
-	isPaused bool
+	isHalted bool
 	// resume excuses rows, also where its time is in the future by the clock of another hub.
 	resume rollout.FailureScope
 }
 
 func (s *bundleSnapshot) rolloutView() rolloutView {
-	out := rolloutView{stated: s.bundle.Spec.Rollout, cut: s.bundle.Status.Rollout.GetStageCut(), terms: s.terms, isPaused: s.bundle.Spec.Pause != nil}
+	out := rolloutView{stated: s.bundle.Spec.Rollout, cut: s.bundle.Status.Rollout.GetStageCut(), terms: s.terms, isHalted: s.halt.IsHalted()}
 	if at := resumeTimeOf(&s.bundle); !at.IsZero() {
 		out.resume = rollout.NewFailureScope(at, at)
 	}
@@ -40,7 +40,7 @@ func resumeTimeOf(b *state.Bundle) time.Time {
 }
 
 // isBounded reports whether rows may keep their revision until their turn.
-func (v rolloutView) isBounded() bool { return v.terms != nil || v.isPaused }
+func (v rolloutView) isBounded() bool { return v.terms != nil || v.isHalted }
 
 // isSame reports whether rows of equal content are in the same groups by both views.
 func (v rolloutView) isSame(o rolloutView) bool {
@@ -86,8 +86,11 @@ func (r *Row) setLoss(c *v1alpha1.Cluster, terms *rollout.Terms, now time.Time) 
 	}
 }
 
-// wakeAtWindowChange requests another look for when other change windows are open, while clusters wait for their turn.
+// wakeAtWindowChange requests another look for when a freeze ends, and for when other change windows are open, while clusters wait for their turn.
 func (m *bundleMemo) wakeAtWindowChange(in StatusInput) {
+	if left := in.Halt.EndsAt().Sub(in.Now); left > 0 {
+		m.wakeAfter(left)
+	}
 	if !in.Terms.HasWindows() {
 		return
 	}
@@ -118,7 +121,7 @@ func (r *BundleReconciler) enqueueStagedBundlesOfCluster(clusterUID string) {
 }
 
 func (in StatusInput) isRolloutBounded() bool {
-	return (in.Terms != nil || in.Bundle.Spec.Pause != nil) && in.Bundle.Meta.DeletionTimestamp == nil
+	return (in.Terms != nil || in.Halt.IsHalted()) && in.Bundle.Meta.DeletionTimestamp == nil
 }
 
 // isInRollout reports whether a row is one that a rollout changes.
@@ -199,18 +202,35 @@ func (t *rowTally) countProgress(in StatusInput) {
 		}
 	}
 	if r := in.rollbackOf(&scope); r != nil {
-		t.stageWait = in.Terms.FindRollbackWait(t.progress, r, in.Bundle.Spec.Pause != nil)
+		t.stageWait = in.Terms.FindRollbackWait(t.progress, r, in.Halt)
 		return
 	}
 	gates := in.gateStates()
 	t.progress.MarkSoaking(in.Terms, gates)
-	t.stageWait = in.Terms.FindStageWait(t.progress, in.Bundle.Spec.Pause != nil, gates)
+	t.stageWait = in.Terms.FindStageWait(t.progress, in.Halt, gates)
 }
 
 // awaitWindowChange records when a window may begin to hold a row that waits, or hold it no more; zero: never.
 func (t *rowTally) awaitWindowChange(at time.Time) {
 	if !at.IsZero() && (t.windowsChange.IsZero() || at.Before(t.windowsChange)) {
 		t.windowsChange = at
+	}
+}
+
+// freeze returns the freeze of all changes; nil: there is none.
+func (r *BundleReconciler) freeze() *v1alpha1.ChangeFreeze {
+	if r.Settings == nil {
+		return nil
+	}
+	return r.Settings.Freeze()
+}
+
+// freezeChanged looks again at the Bundles of which clusters wait for their turn.
+func (r *BundleReconciler) freezeChanged(string) {
+	for _, b := range r.Bundles.List() {
+		if is := b.Status.Rollout; is != nil && is.Reason != "" {
+			r.enqueueDebounced(b.Ref.UID)
+		}
 	}
 }
 
@@ -246,27 +266,27 @@ func (t *rowTally) setTurnWait(in StatusInput, w *waitCause) {
 	switch t.stageWait.Reason {
 	case "":
 		w.reason = atoll.ReasonWaitsForStage
-	case atoll.ReasonRolloutPaused, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
+	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
 		w.rank = rankHeldTurn
 	}
 	switch {
-	case w.reason == atoll.ReasonRolloutPaused:
-		w.since = in.Bundle.Spec.Pause.Since.Time
+	case w.reason == atoll.ReasonRolloutPaused || w.reason == atoll.ReasonChangesFrozen:
+		w.since = in.Halt.Since()
 	case in.Latest != nil:
 		w.since = in.Latest.CreationTimestamp.Time
 	}
 }
 
 func (t *rowTally) describeStageWait(in StatusInput) string {
-	if t.stageWait.Reason == atoll.ReasonRolloutPaused {
-		return rollout.DescribePause(in.Bundle.Spec.Pause)
+	if r := t.stageWait.Reason; r == atoll.ReasonRolloutPaused || r == atoll.ReasonChangesFrozen {
+		return in.Halt.Describe()
 	}
 	return in.Terms.DescribeStageWait(t.stageWait, &t.progress)
 }
 
 // rolloutStatus returns the progress of the Bundle's rollout; nil: nothing bounds one, or only the default does, and no row waits.
 func (t *rowTally) rolloutStatus(in StatusInput) *v1alpha1.RolloutStatus {
-	if !in.isRolloutBounded() || in.Terms.IsDefault() && t.stageWait.Reason == "" {
+	if !in.isRolloutBounded() || t.stageWait.Reason == "" && in.isBoundedByOthers() {
 		return nil
 	}
 	out := &v1alpha1.RolloutStatus{}
@@ -296,6 +316,11 @@ func (t *rowTally) rolloutStatus(in StatusInput) *v1alpha1.RolloutStatus {
 		out.Since = in.sinceOfRolloutReason(out)
 	}
 	return out
+}
+
+// isBoundedByOthers reports whether neither the Bundle nor a person that paused it bounds the rollout: the default or a freeze does.
+func (in StatusInput) isBoundedByOthers() bool {
+	return in.Terms.IsDefault() || in.Terms == nil && in.Halt.Pause == nil
 }
 
 // sinceOfRolloutReason returns since when the rollout has its reason. A resume and another revision begin it again, so that
@@ -356,7 +381,7 @@ func isRolloutUnderway(is *v1alpha1.RolloutStatus, wasUnderway bool) bool {
 // needsPerson reports whether a person must act before the rollout goes on.
 func needsPerson(reason string) bool {
 	switch atoll.Reason(reason) {
-	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
+	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonWaitsForApproval, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
 		return true
 	}
 	return false

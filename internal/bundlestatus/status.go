@@ -57,7 +57,9 @@ type StatusInput struct {
 	Quarantine *quarantine.Quarantine
 	// Terms that hold for its rollout; nil: nothing bounds it.
 	Terms *rollout.Terms
-	Now   time.Time
+	// Halt of its rollout.
+	Halt rollout.Halt
+	Now  time.Time
 }
 
 // ComputeStatus returns the status of a Bundle by its rows. It is a pure function; the conditions

@@ -1,10 +1,13 @@
 package placer
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
@@ -15,11 +18,12 @@ type turnTerms struct {
 	stated *v1alpha1.Rollout
 	cut    *v1alpha1.StageCut
 	*rollout.Terms
-	isCompiled, isPaused bool
+	isCompiled bool
+	halt       rollout.Halt
 }
 
 // isBounded reports whether some of so many rows may keep their revision until their turn.
-func (t turnTerms) isBounded(rows int) bool { return t.ForClusters(rows) != nil || t.isPaused }
+func (t turnTerms) isBounded(rows int) bool { return t.ForClusters(rows) != nil || t.halt.IsHalted() }
 
 // changesStage reports whether a cluster is in another stage than it was, or other change windows concern it.
 func (t turnTerms) changesStage(was, is *schedule.Cluster) bool {
@@ -36,8 +40,39 @@ func (x *bundleIndex) turnTermsOf(b state.Bundle) turnTerms {
 		terms := rollout.CompileTerms(b.Spec.Rollout).WithStageCut(b.Ref.Namespace, b.Ref.Name, cut)
 		e.turns = turnTerms{stated: b.Spec.Rollout, cut: cut, Terms: terms, isCompiled: true}
 	}
-	e.turns.isPaused = b.Spec.Pause != nil
 	return e.turns
+}
+
+// turnTermsOf returns the terms of a Bundle, and what stops its rollout now.
+func (r *PlacementReconciler) turnTermsOf(b state.Bundle) turnTerms {
+	out := r.index.turnTermsOf(b)
+	out.halt = rollout.NewHalt(&b.Spec, r.freeze(), time.Now())
+	return out
+}
+
+// freeze returns the freeze of all changes; nil: there is none.
+func (r *PlacementReconciler) freeze() *v1alpha1.ChangeFreeze {
+	if r.Settings == nil {
+		return nil
+	}
+	return r.Settings.Freeze()
+}
+
+// freezeChanged reconciles the Bundles whose rows wait for the end of a freeze. A freeze that begins changes no row.
+func (r *PlacementReconciler) freezeChanged(string) {
+	for _, uid := range r.index.listFrozen() {
+		r.enqueueAllRows(uid)
+	}
+}
+
+// warnOfExemptChange records an Event where rows change in a freeze, since a person exempted the Bundle.
+func (r *PlacementReconciler) warnOfExemptChange(s *stepInput, out rollout.Output) {
+	freeze := r.freeze()
+	if r.Events == nil || !freeze.IsActive(s.rollout.Now) || !rollout.IsExempt(&s.bundle.Spec, freeze) || !s.changesRevision(out) {
+		return
+	}
+	by := s.bundle.Spec.FreezeExemption
+	r.Events.Warn(s.bundle.Ref, atoll.ReasonFreezeExempted, "clusters change in the freeze of "+phrase.EscapeLine(freeze.By)+": "+phrase.EscapeLine(by.By)+" exempted the Bundle ("+phrase.EscapeLine(by.Message)+")")
 }
 
 // addRolloutTerms adds the terms of the Bundle's rollout to a step, and the clusters that may get their first row.
@@ -46,7 +81,7 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 		return
 	}
 	in := &s.rollout
-	in.Terms, in.Pause = turns.Terms, s.bundle.Spec.Pause
+	in.Terms, in.Halt = turns.Terms, turns.halt
 	in.Approvals, in.Gates = s.bundle.Spec.Approvals, r.index.readGates(s.bundle, in.Now)
 	if resume := s.bundle.Spec.Resume; resume != nil {
 		in.ResumedAt = resume.At.Time
@@ -54,7 +89,7 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 	if latest, ok := r.Revisions.LatestOfBundle(s.bundle.Ref.UID); ok {
 		in.RevisionAt = latest.CreationTimestamp.Time
 	}
-	if turns.IsDefault() && !turns.isPaused {
+	if turns.IsDefault() && !turns.halt.IsHalted() {
 		return // it has one stage, and bounds no first copy
 	}
 	in.NewClusters = map[string]rollout.Row{}

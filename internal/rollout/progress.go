@@ -3,7 +3,6 @@ package rollout
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -204,7 +203,7 @@ func (t *Terms) NewProgress() Progress { return Progress{Stages: make([]StageTal
 // FirstTurn is the first turn of a rollout that is previewed.
 type FirstTurn struct {
 	Terms *Terms
-	Pause *v1alpha1.RolloutPause
+	Halt  Halt
 	// Progress after the turn, and for what the other rows wait then.
 	Progress Progress
 	Wait     StageWait
@@ -215,8 +214,8 @@ func (f *FirstTurn) DescribeWait() string {
 	switch {
 	case f.Wait.Reason == "":
 		return ""
-	case f.Wait.Reason == atoll.ReasonRolloutPaused:
-		return DescribePause(f.Pause)
+	case isHaltReason(f.Wait.Reason):
+		return f.Halt.Describe()
 	}
 	return f.Terms.DescribeStageWait(f.Wait, &f.Progress)
 }
@@ -287,9 +286,9 @@ func (t *Terms) areGatesJudged(from int, gates GateStates) bool {
 }
 
 // FindStageWait returns for what the rows of a rollout wait.
-func (t *Terms) FindStageWait(p Progress, isPaused bool, gates GateStates) StageWait {
+func (t *Terms) FindStageWait(p Progress, halt Halt, gates GateStates) StageWait {
 	waiting := p.countWaiting() > 0
-	if waiting && !isPaused {
+	if waiting && !halt.IsHalted() {
 		for i, n := range p.Stages {
 			if t.isFailed(i, n) {
 				return StageWait{Stage: i, Reason: atoll.ReasonStageFailed}
@@ -300,8 +299,8 @@ func (t *Terms) FindStageWait(p Progress, isPaused bool, gates GateStates) Stage
 	switch {
 	case !waiting:
 		w.Reason = ""
-	case isPaused:
-		w.Reason, w.gate, w.isUncut = atoll.ReasonRolloutPaused, nil, false
+	case halt.IsHalted():
+		w.Reason, w.gate, w.isUncut = halt.Reason(), nil, false
 	case w.Stage < 0:
 		w.Reason = atoll.ReasonWaitsForCluster
 	}
@@ -391,16 +390,4 @@ func (t *Terms) describeUnavailable(reason atoll.Reason, p *Progress) string {
 		names += ", or another template"
 	}
 	return names + ": as many are unhealthy as " + bound + " allows"
-}
-
-// DescribePause returns what a paused rollout waits for.
-func DescribePause(p *v1alpha1.RolloutPause) string {
-	text := "`atoll rollout resume`"
-	if p.By != "" {
-		text += ": " + phrase.EscapeLine(p.By) + " paused it"
-	}
-	if p.Reason != "" || p.Message != "" {
-		text += " (" + strings.TrimSpace(p.Reason+" "+phrase.EscapeLine(p.Message)) + ")"
-	}
-	return text
 }

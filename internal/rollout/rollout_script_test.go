@@ -27,9 +27,9 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 		b := intstr.Parse(args[0])
 		s.statedRollout().MaxUnavailable = &b
 	case "pause": // BY MESSAGE
-		s.baseInput.Pause = &v1alpha1.RolloutPause{By: args[0], Message: args[1], Since: metav1.NewTime(s.now)}
+		s.baseInput.Halt.Pause = &v1alpha1.RolloutPause{By: args[0], Message: args[1], Since: metav1.NewTime(s.now)}
 	case "resume":
-		s.baseInput.Pause, s.baseInput.ResumedAt = nil, s.now
+		s.baseInput.Halt.Pause, s.baseInput.ResumedAt = nil, s.now
 	case "window": // Allow | Deny, "MINUTE-HOUR-DAY-MONTH-WEEKDAY" with "_" between, DURATION, ZONE and label K=V
 		s.statedRollout().Windows = append(s.rollout.Windows, s.parseWindow(args))
 	case "today": // TIME, in UTC
@@ -39,6 +39,13 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 		}
 		s.gates.trueTime += at.Sub(s.now)
 		s.now, s.began = at, at
+	case "freeze": // BY REASON [DURATION]
+		s.baseInput.Halt.Freeze = &v1alpha1.ChangeFreeze{By: args[0], Reason: args[1], Since: metav1.NewTime(s.now)}
+		if len(args) > 2 {
+			s.baseInput.Halt.Freeze.Until = &metav1.Time{Time: s.now.Add(s.parseDuration(args[2]))}
+		}
+	case "unfreeze":
+		s.baseInput.Halt.Freeze = nil
 	case "all-at-once": // type: All without a bound is stated
 		s.rollout, s.statesNone = nil, false
 	case "unstated": // no rollout is stated
@@ -151,6 +158,7 @@ func (s *scriptStage) parseStage(args []string) v1alpha1.RolloutStage {
 func (s *scriptStage) addRolloutInput(in *Input) {
 	in.Terms, in.RevisionAt = s.compileTerms(), s.began
 	in.NewClusters = map[string]Row{}
+	in.Halt = NewHalt(&v1alpha1.BundleSpec{Pause: s.baseInput.Halt.Pause}, s.baseInput.Halt.Freeze, s.now)
 	in.Gates, in.Approvals = s.gates.readVerdicts(s.now), s.gates.approvals
 	s.addRollbackInput(in)
 	for c, of := range s.clusters {

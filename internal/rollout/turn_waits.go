@@ -23,11 +23,11 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 		return w
 	}
 	switch w := t.wait; w.Reason {
-	case atoll.ReasonRolloutPaused:
-		if at := s.Pause.Since.Time; !at.IsZero() {
+	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen:
+		if at := s.Halt.Since(); at.After(since) || w.Reason == atoll.ReasonRolloutPaused && !at.IsZero() {
 			since = at
 		}
-		return newRowWait(w.Reason, DescribePause(s.Pause), since)
+		return newRowWait(w.Reason, s.Halt.Describe(), since)
 	case atoll.ReasonStageFailed:
 		return newRowWait(w.Reason, s.describeStageWait(), time.Unix(t.failedSince, 0))
 	case atoll.ReasonMaxConcurrencyReached, atoll.ReasonMaxUnavailableReached, atoll.ReasonTooManyUnhealthy:

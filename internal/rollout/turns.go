@@ -72,7 +72,7 @@ func (s *rolloutStep) planTurns() {
 	t.isBounded, t.Progress, t.soakUntil, t.healthySince = true, s.Terms.NewProgress(), make([]int64, stages), make([]int64, stages)
 	t.scope, t.windows = NewFailureScope(s.ResumedAt, s.Now), s.Terms.ViewWindows(s.Now)
 	arrivals := s.withoutReplacements(s.tallyMembers())
-	if s.Terms.IsDefault() && s.Pause == nil { // a first copy is no change of what runs
+	if s.Terms.IsDefault() && !s.Halt.IsHalted() { // a first copy is no change of what runs
 		arrivals = nil
 	}
 	for _, c := range arrivals {
@@ -98,9 +98,9 @@ func (s *rolloutStep) planTurns() {
 func (s *rolloutStep) planForwardTurns(arrivals []string) {
 	t := &s.turns
 	s.keepPassedGates()
-	t.wait = s.Terms.FindStageWait(t.Progress, s.Pause != nil, NewGateStates(s.Revision, s.storedGates()))
+	t.wait = s.Terms.FindStageWait(t.Progress, s.Halt, NewGateStates(s.Revision, s.storedGates()))
 	switch {
-	case s.Pause != nil || t.wait.Reason == atoll.ReasonStageFailed:
+	case s.Halt.IsHalted() || t.wait.Reason == atoll.ReasonStageFailed:
 	case t.wait.isUncut:
 		t.cut, t.cutTerms = s.cutStages()
 	case s.hasCrowdedStage():
@@ -118,11 +118,11 @@ func (s *rolloutStep) followsReports() bool {
 // isRolloutBounded reports whether rows may have to wait for their turn. The default bounds only a change of what runs.
 func (s *rolloutStep) isRolloutBounded() bool {
 	if s.Terms.IsDefault() {
-		if s.Terms = s.Terms.ForClusters(s.countCopies(v1alpha1.DefaultFreeClusters + 1)); s.Pause == nil {
+		if s.Terms = s.Terms.ForClusters(s.countCopies(v1alpha1.DefaultFreeClusters + 1)); !s.Halt.IsHalted() {
 			return s.Terms != nil && s.changesMember()
 		}
 	}
-	return s.Terms != nil || s.Pause != nil
+	return s.Terms != nil || s.Halt.IsHalted()
 }
 
 // countCopies counts the clusters with a copy, those that are being removed included, up to a number.
@@ -365,7 +365,7 @@ func (s *rolloutStep) allowTurns(arrivals []string) {
 			break
 		}
 	}
-	t.wait = s.Terms.FindStageWait(t.Progress, false, NewGateStates(s.Revision, t.gates))
+	t.wait = s.Terms.FindStageWait(t.Progress, Halt{}, NewGateStates(s.Revision, t.gates))
 }
 
 // allowUnhealthyRows lets unhealthy rows of a stage change. They make no further cluster unavailable, so that
@@ -426,6 +426,9 @@ func (s *rolloutStep) requestNextTurn() {
 		s.requeueNoLater(time.Unix(t.soakUntil[t.wait.Stage], 0))
 	}
 	if at := t.openingAwaited(); !at.IsZero() {
+		s.requeueNoLater(at)
+	}
+	if at := s.Halt.EndsAt(); !at.IsZero() {
 		s.requeueNoLater(at)
 	}
 	if (t.wait.Reason == atoll.ReasonStageFailed || s.Terms.IsDefault()) && s.ResumedAt.After(s.Now) { // the clock of another hub is ahead

@@ -45,7 +45,7 @@ func (s *rolloutStep) isInWindow(row Row) bool { return s.turns.windows.OpeningO
 // openingAwaited returns when the next waiting row of the current stage may change by its windows; zero: none waits for that.
 func (t *turns) openingAwaited() time.Time {
 	switch t.wait.Reason {
-	case "", atoll.ReasonRolloutPaused, atoll.ReasonStageFailed:
+	case "", atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonStageFailed:
 		return time.Time{}
 	}
 	if t.wait.Stage < 0 || t.Stages[t.wait.Stage].OutsideWindow == 0 {
@@ -65,7 +65,7 @@ func describeOpening(of string, at time.Time, opens bool) string {
 // findWindowWait returns the wait of a row of the current stage that is outside its windows; For is empty for others.
 func (s *rolloutStep) findWindowWait(c string, row Row, since time.Time) RowWait {
 	t := &s.turns
-	if row.Stage != t.wait.Stage || t.wait.Reason == atoll.ReasonRolloutPaused || t.wait.Reason == atoll.ReasonStageFailed {
+	if row.Stage != t.wait.Stage || isHaltReason(t.wait.Reason) || t.wait.Reason == atoll.ReasonStageFailed {
 		return RowWait{}
 	}
 	o := t.windows.OpeningOf(row.Windows)
