@@ -271,6 +271,7 @@ var Reasons = []ReasonInfo{
 	{ReasonBadRequest, "session", ActorMember, "A certificate renewal is not valid."},
 	{ReasonAtollRefused, "session", ActorHub, "The hub refused to sign the certificate request."},
 	{ReasonStageBegan, "Event", ActorNone, "A stage of a rollout is the one that changes now, or whose gates are judged."},
+	{ReasonFreezeExempted, "Event", ActorNone, "Clusters change in a freeze, since a person with the right to exempted the Bundle."},
 	{ReasonGatePassed, "Event", ActorNone, "A gate of a rollout holds together with the others of its stage; the stage may begin."},
 	{ReasonRolloutComplete, "Event", ActorNone, "No connected cluster waits for its turn in a rollout any more."},
 	{ReasonTakeoverAsked, "Event", ActorHub, "An agent with another key requests to take the place of the cluster's agent."},

@@ -88,14 +88,16 @@ func (r *Row) setLoss(c *v1alpha1.Cluster, terms *rollout.Terms, now time.Time) 
 
 // wakeAtWindowChange requests another look for when a freeze ends, and for when other change windows are open, while clusters wait for their turn.
 func (m *bundleMemo) wakeAtWindowChange(in StatusInput) {
-	if left := in.Halt.EndsAt().Sub(in.Now); left > 0 {
-		m.wakeAfter(left)
-	}
-	if !in.Terms.HasWindows() {
+	end := in.Halt.EndsAt()
+	if !in.Terms.HasWindows() && end.IsZero() {
 		return
 	}
-	if at := countRows(in).windowsChange; at.After(in.Now) {
-		m.wakeAfter(at.Sub(in.Now))
+	t := countRows(in)
+	if t.stageWait.Reason == atoll.ReasonChangesFrozen && end.After(in.Now) {
+		m.wakeAfter(end.Sub(in.Now))
+	}
+	if t.windowsChange.After(in.Now) {
+		m.wakeAfter(t.windowsChange.Sub(in.Now))
 	}
 }
 

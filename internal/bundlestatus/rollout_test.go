@@ -54,7 +54,7 @@ func TestRolloutStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := state.Bundle{}
 			b.Spec.Rollout, b.Spec.Pause = stated, c.pause
-			got := ComputeStatus(StatusInput{Bundle: b, Rows: c.rows, Latest: latest, Terms: rollout.CompileTerms(stated), Now: time.Unix(1000, 0)})
+			got := ComputeStatus(StatusInput{Bundle: b, Rows: c.rows, Latest: latest, Terms: rollout.CompileTerms(stated), Halt: rollout.NewHalt(&b.Spec, nil, time.Unix(1000, 0)), Now: time.Unix(1000, 0)})
 			var stages []string
 			for _, s := range got.Rollout.Stages {
 				stages = append(stages, fmt.Sprint(s.Name, " ", s.Clusters, " ", s.Updated, " ", s.Changing, " ", s.Failed, " ", s.Waiting, " ", s.Disconnected))
@@ -122,6 +122,38 @@ func TestWindowsInARolloutStatus(t *testing.T) {
 		other.Windows = 0
 		if a := string(l.rowSignature(&c.rows[0])); a == string(l.rowSignature(&other)) {
 			t.Errorf("%s: clusters of other windows are counted as equal", name)
+		}
+	}
+}
+
+// A freeze is the reason of Bundles that wait, with its author and time, and is written into no other Bundle, whether it has terms or not.
+func TestAFreezeInARolloutStatus(t *testing.T) {
+	freeze := &v1alpha1.ChangeFreeze{Reason: "outage", By: "alice", Since: metav1.Unix(900, 0), Until: &metav1.Time{Time: time.Unix(1600, 0)}}
+	for name, c := range map[string]struct {
+		stated *v1alpha1.Rollout
+		waits  bool
+		want   string
+		again  time.Duration
+	}{
+		"one waits":       {&v1alpha1.Rollout{Type: v1alpha1.RolloutAll}, true, "ChangesFrozen: `atoll unfreeze` or 1970-01-01T00:26:40Z: alice froze all changes at 1970-01-01T00:15:00Z (outage); the hub's administrator", 600 * time.Second},
+		"few, by default": {nil, true, "ChangesFrozen: `atoll unfreeze` or 1970-01-01T00:26:40Z: alice froze all changes at 1970-01-01T00:15:00Z (outage); the hub's administrator", 600 * time.Second},
+		"at rest":         {&v1alpha1.Rollout{Type: v1alpha1.RolloutAll}, false, "none", 0},
+		"at rest, few":    {nil, false, "none", 0},
+	} {
+		rows := []Row{newRow("a", readyStatus()), newRow("b", readyStatus(), inStage(0, c.waits))}
+		in := StatusInput{Rows: rows, Latest: latest, Terms: rollout.CompileTerms(c.stated).ForClusters(len(rows)), Now: time.Unix(1000, 0)}
+		in.Bundle.Spec.Rollout, in.Halt = c.stated, rollout.NewHalt(&in.Bundle.Spec, freeze, in.Now)
+		got := "none"
+		st := ComputeStatus(in)
+		if r := st.Rollout; r != nil {
+			got = r.Reason + ": " + r.Message + "; " + r.Actor
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		m := &bundleMemo{}
+		if m.wakeAtWindowChange(in); m.again != c.again {
+			t.Errorf("%s: the next look is in %s, want %s", name, m.again, c.again)
 		}
 	}
 }
