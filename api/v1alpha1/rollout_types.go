@@ -421,7 +421,7 @@ type RolloutResume struct {
 
 // FreezeExemption lets a Bundle change in a freeze.
 type FreezeExemption struct {
-	// Message says why, for people.
+	// Message for people: the emergency.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message"`

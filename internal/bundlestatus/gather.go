@@ -103,7 +103,7 @@ func (r *BundleReconciler) gatherSnapshot(ctx context.Context, uid string) (*bun
 	s.doomed = s.alive && r.isNamespaceDeleting(s.bundle.Ref.Namespace)
 	if s.alive {
 		s.terms = rollout.CompileTerms(s.bundle.Spec.Rollout).WithStageCut(s.bundle.Ref.Namespace, s.bundle.Ref.Name, s.bundle.Status.Rollout.GetStageCut())
-		s.halt = rollout.NewHalt(&s.bundle.Spec, r.freeze(), time.Now())
+		s.halt = rollout.NewHalt(&s.bundle.Spec, r.currentFreeze(), time.Now())
 	}
 	s.rows, s.total = r.readGroupedRows(uid, s.rolloutView())
 	s.unused, s.slices = r.RowSlices.EmptySlices(uid)

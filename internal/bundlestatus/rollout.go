@@ -8,6 +8,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/changewindow"
 	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
@@ -194,10 +195,8 @@ func (t *rowTally) countProgress(in StatusInput) {
 			n.DisconnectedWaiting += int(r.rowCount())
 		case p == rollout.RowFailing:
 			n.AddFailures(row, scope.IsHeldBy(in.Terms, row), int(r.rowCount()))
-		case p == rollout.RowWaiting:
-			n.AddOutsideWindow(&windows, r.Windows, int(r.rowCount()))
-			t.awaitWindowChange(windows.OpeningOf(r.Windows).Until)
 		}
+		t.countWindowWait(&windows, r, p)
 		in.countReturning(n, &scope, row, int(r.rowCount()))
 		if r.Spec.Phase != atoll.RowPending && isUnavailable && !(isWanted && scope.IsExcused(in.Terms, row)) {
 			t.progress.AddUnavailable(p, int(r.rowCount()), r.clusterNames()...)
@@ -212,6 +211,15 @@ func (t *rowTally) countProgress(in StatusInput) {
 	t.stageWait = in.Terms.FindStageWait(t.progress, in.Halt, gates)
 }
 
+// countWindowWait counts equal rows that wait, by their change windows.
+func (t *rowTally) countWindowWait(windows *changewindow.View, r Row, p rollout.RowProgress) {
+	if p != rollout.RowWaiting {
+		return
+	}
+	t.progress.Stages[r.Stage].AddOutsideWindow(windows, r.Windows, int(r.rowCount()))
+	t.awaitWindowChange(windows.OpeningOf(r.Windows).Until)
+}
+
 // awaitWindowChange records when a window may begin to hold a row that waits, or hold it no more; zero: never.
 func (t *rowTally) awaitWindowChange(at time.Time) {
 	if !at.IsZero() && (t.windowsChange.IsZero() || at.Before(t.windowsChange)) {
@@ -219,8 +227,8 @@ func (t *rowTally) awaitWindowChange(at time.Time) {
 	}
 }
 
-// freeze returns the freeze of all changes; nil: there is none.
-func (r *BundleReconciler) freeze() *v1alpha1.ChangeFreeze {
+// currentFreeze returns the freeze of all changes; nil: there is none.
+func (r *BundleReconciler) currentFreeze() *v1alpha1.ChangeFreeze {
 	if r.Settings == nil {
 		return nil
 	}

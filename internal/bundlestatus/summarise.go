@@ -117,9 +117,9 @@ type Config struct {
 	Hub        Hub
 	// Settings with a freeze of all changes; nil: there is none.
 	Settings Settings
-	Intent     ItemMatcher
-	Writer     Writer
-	Events     Events
+	Intent   ItemMatcher
+	Writer   Writer
+	Events   Events
 	// Quarantines; nil: no Revision is set aside.
 	Quarantines Quarantines
 	// OnShown is called after the statuses of a Bundle and of its templates are up to date; nil: it

@@ -126,40 +126,61 @@ func (w *window) findLaterStart(z *zonedSchedule, end time.Time, in *search) tim
 	}
 }
 
-// judge reports whether changes of clusters with a mask may start at a time, and when at the earliest this may be different; zero: never.
-// nextOpening is a time before which they may not, where they may not now.
-func (w *Windows) judge(m Mask, at time.Time, in *search) (isOpen bool, until, nextOpening time.Time) {
-	isAllowed, isDenied, isClosedForGood := m&w.allow == 0, false, false
-	var allowed, denied time.Time
+// verdict is what the windows of a cluster decide at a time.
+type verdict struct {
+	isAllowed, isDenied bool
+	// isDeniedForGood: a Deny window never closes.
+	isDeniedForGood bool
+	// until is when one of the windows opens or closes; zero: never. allowed is when the next Allow window opens, and denied is when
+	// each Deny window that is open now has closed.
+	until, allowed, denied time.Time
+}
+
+func (v *verdict) addAllow(isOpen bool, until time.Time) {
+	v.until = earlierOf(v.until, until)
+	if v.isAllowed = v.isAllowed || isOpen; !isOpen {
+		v.allowed = earlierOf(v.allowed, until)
+	}
+}
+
+func (v *verdict) addDeny(isOpen bool, until time.Time) {
+	if v.until = earlierOf(v.until, until); !isOpen {
+		return
+	}
+	v.isDenied, v.isDeniedForGood = true, v.isDeniedForGood || until.IsZero()
+	if until.After(v.denied) {
+		v.denied = until
+	}
+}
+
+// isOpen reports whether changes may start.
+func (v *verdict) isOpen() bool { return v.isAllowed && !v.isDenied }
+
+// notBefore returns a time before which changes may not start, where they may not now; zero: never.
+func (v *verdict) notBefore() time.Time {
+	switch {
+	case v.isDeniedForGood:
+		return time.Time{}
+	case !v.isAllowed:
+		return v.allowed
+	}
+	return v.denied
+}
+
+// judgeAt returns what the windows of a mask decide at a time.
+func (w *Windows) judgeAt(m Mask, at time.Time, in *search) verdict {
+	v := verdict{isAllowed: m&w.allow == 0}
 	for i := range w.list {
 		bit := Mask(1) << i
-		if m&bit == 0 {
-			continue
-		}
-		isAllow := w.allow&bit != 0
-		open, changes := w.list[i].stateAt(at, isAllow, in)
-		until = earlierOf(until, changes)
-		switch {
-		case isAllow && open:
-			isAllowed = true
+		switch isAllow := w.allow&bit != 0; {
+		case m&bit == 0:
 		case isAllow:
-			allowed = earlierOf(allowed, changes)
-		case open:
-			isDenied, isClosedForGood = true, isClosedForGood || changes.IsZero()
-			if changes.After(denied) {
-				denied = changes
-			}
+			v.addAllow(w.list[i].stateAt(at, true, in))
+		default:
+			v.addDeny(w.list[i].stateAt(at, false, in))
 		}
 	}
-	switch {
-	case isAllowed && !isDenied:
-		return true, until, at
-	case isClosedForGood:
-		return false, until, time.Time{}
-	case !isAllowed:
-		return false, until, allowed
-	}
-	return false, until, denied
+	return v
 }
 
 // earlierOf returns the earlier of two times. Zero is never.
@@ -176,11 +197,12 @@ func (w *Windows) findOpening(m Mask, from time.Time, steps int) (at time.Time, 
 	at = from
 	end, in := from.AddDate(0, 0, searchDays), &search{left: steps}
 	for in.left > 0 {
-		isOpen, _, next := w.judge(m, at, in)
-		switch in.left--; {
-		case isOpen:
+		v := w.judgeAt(m, at, in)
+		if in.left--; v.isOpen() {
 			return at, true
-		case next.IsZero(), next.After(end):
+		}
+		next := v.notBefore()
+		if next.IsZero() || next.After(end) {
 			return end, false
 		}
 		at = next
@@ -217,8 +239,9 @@ func (v *View) OpeningOf(m Mask) Opening {
 	if i := slices.IndexFunc(v.judged, func(o Opening) bool { return o.mask == m }); i >= 0 {
 		return v.judged[i]
 	}
-	out, in := Opening{mask: m}, search{left: searchSteps}
-	if out.IsOpen, out.Until, _ = v.windows.judge(m, v.now, &in); !out.IsOpen {
+	is := v.windows.judgeAt(m, v.now, &search{left: searchSteps})
+	out := Opening{mask: m, IsOpen: is.isOpen(), Until: is.until}
+	if !out.IsOpen {
 		out.At, out.Opens = v.windows.findOpening(m, v.now, searchSteps)
 	}
 	v.judged = append(v.judged, out)

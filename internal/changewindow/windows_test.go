@@ -99,7 +99,7 @@ func TestOpenings(t *testing.T) {
 	}
 }
 
-// What findOpening returns is the first minute at which changes may start, by looking at each minute.
+// findOpening returns the first minute at which changes may start, by looking at each minute.
 func TestOpeningsMinuteByMinute(t *testing.T) {
 	w := CompileWindows(newWindows(t, []string{"Allow|20 */5 * * *|50m|Europe/Oslo", "Allow|0 3 * * *|2h|Asia/Kolkata", "Deny|*/45 2-6 * * *|10m|America/New_York", "Deny|30 2 * * *|1h|Europe/Oslo"}))
 	m := w.MaskOf(nil)
@@ -107,8 +107,8 @@ func TestOpeningsMinuteByMinute(t *testing.T) {
 		begin := parseTime(t, from)
 		var open []bool
 		for i := range 24 * 60 {
-			isOpen, _, _ := w.judge(m, begin.Add(time.Duration(i)*time.Minute), &search{left: searchSteps})
-			open = append(open, isOpen)
+			v := w.judgeAt(m, begin.Add(time.Duration(i)*time.Minute), &search{left: searchSteps})
+			open = append(open, v.isOpen())
 		}
 		for i := range 12 * 60 {
 			at, opens := w.findOpening(m, begin.Add(time.Duration(i)*time.Minute), searchSteps)
@@ -162,6 +162,28 @@ func TestWindowsThatAreRefused(t *testing.T) {
 	}
 }
 
+// A window concerns the clusters of its selector, and all without one.
+func TestClustersOfAWindow(t *testing.T) {
+	w := CompileWindows([]v1alpha1.ChangeWindow{
+		{},
+		{ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}},
+		{ClusterSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "region", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"eu", "us"}}}}},
+	})
+	for name, c := range map[string]struct {
+		labels map[string]string
+		want   Mask
+	}{
+		"no label":     {nil, 0b101},
+		"both":         {map[string]string{"env": "prod", "region": "asia"}, 0b111},
+		"of Europe":    {map[string]string{"env": "prod", "region": "eu"}, 0b011},
+		"of no window": {map[string]string{"env": "test", "region": "us"}, 0b001},
+	} {
+		if got := w.MaskOf(c.labels); got != c.want {
+			t.Errorf("%s: %b, want %b", name, got, c.want)
+		}
+	}
+}
+
 // A refusal repeats only the beginning of a text that was refused.
 func TestARefusalIsShort(t *testing.T) {
 	w := []v1alpha1.ChangeWindow{{Type: v1alpha1.ChangeWindowAllow, Schedule: strings.Repeat("x", 1<<20), Duration: metav1.Duration{Duration: time.Hour}, TimeZone: ""}}
@@ -179,11 +201,11 @@ func TestDenseWindowsAreSearchedWithinTheBound(t *testing.T) {
 		}
 		w, in, now := CompileWindows(newWindows(t, dense)), &search{left: searchSteps}, time.Unix(1_800_000_000, 0)
 		at, opens := w.findOpening(w.MaskOf(nil), now, searchSteps)
-		if w.judge(w.MaskOf(nil), now, in); in.left < -MaxWindows {
+		if w.judgeAt(w.MaskOf(nil), now, in); in.left < -MaxWindows {
 			t.Errorf("%s: %d starts above the bound", text, -in.left)
 		}
-		if isOpen, _, _ := w.judge(w.MaskOf(nil), at, &search{left: searchSteps}); opens && !isOpen || !at.After(now) {
-			t.Errorf("%s: at %s it is open: %t, found: %t", text, at, isOpen, opens)
+		if v := w.judgeAt(w.MaskOf(nil), at, &search{left: searchSteps}); opens && !v.isOpen() || !at.After(now) {
+			t.Errorf("%s: at %s it is open: %t, found: %t", text, at, v.isOpen(), opens)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func TestAFreezeHoldsChanges(t *testing.T) {
 	})
 }
 
-// An exempt Bundle changes in the freeze, with an Event that names who exempted it. A later freeze holds it.
+// An exempt Bundle changes in the freeze, with an Event that names the user and the message. A later freeze holds it.
 func TestAnExemptBundleChangesInAFreeze(t *testing.T) {
 	m, s := newRings("a"), &fakeSettings{}
 	runWith(t, m, func(c *Config) { c.Settings = s }, func(t *testing.T, _ *PlacementReconciler) {

@@ -46,12 +46,12 @@ func (x *bundleIndex) turnTermsOf(b state.Bundle) turnTerms {
 // turnTermsOf returns the terms of a Bundle, and what stops its rollout now.
 func (r *PlacementReconciler) turnTermsOf(b state.Bundle) turnTerms {
 	out := r.index.turnTermsOf(b)
-	out.halt = rollout.NewHalt(&b.Spec, r.freeze(), time.Now())
+	out.halt = rollout.NewHalt(&b.Spec, r.currentFreeze(), time.Now())
 	return out
 }
 
-// freeze returns the freeze of all changes; nil: there is none.
-func (r *PlacementReconciler) freeze() *v1alpha1.ChangeFreeze {
+// currentFreeze returns the freeze of all changes; nil: there is none.
+func (r *PlacementReconciler) currentFreeze() *v1alpha1.ChangeFreeze {
 	if r.Settings == nil {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (r *PlacementReconciler) freezeChanged(string) {
 
 // warnOfExemptChange records an Event where rows change in a freeze, since a person exempted the Bundle.
 func (r *PlacementReconciler) warnOfExemptChange(s *stepInput, out rollout.Output) {
-	freeze := r.freeze()
+	freeze := r.currentFreeze()
 	if r.Events == nil || !freeze.IsActive(s.rollout.Now) || !rollout.IsExempt(&s.bundle.Spec, freeze) || !s.changesRevision(out) {
 		return
 	}

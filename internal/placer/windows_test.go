@@ -12,8 +12,8 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// nightly has a window of the first two hours of each day for clusters of ring 1. Tests begin at midnight in UTC.
-func nightly() *v1alpha1.Rollout {
+// openAtMidnight has a window of the first two hours of each day for clusters of ring 1. Tests begin at midnight in UTC.
+func openAtMidnight() *v1alpha1.Rollout {
 	return &v1alpha1.Rollout{Windows: []v1alpha1.ChangeWindow{{
 		Type: v1alpha1.ChangeWindowAllow, Schedule: "0 0 * * *", Duration: metav1.Duration{Duration: 2 * time.Hour},
 		ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"ring": "1"}},
@@ -25,7 +25,7 @@ func nightly() *v1alpha1.Rollout {
 func TestChangesWaitForTheirWindow(t *testing.T) {
 	m := newRings("a", "b")
 	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
-		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.Rollout = placementNamed("a", "b"), nightly() })
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.Rollout = placementNamed("a", "b"), openAtMidnight() })
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
 		expectRows(t, m, "web", "a Active r1, b Active r1")
@@ -54,7 +54,7 @@ func TestChangesWaitForTheirWindow(t *testing.T) {
 func TestALabelTakesAClusterOutOfAWindow(t *testing.T) {
 	m := newRings("a")
 	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
-		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.Rollout = placementNamed("a"), nightly() })
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.Rollout = placementNamed("a"), openAtMidnight() })
 		time.Sleep(3 * time.Hour)
 		m.cutRevision("web", &atoll.Content{})
 		synctest.Wait()

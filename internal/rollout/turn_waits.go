@@ -19,15 +19,27 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	if t.wait.isDecided() {
 		return s.newDecidedWait(since)
 	}
+	if isHaltReason(t.wait.Reason) {
+		return s.newHaltWait(since)
+	}
 	if w := s.findWindowWait(c, row, since); w.For != "" {
 		return w
 	}
+	return s.newStageWait(row, since)
+}
+
+// newHaltWait returns the wait of a row for the end of a pause, since the pause began, or of a freeze, since the row waits in it.
+func (s *rolloutStep) newHaltWait(since time.Time) RowWait {
+	if at := s.Halt.Since(); at.After(since) || s.Halt.Freeze == nil && !at.IsZero() {
+		since = at
+	}
+	return newRowWait(s.turns.wait.Reason, s.Halt.Describe(), since)
+}
+
+// newStageWait returns the wait of a row for its stage, or for an earlier one.
+func (s *rolloutStep) newStageWait(row Row, since time.Time) RowWait {
+	t := &s.turns
 	switch w := t.wait; w.Reason {
-	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen:
-		if at := s.Halt.Since(); at.After(since) || w.Reason == atoll.ReasonRolloutPaused && !at.IsZero() {
-			since = at
-		}
-		return newRowWait(w.Reason, s.Halt.Describe(), since)
 	case atoll.ReasonStageFailed:
 		return newRowWait(w.Reason, s.describeStageWait(), time.Unix(t.failedSince, 0))
 	case atoll.ReasonMaxConcurrencyReached, atoll.ReasonMaxUnavailableReached, atoll.ReasonTooManyUnhealthy:

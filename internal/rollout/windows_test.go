@@ -17,7 +17,7 @@ func isOpenByClock(at time.Time, env string) bool {
 	return (env != "prod" || hour >= 22 || hour < 2) && (hour != 23 || minute >= 30)
 }
 
-// Whatever happens to clusters, links, hubs and clocks, a row takes another revision or its first copy only inside its windows, and by the end each
+// By any events of clusters, links, hubs and clocks, a row takes another revision or its first copy only inside its windows, and by the end each
 // row has the latest revision without any event but the time that a step requests.
 func TestWindowWalk(t *testing.T) {
 	for seed := range uint64(60) {
