@@ -343,7 +343,7 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 		output: out, rowCount: snap.countRowsAfter(out), placedClusters: snap.countPlacedClusters(), canComplete: snap.rollout.Revision != "" && !snap.rollout.PausedByRestore,
 		wantsMore: d.WantsMore, standing: d.ScoreThresholds, bundle: b, reserve: d.ReserveClusters, failback: failbackOf(d, view.failback),
 		waits:        connectionWait{newcomers: d.AwaitsConnection, held: d.DisconnectedHolders, oldCopies: oldCopiesAwaited(&snap, out)},
-		waitsForTurn: snap.rollout.Terms.IsDefault() && out.StageWait.Reason != "", isFrozen: out.StageWait.Reason == atoll.ReasonChangesFrozen,
+		waitsForTurn: snap.rollout.Terms.IsDefault() && out.StageWait.Reason != "", isFrozen: snap.isFrozen(out),
 	}
 	if after, again := r.index.recordStep(view, w); again {
 		r.bundleLoop.EnqueueAfter(uid, after)

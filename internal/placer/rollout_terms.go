@@ -65,10 +65,15 @@ func (r *PlacementReconciler) freezeChanged(string) {
 	}
 }
 
+// isFrozen reports whether the end of a freeze may change a row: rows wait for it, or may have to return.
+func (s *stepInput) isFrozen(out rollout.Output) bool {
+	return s.rollout.Halt.Freeze != nil && (out.StageWait.Reason != "" || s.rollout.Terms.RollsBack())
+}
+
 // warnOfExemptChange records an Event where rows change in a freeze, since a person exempted the Bundle.
 func (r *PlacementReconciler) warnOfExemptChange(s *stepInput, out rollout.Output) {
 	freeze := r.currentFreeze()
-	if r.Events == nil || !freeze.IsActive(s.rollout.Now) || !rollout.IsExempt(&s.bundle.Spec, freeze) || !s.changesRevision(out) {
+	if r.Events == nil || !freeze.IsActive(s.rollout.Now) || !rollout.IsExempt(&s.bundle.Spec, freeze) || !s.startsChange(out) {
 		return
 	}
 	by := s.bundle.Spec.FreezeExemption
@@ -108,6 +113,17 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 			in.NewClusters[c.Name] = rollout.Row{Online: r.isConnected(c), Stage: at, Windows: windows}
 		}
 	}
+}
+
+// startsChange reports whether a row takes another revision, or comes.
+func (s *stepInput) startsChange(out rollout.Output) bool {
+	for c, spec := range out.Changes {
+		row, has := s.rollout.Rows[c]
+		if isNew := !has || row.Spec.Phase == atoll.RowPending; isNew && spec != nil && spec.Phase == atoll.RowActive {
+			return true
+		}
+	}
+	return s.changesRevision(out)
 }
 
 // changesRevision reports whether a row takes another revision. A step over a part of the rows cannot count the others,
