@@ -61,7 +61,7 @@ func TestAFreezeHoldsChanges(t *testing.T) {
 		m.cutRevision("web", &atoll.Content{})
 		m.changeBundle("new", func(b *state.Bundle) { b.Spec.Placement = placementNamed("a") })
 		m.cutRevision("new", &atoll.Content{})
-		time.Sleep(1000 * time.Hour)
+		time.Sleep(5 * time.Hour)
 		expectRows(t, m, "web", "a Active r1, b Active r1")
 		if rows := m.rowsOf("new"); strings.Contains(rows, "Active") {
 			t.Errorf("a new Bundle has %s", rows)
