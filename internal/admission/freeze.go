@@ -44,7 +44,7 @@ func (p *AdmissionPlugin) stampFreezeAuthor(a admission.Attributes) {
 		return
 	}
 	before, ok := a.GetOldObject().(*unstructured.Unstructured)
-	if !ok || p.hasEnded(freezeOf(before)) {
+	if was := freezeOf(before); !ok || p.hasEnded(was) && !equality.Semantic.DeepEqual(freezeOf(now), was) {
 		before = &unstructured.Unstructured{}
 	}
 	p.stampAuthor(a, now, before, freezePath, "since", p.Clock.Now().UTC().Format(stampLayout))
@@ -84,7 +84,7 @@ func (p *AdmissionPlugin) validateFreeze(ctx context.Context, a admission.Attrib
 // freezeOf returns the freeze that HubSettings state; nil: none.
 func freezeOf(obj runtime.Object) map[string]any {
 	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
+	if !ok || u == nil {
 		return nil
 	}
 	out, _, _ := unstructured.NestedMap(u.Object, freezePath...)

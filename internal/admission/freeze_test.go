@@ -54,6 +54,8 @@ func TestFreezes(t *testing.T) {
 	const bobs, now = "outage|bob|2026-11-22T12:00:00Z", "2026-11-22T13:00:00Z"
 	withOther := settingsOf(bobs)
 	_ = unstructured.SetNestedField(withOther.Object, "24h", "spec", "undoWindow")
+	endedWithOther := settingsOf(bobs + "|2026-11-22T12:30:00Z")
+	_ = unstructured.SetNestedField(endedWithOther.Object, "24h", "spec", "undoWindow")
 	for name, c := range map[string]struct {
 		user        string
 		before, now *unstructured.Unstructured
@@ -66,6 +68,7 @@ func TestFreezes(t *testing.T) {
 		"an edit":                      {"alice", settingsOf(bobs), settingsOf("outage over|bob|2026-11-22T12:00:00Z"), "alice 2026-11-22T12:00:00Z", ""},
 		"a later end":                  {"alice", settingsOf(bobs), settingsOf(bobs + "|2026-11-22T14:00:00Z"), "alice 2026-11-22T12:00:00Z", ""},
 		"after one that has ended":     {"alice", settingsOf(bobs + "|2026-11-22T12:30:00Z"), settingsOf("again|bob|2026-11-22T12:00:00Z"), "alice " + now, ""},
+		"another field after its end":  {"mallory", settingsOf(bobs + "|2026-11-22T12:30:00Z"), endedWithOther, "bob 2026-11-22T12:00:00Z", ""},
 		"its end":                      {"alice", settingsOf(bobs), settingsOf(""), " ", ""},
 		"as it was":                    {"mallory", settingsOf(bobs), withOther, "bob 2026-11-22T12:00:00Z", ""},
 		"without the right":            {"mallory", settingsOf(""), settingsOf("outage|alice"), "mallory " + now, "the verb freeze on hubsettings.atoll.dev is needed"},
