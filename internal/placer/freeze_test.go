@@ -19,12 +19,19 @@ type fakeSettings struct {
 	mu     sync.Mutex
 	is     *v1alpha1.ChangeFreeze
 	notify func(string)
+	// isLifted: the freeze is lifted once it has been read.
+	isLifted bool
 }
 
 func (s *fakeSettings) Freeze() *v1alpha1.ChangeFreeze {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.is
+	is := s.is
+	if s.isLifted && is != nil {
+		s.is = nil
+		defer s.notify(v1alpha1.HubSettingsName)
+	}
+	return is
 }
 
 func (s *fakeSettings) Subscribe(fn func(string)) { s.notify = fn }
@@ -82,6 +89,51 @@ func TestAFreezeHoldsChanges(t *testing.T) {
 		expectRows(t, m, "web", "a Active r2, b Active r2")
 		time.Sleep(2 * time.Minute)
 		expectRows(t, m, "web", "a Active r3, b Active r3")
+	})
+}
+
+// A freeze that is lifted during a step holds no Bundle after it.
+func TestAFreezeIsLiftedDuringAStep(t *testing.T) {
+	m, s := newRings("a"), &fakeSettings{}
+	runWith(t, m, func(c *Config) { c.Settings = s }, func(t *testing.T, _ *PlacementReconciler) {
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("a") })
+		m.cutRevision("web", &atoll.Content{})
+		m.settleRows("web")
+		s.setFreeze("alice", 0)
+		s.mu.Lock()
+		s.isLifted = true
+		s.mu.Unlock()
+		m.cutRevision("web", &atoll.Content{})
+		time.Sleep(time.Hour)
+		expectRows(t, m, "web", "a Active r2")
+	})
+}
+
+// A preview with a freeze that would be written holds the change, as the freeze would.
+func TestAFreezeIsPreviewed(t *testing.T) {
+	m, s := newRings("a"), &fakeSettings{}
+	runWith(t, m, func(c *Config) { c.Settings = s }, func(t *testing.T, r *PlacementReconciler) {
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("a") })
+		m.cutRevision("web", &atoll.Content{})
+		m.settleRows("web")
+		b, _ := r.Bundles.Get("web")
+		change := []SupposedBundle{{Bundle: b, Revision: "web-1-r2", Content: &atoll.Content{}}}
+		for _, c := range []struct {
+			tables *SupposedTables
+			want   atoll.Reason
+		}{{nil, ""}, {&SupposedTables{Settings: &fakeSettings{is: &v1alpha1.ChangeFreeze{By: "alice", Reason: "outage"}}}, atoll.ReasonChangesFrozen}} {
+			got, err := r.PreviewBundles(t.Context(), c.tables, change)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var reason atoll.Reason
+			if got[0].Rollout != nil {
+				reason = got[0].Rollout.Wait.Reason
+			}
+			if reason != c.want {
+				t.Errorf("the change waits for %q, want %q", reason, c.want)
+			}
+		}
 	})
 }
 

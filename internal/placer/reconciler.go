@@ -345,7 +345,9 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 		waits:        connectionWait{newcomers: d.AwaitsConnection, held: d.DisconnectedHolders, oldCopies: oldCopiesAwaited(&snap, out)},
 		waitsForTurn: snap.rollout.Terms.IsDefault() && out.StageWait.Reason != "", isFrozen: snap.isFrozen(out),
 	}
-	if after, again := r.index.recordStep(view, w); again {
+	after, again := r.index.recordStep(view, w)
+	r.repeatAfterFreeze(&snap, w.isFrozen)
+	if again {
 		r.bundleLoop.EnqueueAfter(uid, after)
 	}
 	r.enqueueAt(uid, out.RequeueAt)

@@ -58,10 +58,20 @@ func (r *PlacementReconciler) currentFreeze() *v1alpha1.ChangeFreeze {
 	return r.Settings.Freeze()
 }
 
-// freezeChanged reconciles the Bundles whose rows wait for the end of a freeze. A freeze that begins changes no row.
+// freezeChanged reconciles the Bundles whose rows wait for the end of a freeze, behind those that people change now. A freeze that
+// begins changes no row.
 func (r *PlacementReconciler) freezeChanged(string) {
 	for _, uid := range r.index.listFrozen() {
-		r.enqueueAllRows(uid)
+		r.index.requireAllRows(uid)
+		r.bundleLoop.EnqueueRecheck(uid, 0)
+	}
+}
+
+// repeatAfterFreeze reconciles a Bundle again where the freeze that holds it changed during the step, which freezeChanged could not
+// know yet.
+func (r *PlacementReconciler) repeatAfterFreeze(s *stepInput, isFrozen bool) {
+	if isFrozen && !equality.Semantic.DeepEqual(r.currentFreeze(), s.rollout.Halt.Freeze) {
+		r.enqueueAllRows(s.bundle.Ref.UID)
 	}
 }
 
