@@ -1,7 +1,6 @@
 package changewindow
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -169,19 +168,25 @@ func (v *verdict) notBefore() time.Time {
 
 // judgeAt returns what the windows of a mask decide at a time.
 func (w *Windows) judgeAt(m Mask, at time.Time, in *search) verdict {
+	return w.judgeBy(m, func(i int) (bool, time.Time) { return w.list[i].stateAt(at, w.isAllow(i), in) })
+}
+
+// judgeBy returns what the windows of a mask decide, by the state of each of them.
+func (w *Windows) judgeBy(m Mask, stateOf func(i int) (isOpen bool, until time.Time)) verdict {
 	v := verdict{isAllowed: m&w.allow == 0}
 	for i := range w.list {
-		bit := Mask(1) << i
-		switch isAllow := w.allow&bit != 0; {
-		case m&bit == 0:
-		case isAllow:
-			v.addAllow(w.list[i].stateAt(at, true, in))
+		switch {
+		case m&(1<<i) == 0:
+		case w.isAllow(i):
+			v.addAllow(stateOf(i))
 		default:
-			v.addDeny(w.list[i].stateAt(at, false, in))
+			v.addDeny(stateOf(i))
 		}
 	}
 	return v
 }
+
+func (w *Windows) isAllow(i int) bool { return w.allow&(1<<i) != 0 }
 
 // earlierOf returns the earlier of two times. Zero is never.
 func earlierOf(a, b time.Time) time.Time {
@@ -194,10 +199,14 @@ func earlierOf(a, b time.Time) time.Time {
 // findOpening returns the first time at which changes of clusters with a mask may start. opens is false where none is found within the
 // bounds of the search: there is none before at.
 func (w *Windows) findOpening(m Mask, from time.Time, steps int) (at time.Time, opens bool) {
+	in := &search{left: steps}
+	return w.searchOpening(m, from, w.judgeAt(m, from, in), in)
+}
+
+// searchOpening is findOpening with what the windows decide at the beginning. It looks further than that while the search has steps left.
+func (w *Windows) searchOpening(m Mask, from time.Time, v verdict, in *search) (at time.Time, opens bool) {
 	at = from
-	end, in := from.AddDate(0, 0, searchDays), &search{left: steps}
-	for in.left > 0 {
-		v := w.judgeAt(m, at, in)
+	for end := from.AddDate(0, 0, searchDays); ; v = w.judgeAt(m, at, in) {
 		if in.left--; v.isOpen() {
 			return at, true
 		}
@@ -205,21 +214,29 @@ func (w *Windows) findOpening(m Mask, from time.Time, steps int) (at time.Time, 
 		if next.IsZero() || next.After(end) {
 			return end, false
 		}
-		at = next
+		if at = next; in.left <= 0 {
+			return at, false
+		}
 	}
-	return at, false
 }
 
-// View is what windows decide at one moment.
+// View is what windows decide at one moment. All its searches share one bound, since clusters may have many masks.
 type View struct {
 	windows *Windows
 	now     time.Time
-	judged  []Opening
+	in      search
+	states  [MaxWindows]windowState
+	judged  map[Mask]Opening
+}
+
+// windowState is whether a window is open at the moment of a View, and until when at least that stays so.
+type windowState struct {
+	isKnown, isOpen bool
+	until           time.Time
 }
 
 // Opening is when changes of clusters with a mask may start.
 type Opening struct {
-	mask Mask
 	// IsOpen: they may start now. Until is when that may be different; zero: never.
 	IsOpen bool
 	Until  time.Time
@@ -229,21 +246,36 @@ type Opening struct {
 }
 
 // NewView returns what the windows decide at a time.
-func (w *Windows) NewView(now time.Time) View { return View{windows: w, now: now} }
+func (w *Windows) NewView(now time.Time) View {
+	return View{windows: w, now: now, in: search{left: searchSteps}}
+}
+
+// stateOf returns the state of a window. It is computed once.
+func (v *View) stateOf(i int) (isOpen bool, until time.Time) {
+	s := &v.states[i]
+	if !s.isKnown {
+		s.isKnown = true
+		s.isOpen, s.until = v.windows.list[i].stateAt(v.now, v.windows.isAllow(i), &v.in)
+	}
+	return s.isOpen, s.until
+}
 
 // OpeningOf returns when changes of clusters with a mask may start. Nothing is searched twice.
 func (v *View) OpeningOf(m Mask) Opening {
 	if v.windows == nil || m == 0 {
 		return Opening{IsOpen: true}
 	}
-	if i := slices.IndexFunc(v.judged, func(o Opening) bool { return o.mask == m }); i >= 0 {
-		return v.judged[i]
+	if o, has := v.judged[m]; has {
+		return o
 	}
-	is := v.windows.judgeAt(m, v.now, &search{left: searchSteps})
-	out := Opening{mask: m, IsOpen: is.isOpen(), Until: is.until}
+	is := v.windows.judgeBy(m, v.stateOf)
+	out := Opening{IsOpen: is.isOpen(), Until: is.until}
 	if !out.IsOpen {
-		out.At, out.Opens = v.windows.findOpening(m, v.now, searchSteps)
+		out.At, out.Opens = v.windows.searchOpening(m, v.now, is, &v.in)
 	}
-	v.judged = append(v.judged, out)
+	if v.judged == nil {
+		v.judged = map[Mask]Opening{}
+	}
+	v.judged[m] = out
 	return out
 }

@@ -226,3 +226,24 @@ func BenchmarkOpeningOfDenseWindows(b *testing.B) {
 		})
 	}
 }
+
+// Selectors that give each cluster another mask do not make a look cost a search for each of them. Whether changes may start is exact
+// all the same.
+func TestManyMasksShareOneSearch(t *testing.T) {
+	var texts []string
+	for i := range MaxWindows {
+		texts = append(texts, []string{"Allow|*/2 * * * *|1m", "Deny|*/3 * * * *|1m"}[i%2]+"||"+string(rune('a'+i))+"=x")
+	}
+	const masks = 1 << 12
+	w, now := CompileWindows(newWindows(t, texts)), parseTime(t, "2026-12-01T12:00:30Z")
+	view := w.NewView(now)
+	for m := Mask(1); m < masks; m++ {
+		o, want := view.OpeningOf(m), w.judgeAt(m, now, &search{left: searchSteps})
+		if o.IsOpen != want.isOpen() || !o.IsOpen && !o.At.After(now) {
+			t.Fatalf("mask %x: %+v", m, o)
+		}
+	}
+	if steps := searchSteps - view.in.left; steps > masks+2*searchSteps {
+		t.Errorf("%d steps for %d masks", steps, masks)
+	}
+}
