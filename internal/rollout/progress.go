@@ -383,7 +383,7 @@ func (t *Terms) describeUnavailable(reason atoll.Reason, p *Progress) string {
 	}
 	names += " to become healthy"
 	switch {
-	case t.IsDefault():
+	case t.HasDefaultBound():
 		bound = "maxUnavailable, by default " + v1alpha1.DefaultMaxUnavailable + ","
 		names += ", another template, or `atoll rollout resume`"
 	case reason == atoll.ReasonTooManyUnhealthy:

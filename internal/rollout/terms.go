@@ -23,6 +23,8 @@ type Terms struct {
 	windows *changewindow.Windows
 	// isDefault: the Bundle states no rollout.
 	isDefault bool
+	// unbounded are the terms of a Bundle with few clusters, where it states windows alone and so keeps the default bound; nil: it does not.
+	unbounded *Terms
 }
 
 // stage is a compiled stage. The last one has the clusters that no other stage chooses.
@@ -49,6 +51,9 @@ func CompileTerms(r *v1alpha1.Rollout) *Terms {
 		return nil
 	}
 	t := &Terms{maxUnavailable: r.MaxUnavailable, isStaged: r.Type == v1alpha1.RolloutStaged, windows: changewindow.CompileWindows(r.Windows)}
+	if t.keepsDefaultBound() {
+		return t.withDefaultBound()
+	}
 	if t.isStaged {
 		t.auto = compileAutoStages(r)
 		for _, s := range stages {
@@ -66,6 +71,17 @@ func CompileTerms(r *v1alpha1.Rollout) *Terms {
 		}
 	}
 	return t
+}
+
+// keepsDefaultBound reports whether windows alone are stated.
+func (t *Terms) keepsDefaultBound() bool { return !t.isStaged && t.maxUnavailable == nil }
+
+// withDefaultBound returns the terms with one stage and the default bound, which few clusters do not have.
+func (t *Terms) withDefaultBound() *Terms {
+	t.stages = defaultTerms.stages
+	out := *t
+	out.maxUnavailable, out.unbounded = defaultTerms.maxUnavailable, t
+	return &out
 }
 
 func compileStage(s v1alpha1.RolloutStage) stage {
@@ -102,10 +118,13 @@ func (t *Terms) StageOf(name string, clusterLabels map[string]string, createdAt 
 // IsDefault reports whether the Bundle states no rollout.
 func (t *Terms) IsDefault() bool { return t != nil && t.isDefault }
 
+// HasDefaultBound reports whether the Bundle states no maxUnavailable and no stages, so that the default bounds it.
+func (t *Terms) HasDefaultBound() bool { return t != nil && (t.isDefault || t.unbounded != nil) }
+
 // ForClusters returns the terms that hold for a Bundle with so many clusters that have a copy.
 func (t *Terms) ForClusters(n int) *Terms {
-	if t.IsDefault() && n <= v1alpha1.DefaultFreeClusters {
-		return nil
+	if t.HasDefaultBound() && n <= v1alpha1.DefaultFreeClusters {
+		return t.unbounded
 	}
 	return t
 }

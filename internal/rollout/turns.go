@@ -117,10 +117,12 @@ func (s *rolloutStep) followsReports() bool {
 
 // isRolloutBounded reports whether rows may have to wait for their turn. The default bounds only a change of what runs.
 func (s *rolloutStep) isRolloutBounded() bool {
-	if s.Terms.IsDefault() {
-		if s.Terms = s.Terms.ForClusters(s.countCopies(v1alpha1.DefaultFreeClusters + 1)); !s.Halt.IsHalted() {
-			return s.Terms != nil && s.changesMember()
-		}
+	isDefault := s.Terms.IsDefault()
+	if s.Terms.HasDefaultBound() {
+		s.Terms = s.Terms.ForClusters(s.countCopies(v1alpha1.DefaultFreeClusters + 1))
+	}
+	if isDefault && !s.Halt.IsHalted() {
+		return s.Terms != nil && s.changesMember()
 	}
 	return s.Terms != nil || s.Halt.IsHalted()
 }
@@ -354,13 +356,7 @@ func (s *rolloutStep) allowTurns(arrivals []string) {
 		}
 		s.allowUnhealthyRows(i, &slots)
 		s.allowHealthyRows(i, &slots, &budget)
-		for _, c := range arrivals {
-			if row := s.arrivalRow(c); row.Stage == i && row.Online && s.isInWindow(row) && slots > 0 && budget > 0 {
-				s.allowTurn(c, i, &slots)
-				budget--
-				t.AddUnavailable(RowChanging, 1, c)
-			}
-		}
+		s.allowArrivals(arrivals, i, &slots, &budget)
 		if !s.Terms.isDone(i, t.Stages[i]) {
 			break
 		}
@@ -392,6 +388,21 @@ func (s *rolloutStep) allowHealthyRows(i int, slots, budget *int) {
 			s.turns.AddUnavailable(RowChanging, 1, c)
 		}
 	})
+}
+
+// allowArrivals lets clusters of a stage have their first copy. The default bounds none of them.
+func (s *rolloutStep) allowArrivals(arrivals []string, i int, slots, budget *int) {
+	isFree := s.Terms.HasDefaultBound()
+	for _, c := range arrivals {
+		row := s.arrivalRow(c)
+		if row.Stage != i || !row.Online || !s.isInWindow(row) || *slots <= 0 || *budget <= 0 && !isFree {
+			continue
+		}
+		if s.allowTurn(c, i, slots); !isFree {
+			*budget--
+			s.turns.AddUnavailable(RowChanging, 1, c)
+		}
+	}
 }
 
 // canChange reports whether a row has another revision to take, and its cluster the capacity for it.
@@ -431,7 +442,7 @@ func (s *rolloutStep) requestNextTurn() {
 	if at := s.Halt.EndsAt(); !at.IsZero() {
 		s.requeueNoLater(at)
 	}
-	if (t.wait.Reason == atoll.ReasonStageFailed || s.Terms.IsDefault()) && s.ResumedAt.After(s.Now) { // the clock of another hub is ahead
+	if (t.wait.Reason == atoll.ReasonStageFailed || s.Terms.HasDefaultBound()) && s.ResumedAt.After(s.Now) { // the clock of another hub is ahead
 		s.requeueNoLater(s.ResumedAt)
 	}
 }

@@ -7,6 +7,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -125,5 +129,29 @@ func TestWindowsAllocateNothingForRowsAtRest(t *testing.T) {
 	t.Logf("%v allocations without windows, %v with them", without, with)
 	if with > without+20 {
 		t.Errorf("%v allocations with windows, %v without", with, without)
+	}
+}
+
+// Windows alone keep the default bound, also for a resume. Stages or a stated bound take its place.
+func TestTheBoundOfWindows(t *testing.T) {
+	windows := []v1alpha1.ChangeWindow{{Type: v1alpha1.ChangeWindowAllow, Schedule: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
+	half := intstr.FromString("50%")
+	for name, c := range map[string]struct {
+		stated    v1alpha1.Rollout
+		few, many int // clusters that may be unhealthy, of 4 and of 8
+		isDefault bool
+	}{
+		"windows alone":   {v1alpha1.Rollout{Windows: windows}, noBound, 2, true},
+		"a stated bound":  {v1alpha1.Rollout{Windows: windows, MaxUnavailable: &half}, 2, 4, false},
+		"stages":          {v1alpha1.Rollout{Windows: windows, Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{{Name: "canary"}}}, noBound, noBound, false},
+		"type: All alone": {v1alpha1.Rollout{Type: v1alpha1.RolloutAll}, noBound, noBound, false},
+	} {
+		terms := CompileTerms(&c.stated)
+		if few, many := terms.ForClusters(4).unavailableOf(4), terms.ForClusters(8).unavailableOf(8); few != c.few || many != c.many || terms.HasDefaultBound() != c.isDefault {
+			t.Errorf("%s: %d of 4, %d of 8, by default: %t", name, few, many, terms.HasDefaultBound())
+		}
+		if has := len(c.stated.Windows) > 0; terms.ForClusters(4).HasWindows() != has || terms.ForClusters(8).HasWindows() != has {
+			t.Errorf("%s: few clusters have windows: %t", name, terms.ForClusters(4).HasWindows())
+		}
 	}
 }
