@@ -97,7 +97,7 @@ func (m *bundleMemo) wakeAtWindowChange(in StatusInput) {
 	if t.stageWait.Reason == atoll.ReasonChangesFrozen && end.After(in.Now) {
 		m.wakeAfter(end.Sub(in.Now))
 	}
-	if t.windowsChange.After(in.Now) {
+	if t.windowsChange.After(in.Now) && t.stageWait.FollowsWindows() {
 		m.wakeAfter(t.windowsChange.Sub(in.Now))
 	}
 }

@@ -42,13 +42,14 @@ func (t *StageTally) AddOutsideWindow(view *changewindow.View, m changewindow.Ma
 // isInWindow reports whether a change of the row may start now.
 func (s *rolloutStep) isInWindow(row Row) bool { return s.turns.windows.OpeningOf(row.Windows).IsOpen }
 
+// FollowsWindows reports whether a change window may let rows change that wait so. Halts, failures, gates and rollbacks come first.
+func (w *StageWait) FollowsWindows() bool {
+	return w.Reason != "" && !isHaltReason(w.Reason) && w.Reason != atoll.ReasonStageFailed && !w.isDecided()
+}
+
 // openingAwaited returns when the next waiting row of the current stage may change by its windows; zero: none waits for that.
 func (t *turns) openingAwaited() time.Time {
-	switch t.wait.Reason {
-	case "", atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonStageFailed:
-		return time.Time{}
-	}
-	if t.wait.Stage < 0 || t.Stages[t.wait.Stage].OutsideWindow == 0 {
+	if !t.wait.FollowsWindows() || t.wait.Stage < 0 || t.Stages[t.wait.Stage].OutsideWindow == 0 {
 		return time.Time{}
 	}
 	return time.Unix(t.Stages[t.wait.Stage].opensAt, 0)

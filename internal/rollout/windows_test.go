@@ -155,3 +155,23 @@ func TestTheBoundOfWindows(t *testing.T) {
 		}
 	}
 }
+
+// No window is looked at again while a person or a gate holds the rows.
+func TestWaitsThatFollowWindows(t *testing.T) {
+	for _, c := range []struct {
+		wait StageWait
+		want bool
+	}{
+		{StageWait{Reason: atoll.ReasonOutsideWindow}, true},
+		{StageWait{Reason: atoll.ReasonTooManyUnhealthy}, true},
+		{StageWait{Reason: atoll.ReasonWaitsForApproval, gate: &gate{}}, false},
+		{StageWait{Reason: atoll.ReasonRolledBack, rollback: &v1alpha1.RollbackStatus{}}, false},
+		{StageWait{Reason: atoll.ReasonChangesFrozen}, false},
+		{StageWait{Reason: atoll.ReasonStageFailed}, false},
+		{StageWait{}, false},
+	} {
+		if got := c.wait.FollowsWindows(); got != c.want {
+			t.Errorf("%q follows windows: %t", c.wait.Reason, got)
+		}
+	}
+}
