@@ -79,6 +79,10 @@ type BundleSpec struct {
 	// Resume is the last time that a person resumed the rollout.
 	// +optional
 	Resume *RolloutResume `json:"resume,omitempty"`
+	// FreezeExemption lets the Bundle change in the freeze of HubSettings. People write it in an emergency, with the verb exempt on the
+	// Bundle. It has no effect on a freeze that begins later.
+	// +optional
+	FreezeExemption *FreezeExemption `json:"freezeExemption,omitempty"`
 	// Approvals of stages. People write them, with the verb approve on the Bundle.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64

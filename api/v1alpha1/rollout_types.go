@@ -43,7 +43,50 @@ type Rollout struct {
 	// AutoStageOptions hold for each stage of autoStages.
 	// +optional
 	AutoStageOptions *AutoStageOptions `json:"autoStageOptions,omitempty"`
+	// Windows are times at which changes may start, or may not. A cluster that an Allow window concerns changes
+	// only while such a window is open. While a Deny window that concerns it is open, it does not change. A change that has started goes
+	// on. Rollbacks, moves to other clusters and removals of clusters do not wait.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	Windows []ChangeWindow `json:"windows,omitempty"`
 }
+
+// ChangeWindow is a time that comes again, by a schedule.
+type ChangeWindow struct {
+	// Type: Allow lets changes start while the window is open. Deny lets none start then.
+	Type ChangeWindowType `json:"type"`
+	// Schedule of the starts in five fields of cron: minute, hour, day of the month, month and day of the week. A start
+	// that the clock skips in the time zone comes when the clock jumps. A start that the clock shows twice comes twice.
+	// +kubebuilder:validation:MinLength=9
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z*/,?-]+( +[0-9A-Za-z*/,?-]+){4}$`
+	Schedule string `json:"schedule"`
+	// Duration for which the window is open after each start, from 1m to 744h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="duration must be a duration from 1m to 744h, such as 4h"
+	Duration metav1.Duration `json:"duration"`
+	// TimeZone of the schedule, such as Europe/Oslo. Default UTC.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$`
+	TimeZone string `json:"timeZone,omitempty"`
+	// ClusterSelector chooses the clusters that the window concerns, by the labels of Clusters. Absent: all.
+	// +optional
+	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
+}
+
+// ChangeWindowType is what an open window does.
+// +kubebuilder:validation:Enum=Allow;Deny
+type ChangeWindowType string
+
+// The types of change windows.
+const (
+	ChangeWindowAllow ChangeWindowType = "Allow"
+	ChangeWindowDeny  ChangeWindowType = "Deny"
+)
 
 // RolloutType is how a change reaches the clusters.
 type RolloutType string
@@ -372,6 +415,21 @@ type RolloutResume struct {
 	// +kubebuilder:validation:MaxLength=512
 	By string `json:"by,omitempty"`
 	// At is the time. Failures of clusters that changed before it hold no stage. The hub sets it.
+	// +optional
+	At metav1.Time `json:"at,omitzero"`
+}
+
+// FreezeExemption lets a Bundle change in a freeze.
+type FreezeExemption struct {
+	// Message for people: the emergency.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message"`
+	// By is the user that exempted the Bundle. The hub sets it from the request.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	By string `json:"by,omitempty"`
+	// At is the time. The hub sets it. A freeze that began more than 10 minutes after it holds the Bundle again.
 	// +optional
 	At metav1.Time `json:"at,omitzero"`
 }

@@ -115,6 +115,10 @@ type HubSettingsSpec struct {
 	// hub taints no cluster.
 	// +optional
 	Failover *ClusterFailover `json:"failover,omitempty"`
+	// Freeze stops all changes of what runs, in all clusters, until a person removes it or its end. Only users with the verb freeze on
+	// hubsettings write it. Failover and other moves go on. A Bundle with spec.freezeExemption changes all the same.
+	// +optional
+	Freeze *ChangeFreeze `json:"freeze,omitempty"`
 	// EmptyNamespaces specifies whether a placed namespace appears in its clusters when it has no objects.
 	// Create makes it there. None makes it with its first object. A new hub has Create. Without the
 	// field: None.
@@ -127,6 +131,29 @@ type HubSettingsSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="undoWindow must be a duration from 0s to 720h, such as 24h"
 	UndoWindow *metav1.Duration `json:"undoWindow,omitempty"`
+}
+
+// ChangeFreeze stops all changes of what runs.
+type ChangeFreeze struct {
+	// Reason for people.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Reason string `json:"reason"`
+	// By is the user that froze, or that last edited the freeze. The hub sets it from the request.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	By string `json:"by,omitempty"`
+	// Since is when the freeze began. The hub sets it.
+	// +optional
+	Since metav1.Time `json:"since,omitzero"`
+	// Until is when the freeze ends by itself. Absent: it does not.
+	// +optional
+	Until *metav1.Time `json:"until,omitempty"`
+}
+
+// IsActive reports whether the freeze has not ended.
+func (f *ChangeFreeze) IsActive(now time.Time) bool {
+	return f != nil && (f.Until == nil || f.Until.After(now))
 }
 
 // DefaultUndoWindow is how long changes can be undone by default.

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+	_ "time/tzdata" // time zones of change windows, also in an image without them
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"

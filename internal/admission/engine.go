@@ -33,7 +33,7 @@ func isHubWrittenKind(a admission.Attributes) bool {
 }
 
 // validateHubWrittenKinds refuses users' writes to what the hub itself writes. On a Bundle, users may
-// confirm or withdraw a removal, pause, resume and approve its rollout, and request a new placement. On the HubState, they may answer
+// confirm or withdraw a removal, pause, resume and approve its rollout, exempt it from a freeze, and request a new placement. On the HubState, they may answer
 // after a restore.
 func (p *AdmissionPlugin) validateHubWrittenKinds(ctx context.Context, a admission.Attributes) error {
 	kind := a.GetKind().Kind
@@ -68,6 +68,9 @@ func (p *AdmissionPlugin) validateAnswerToHub(ctx context.Context, a admission.A
 		if changesOnlyField(a, pausePath, resumePath) {
 			return true, nil
 		}
+		if changesOnlyField(a, exemptionPath) {
+			return true, p.validateExemption(ctx, a)
+		}
 		if changesOnlyField(a, approvalsPath) {
 			return true, p.validateApprovals(ctx, a)
 		}
@@ -77,7 +80,7 @@ func (p *AdmissionPlugin) validateAnswerToHub(ctx context.Context, a admission.A
 		if changesOnlyField(a, []string{"metadata", "annotations", atoll.AnnotationRebalance}) {
 			return true, p.validateRebalance(ctx, a)
 		}
-		return true, refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only the annotation %s, %s, %s or %s, or spec.pause, spec.resume or spec.approvals, of a %s may be changed, and one at a time: edit the policy, annotation or object that it comes from",
+		return true, refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only the annotation %s, %s, %s or %s, or spec.pause, spec.resume, spec.freezeExemption or spec.approvals, of a %s may be changed, and one at a time: edit the policy, annotation or object that it comes from",
 			atoll.AnnotationConfirm, atoll.AnnotationKeep, atoll.AnnotationRebalance, atoll.AnnotationCorrectDrift, kind))
 	case kind == "HubState":
 		if changesOnlyField(a, []string{"rewound", "accepted"}) {

@@ -34,7 +34,7 @@ func TestUsersOnlyAnswerWhatTheHubWrites(t *testing.T) {
 	}
 	const (
 		engine  = "engine.atoll.dev/v1alpha1"
-		other   = "only the annotation atoll.dev/confirm, atoll.dev/keep, atoll.dev/rebalance or atoll.dev/correct-drift, or spec.pause, spec.resume or spec.approvals, of a Bundle may be changed, and one at a time: edit the policy, annotation or object that it comes from"
+		other   = "only the annotation atoll.dev/confirm, atoll.dev/keep, atoll.dev/rebalance or atoll.dev/correct-drift, or spec.pause, spec.resume, spec.freezeExemption or spec.approvals, of a Bundle may be changed, and one at a time: edit the policy, annotation or object that it comes from"
 		decides = "only the hub writes a PlacementDecision: edit the placement that it comes from"
 		state   = "only rewound.accepted of the hub's state may be changed, by: atoll restore accept"
 	)

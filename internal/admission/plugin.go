@@ -89,6 +89,9 @@ func (p *AdmissionPlugin) Admit(ctx context.Context, a admission.Attributes, _ a
 		p.stampRemovalTime(a)
 		return p.stampTaintTimes(a)
 	}
+	if isHubSettings(a) {
+		p.stampFreezeAuthor(a)
+	}
 	if isBundle(a) {
 		p.stampRolloutAuthor(a)
 		if err := p.stampDriftApprover(a); err != nil {
@@ -187,6 +190,8 @@ func (p *AdmissionPlugin) validateAtollKinds(ctx context.Context, a admission.At
 		return p.validateClusterSet(ctx, a)
 	case "ClusterSetBinding":
 		return p.validateSetBinding(ctx, a)
+	case hubSettingsKind:
+		return p.validateFreeze(ctx, a)
 	}
 	return nil
 }

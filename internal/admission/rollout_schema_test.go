@@ -58,6 +58,8 @@ func checkRolloutRules(t *testing.T, kind string, structural *structuralschema.S
 		"options alone":      {map[string]any{"type": "Staged", "stages": stages, "autoStageOptions": map[string]any{}}, "autoStageOptions need autoStages"},
 		"a long soak":        {map[string]any{"type": "Staged", "autoStages": sizes, "autoStageOptions": map[string]any{"minSuccessTime": "200h"}}, "from 0s to 168h"},
 		"a short deadline":   {map[string]any{"type": "Staged", "autoStages": sizes, "autoStageOptions": map[string]any{"progressDeadline": "1s"}}, "from 10s to 168h"},
+		"a window":           {map[string]any{"windows": []any{map[string]any{"type": "Allow", "schedule": "0 22 * * *", "duration": "4h"}}}, ""},
+		"a short window":     {map[string]any{"windows": []any{map[string]any{"type": "Allow", "schedule": "0 22 * * *", "duration": "10s"}}}, "from 1m to 744h"},
 		"a gate of no kind":  {map[string]any{"type": "Staged", "autoStages": sizes, "autoStageOptions": map[string]any{"gatesBefore": []any{map[string]any{"name": "a"}}}}, "exactly one of"},
 	} {
 		errs, _ := cel.NewValidator(structural, true, celconfig.PerCallLimit).Validate(context.Background(), field.NewPath("spec", "rollout"), structural, c.rollout, nil, celconfig.RuntimeCELCostBudget)

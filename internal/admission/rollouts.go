@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/changewindow"
 	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/rollout"
 )
@@ -29,6 +30,7 @@ func checkRollout(r *v1alpha1.Rollout, at *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(at.Child("type"), r.Type, "stages and autoStages need type: Staged, and type: Staged needs one of them"))
 	}
 	errs = append(errs, checkAutoStages(r, at)...)
+	errs = append(errs, checkWindows(r.Windows, at.Child("windows"))...)
 	if n := countNeededApprovals(r); n > maxApprovals {
 		stages := "stages"
 		if len(r.AutoStages) > 0 {
@@ -47,6 +49,15 @@ func checkRollout(r *v1alpha1.Rollout, at *field.Path) (errs field.ErrorList) {
 		errs = append(errs, checkRolloutBound(s.MaxConcurrency, 1, in.Child("maxConcurrency"))...)
 		errs = append(errs, checkRolloutBound(s.MaxFailures, 0, in.Child("maxFailures"))...)
 		errs = append(errs, rollout.CheckGates(s, i == 0, in)...)
+	}
+	return errs
+}
+
+// checkWindows checks change windows.
+func checkWindows(list []v1alpha1.ChangeWindow, at *field.Path) field.ErrorList {
+	errs := changewindow.CheckWindows(list, at)
+	for i := range list[:min(len(list), changewindow.MaxWindows)] {
+		errs = append(errs, checkLabels(list[i].ClusterSelector, at.Index(i).Child("clusterSelector"))...)
 	}
 	return errs
 }
@@ -188,10 +199,13 @@ var (
 	resumePath = []string{"spec", "resume"}
 )
 
+// stampLayout is how the hub writes a time into a field of a user's object.
+const stampLayout = "2006-01-02T15:04:05Z"
+
 // maxAuthorBytes is the length of a user's name that the schema of a pause and a resume accepts.
 const maxAuthorBytes = 512
 
-// stampRolloutAuthor writes the user and the time into a pause, a resume or an approval that an update states or edits, whatever
+// stampRolloutAuthor writes the user and the time into a pause, a resume, an exemption or an approval that an update states or edits, whatever
 // the writer states. An edited pause began when it was first stated.
 func (p *AdmissionPlugin) stampRolloutAuthor(a admission.Attributes) {
 	now, ok := a.GetObject().(*unstructured.Unstructured)
@@ -199,8 +213,9 @@ func (p *AdmissionPlugin) stampRolloutAuthor(a admission.Attributes) {
 	if !ok || !ok2 || a.GetOperation() != admission.Update {
 		return
 	}
-	at := p.Clock.Now().UTC().Format("2006-01-02T15:04:05Z")
+	at := p.Clock.Now().UTC().Format(stampLayout)
 	p.stampAuthor(a, now, before, pausePath, "since", at)
+	p.stampAuthor(a, now, before, exemptionPath, "at", at)
 	p.stampAuthor(a, now, before, resumePath, "at", at)
 	p.stampApprovals(a, now, before, at)
 }

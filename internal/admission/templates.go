@@ -114,6 +114,8 @@ func (p *AdmissionPlugin) validateAtollKindDelete(ctx context.Context, a admissi
 		}
 	case "ClusterSetBinding":
 		return p.validateRightToUnbindSet(ctx, a)
+	case hubSettingsKind:
+		return p.validateFreeze(ctx, a)
 	}
 	return nil
 }

@@ -42,6 +42,9 @@ const (
 	ReasonWaitsForDisconnectedCopy Reason = "WaitsForDisconnectedCopy"
 	// The reasons of a row that keeps its revision until its turn in a rollout.
 	ReasonRolloutPaused         Reason = "RolloutPaused"
+	ReasonOutsideWindow         Reason = "OutsideWindow"
+	ReasonChangesFrozen         Reason = "ChangesFrozen"
+	ReasonFreezeExempted        Reason = "FreezeExempted"
 	ReasonStageFailed           Reason = "StageFailed"
 	ReasonStageDeadlineExceeded Reason = "StageDeadlineExceeded"
 	ReasonRollingBack           Reason = "RollingBack"

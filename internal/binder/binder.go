@@ -89,6 +89,8 @@ type Settings interface {
 	ChildPlacement() v1alpha1.ChildPlacement
 	// CreatesEmptyNamespaces reports whether placed namespaces without objects appear in their clusters.
 	CreatesEmptyNamespaces() bool
+	// Freeze returns the freeze of all changes, which may have ended; nil: there is none.
+	Freeze() *v1alpha1.ChangeFreeze
 	Subscribe(func(name string))
 }
 

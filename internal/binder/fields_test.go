@@ -115,12 +115,13 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 	edited.Removal, edited.Rollout = v1alpha1.Removal{Mode: v1alpha1.RemoveDelete, Budget: &more}, nil
 	made.Spec.Pause, made.Spec.Resume = &v1alpha1.RolloutPause{By: "alice"}, &v1alpha1.RolloutResume{By: "bob"}
 	made.Spec.Approvals = []v1alpha1.RolloutApproval{{Stage: "a", Revision: "r", By: "carol"}}
+	made.Spec.FreezeExemption = &v1alpha1.FreezeExemption{Message: "outage", By: "dave"}
 	edited.Placement.ClusterAffinity.ClusterNames = []string{"b", "c"}
 	if _, err := b.writeBundle(t.Context(), id, made, bundlePlan{origin: from, intent: &policymatch.Intent{Spec: edited}}); err != nil {
 		t.Fatal(err)
 	}
 	made = check("edited", edited)
-	if made.Spec.Pause == nil || made.Spec.Pause.By != "alice" || made.Spec.Resume == nil || made.Spec.Resume.By != "bob" || len(made.Spec.Approvals) != 1 || made.Spec.Approvals[0].By != "carol" {
+	if made.Spec.Pause == nil || made.Spec.Pause.By != "alice" || made.Spec.Resume == nil || made.Spec.Resume.By != "bob" || len(made.Spec.Approvals) != 1 || made.Spec.Approvals[0].By != "carol" || made.Spec.FreezeExemption == nil {
 		t.Errorf("the binder takes back what people wrote: %+v, %+v, %+v", made.Spec.Pause, made.Spec.Resume, made.Spec.Approvals)
 	}
 	made.Ref.UID = "bundle-uid"

@@ -22,6 +22,7 @@ type hubDefault struct{ d *v1alpha1.DefaultPlacement }
 func (s *hubDefault) DefaultPlacement() *v1alpha1.DefaultPlacement { return s.d }
 func (*hubDefault) ChildPlacement() v1alpha1.ChildPlacement        { return v1alpha1.ChildPlacementNone }
 func (*hubDefault) CreatesEmptyNamespaces() bool                   { return false }
+func (*hubDefault) Freeze() *v1alpha1.ChangeFreeze                 { return nil }
 func (s *hubDefault) Subscribe(func(string))                       {}
 
 func newUnplacedTemplate(kind, name string, created time.Time) *unstructured.Unstructured {

@@ -31,6 +31,7 @@ type startSettings struct {
 func (s *startSettings) DefaultPlacement() *v1alpha1.DefaultPlacement { return s.placement }
 func (s *startSettings) ChildPlacement() v1alpha1.ChildPlacement      { return s.children }
 func (s *startSettings) CreatesEmptyNamespaces() bool                 { return s.empty }
+func (*startSettings) Freeze() *v1alpha1.ChangeFreeze                 { return nil }
 func (*startSettings) Subscribe(func(string))                         {}
 
 // listedBundles has the Bundles of fakeTables as a list, too.

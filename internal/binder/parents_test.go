@@ -24,6 +24,7 @@ type childSettings struct{ of v1alpha1.ChildPlacement }
 func (*childSettings) DefaultPlacement() *v1alpha1.DefaultPlacement { return nil }
 func (s *childSettings) ChildPlacement() v1alpha1.ChildPlacement    { return s.of }
 func (*childSettings) CreatesEmptyNamespaces() bool                 { return false }
+func (*childSettings) Freeze() *v1alpha1.ChangeFreeze               { return nil }
 func (*childSettings) Subscribe(func(string))                       {}
 
 // definedTemplates are tables with a CRD of the kind Shop. Kinds in unsynced are not read yet.

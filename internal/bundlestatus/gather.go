@@ -11,6 +11,7 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/changewindow"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
 )
@@ -29,6 +30,8 @@ type bundleSnapshot struct {
 	total int
 	// terms of its rollout; nil: it states no bound.
 	terms *rollout.Terms
+	// halt of its rollout.
+	halt rollout.Halt
 	// unused are the slices without rows, of so many slices.
 	unused []*enginev1.TargetSlice
 	slices int
@@ -57,9 +60,10 @@ type Row struct {
 	Known bool
 	// CheckIn is how often the cluster checks in; 0: it holds a stream.
 	CheckIn time.Duration
-	// Stage of the Bundle's rollout. LostAt is when the cluster was lost, and CountsUntil is until when the rollout
+	// Stage of the Bundle's rollout, and the change windows that concern the cluster. LostAt is when the cluster was lost, and CountsUntil is until when the rollout
 	// counts the row all the same; zero: it does not.
 	Stage       int
+	Windows     changewindow.Mask
 	LostAt      time.Time
 	CountsUntil time.Time
 	// ConnectedAt is when the cluster connected, in Unix seconds. Deadline is when the row counts as failed unless it is
@@ -99,6 +103,7 @@ func (r *BundleReconciler) gatherSnapshot(ctx context.Context, uid string) (*bun
 	s.doomed = s.alive && r.isNamespaceDeleting(s.bundle.Ref.Namespace)
 	if s.alive {
 		s.terms = rollout.CompileTerms(s.bundle.Spec.Rollout).WithStageCut(s.bundle.Ref.Namespace, s.bundle.Ref.Name, s.bundle.Status.Rollout.GetStageCut())
+		s.halt = rollout.NewHalt(&s.bundle.Spec, r.currentFreeze(), time.Now())
 	}
 	s.rows, s.total = r.readGroupedRows(uid, s.rolloutView())
 	s.unused, s.slices = r.RowSlices.EmptySlices(uid)

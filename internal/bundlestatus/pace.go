@@ -73,7 +73,7 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 		return nil
 	}
 	old, now := s.bundle.Status, time.Now()
-	in := StatusInput{Bundle: s.bundle, Rows: s.rows, Content: s.content, Feedback: s.feedback, Now: now}
+	in := StatusInput{Bundle: s.bundle, Halt: s.halt, Rows: s.rows, Content: s.content, Feedback: s.feedback, Now: now}
 	if n := len(s.revisions); n > 0 {
 		in.Latest = s.revisions[n-1]
 		if r.ExplainShortage != nil {
@@ -85,6 +85,7 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 	in.Quarantine = r.findQuarantine(s, m, now)
 	next := ComputeStatus(in)
 	m.wakeAtCountChange(s.rows, now)
+	m.wakeAtWindowChange(in)
 	if age := now.Sub(s.bundle.Meta.CreationTimestamp.Time); len(s.rows) == 0 && len(old.Conditions) == 0 && age < placing {
 		m.wakeAfter(placing - age)
 		return nil

@@ -268,7 +268,7 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 func (r *Row) appendTurn(b []byte, terms *rollout.Terms) []byte {
 	if b = strconv.AppendBool(b, r.Spec.FailedAt != 0 || r.isExcused); !terms.IsDefault() {
 		began, failed := r.inRollout().TurnTimes()
-		for _, n := range [...]int64{int64(r.Stage), began, failed} {
+		for _, n := range [...]int64{int64(r.Stage), int64(r.Windows), began, failed} {
 			b = binary.AppendVarint(b, n)
 		}
 	}

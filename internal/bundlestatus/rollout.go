@@ -8,6 +8,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/changewindow"
 	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
@@ -18,13 +19,13 @@ type rolloutView struct {
 	stated   *v1alpha1.Rollout
 	cut      *v1alpha1.StageCut
 	terms    *rollout.Terms
-	isPaused bool
+	isHalted bool
 	// resume excuses rows, also where its time is in the future by the clock of another hub.
 	resume rollout.FailureScope
 }
 
 func (s *bundleSnapshot) rolloutView() rolloutView {
-	out := rolloutView{stated: s.bundle.Spec.Rollout, cut: s.bundle.Status.Rollout.GetStageCut(), terms: s.terms, isPaused: s.bundle.Spec.Pause != nil}
+	out := rolloutView{stated: s.bundle.Spec.Rollout, cut: s.bundle.Status.Rollout.GetStageCut(), terms: s.terms, isHalted: s.halt.IsHalted()}
 	if at := resumeTimeOf(&s.bundle); !at.IsZero() {
 		out.resume = rollout.NewFailureScope(at, at)
 	}
@@ -40,7 +41,7 @@ func resumeTimeOf(b *state.Bundle) time.Time {
 }
 
 // isBounded reports whether rows may keep their revision until their turn.
-func (v rolloutView) isBounded() bool { return v.terms != nil || v.isPaused }
+func (v rolloutView) isBounded() bool { return v.terms != nil || v.isHalted }
 
 // isSame reports whether rows of equal content are in the same groups by both views.
 func (v rolloutView) isSame(o rolloutView) bool {
@@ -59,6 +60,7 @@ func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
 	}
 	if c, ok := r.Clusters.GetByUID(row.Spec.UID); ok {
 		out.Stage = v.terms.StageOf(row.Cluster, c.Labels, c.CreationTimestamp.Unix())
+		out.Windows = v.terms.WindowsOf(c.Labels)
 		out.setLoss(c, v.terms, time.Now())
 		out.setDeadline(c, v.terms, time.Now())
 	}
@@ -85,6 +87,21 @@ func (r *Row) setLoss(c *v1alpha1.Cluster, terms *rollout.Terms, now time.Time) 
 	}
 }
 
+// wakeAtWindowChange requests another look for when a freeze ends, and for when other change windows are open, while clusters wait for their turn.
+func (m *bundleMemo) wakeAtWindowChange(in StatusInput) {
+	end := in.Halt.EndsAt()
+	if !in.Terms.HasWindows() && end.IsZero() {
+		return
+	}
+	t := countRows(in)
+	if t.stageWait.Reason == atoll.ReasonChangesFrozen && end.After(in.Now) {
+		m.wakeAfter(end.Sub(in.Now))
+	}
+	if t.windowsChange.After(in.Now) && t.stageWait.FollowsWindows() {
+		m.wakeAfter(t.windowsChange.Sub(in.Now))
+	}
+}
+
 // wakeAtCountChange requests another look for when the rollout counts a lost cluster no more, or a cluster that changes as failed.
 func (m *bundleMemo) wakeAtCountChange(rows []Row, now time.Time) {
 	for i := range rows {
@@ -107,7 +124,7 @@ func (r *BundleReconciler) enqueueStagedBundlesOfCluster(clusterUID string) {
 }
 
 func (in StatusInput) isRolloutBounded() bool {
-	return (in.Terms != nil || in.Bundle.Spec.Pause != nil) && in.Bundle.Meta.DeletionTimestamp == nil
+	return (in.Terms != nil || in.Halt.IsHalted()) && in.Bundle.Meta.DeletionTimestamp == nil
 }
 
 // isInRollout reports whether a row is one that a rollout changes.
@@ -139,7 +156,7 @@ func countCopies(rows []Row) (n int) {
 
 // inRollout returns the row as rollouts see it.
 func (r Row) inRollout() rollout.Row {
-	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable, LostAt: r.LostAt, ConnectedAt: r.ConnectedAt, Stage: r.Stage, CheckIn: r.CheckIn}
+	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable, LostAt: r.LostAt, ConnectedAt: r.ConnectedAt, Stage: r.Stage, Windows: r.Windows, CheckIn: r.CheckIn}
 }
 
 // isCounted reports whether a rollout counts a row: a Pending one only while it waits for its turn.
@@ -164,7 +181,7 @@ func (t *rowTally) countProgress(in StatusInput) {
 		return
 	}
 	t.progress = in.Terms.NewProgress()
-	scope := in.failureScope()
+	scope, windows := in.failureScope(), in.Terms.ViewWindows(in.Now)
 	for _, r := range in.Rows {
 		if !in.isCounted(r) {
 			continue
@@ -179,18 +196,52 @@ func (t *rowTally) countProgress(in StatusInput) {
 		case p == rollout.RowFailing:
 			n.AddFailures(row, scope.IsHeldBy(in.Terms, row), int(r.rowCount()))
 		}
+		t.countWindowWait(&windows, r, p)
 		in.countReturning(n, &scope, row, int(r.rowCount()))
 		if r.Spec.Phase != atoll.RowPending && isUnavailable && !(isWanted && scope.IsExcused(in.Terms, row)) {
 			t.progress.AddUnavailable(p, int(r.rowCount()), r.clusterNames()...)
 		}
 	}
 	if r := in.rollbackOf(&scope); r != nil {
-		t.stageWait = in.Terms.FindRollbackWait(t.progress, r, in.Bundle.Spec.Pause != nil)
+		t.stageWait = in.Terms.FindRollbackWait(t.progress, r, in.Halt)
 		return
 	}
 	gates := in.gateStates()
 	t.progress.MarkSoaking(in.Terms, gates)
-	t.stageWait = in.Terms.FindStageWait(t.progress, in.Bundle.Spec.Pause != nil, gates)
+	t.stageWait = in.Terms.FindStageWait(t.progress, in.Halt, gates)
+}
+
+// countWindowWait counts equal rows that wait, by their change windows.
+func (t *rowTally) countWindowWait(windows *changewindow.View, r Row, p rollout.RowProgress) {
+	if p != rollout.RowWaiting {
+		return
+	}
+	t.progress.Stages[r.Stage].AddOutsideWindow(windows, r.Windows, int(r.rowCount()))
+	t.awaitWindowChange(windows.OpeningOf(r.Windows).Until)
+}
+
+// awaitWindowChange records when a window may begin to hold a row that waits, or hold it no more; zero: never.
+func (t *rowTally) awaitWindowChange(at time.Time) {
+	if !at.IsZero() && (t.windowsChange.IsZero() || at.Before(t.windowsChange)) {
+		t.windowsChange = at
+	}
+}
+
+// currentFreeze returns the freeze of all changes; nil: there is none.
+func (r *BundleReconciler) currentFreeze() *v1alpha1.ChangeFreeze {
+	if r.Settings == nil {
+		return nil
+	}
+	return r.Settings.Freeze()
+}
+
+// freezeChanged looks again at the Bundles of which clusters wait for their turn.
+func (r *BundleReconciler) freezeChanged(string) {
+	for _, b := range r.Bundles.List() {
+		if is := b.Status.Rollout; is != nil && is.Reason != "" {
+			r.enqueueDebounced(b.Ref.UID)
+		}
+	}
 }
 
 // rollbackOf returns the rollback of the latest revision; nil: there is none.
@@ -225,27 +276,27 @@ func (t *rowTally) setTurnWait(in StatusInput, w *waitCause) {
 	switch t.stageWait.Reason {
 	case "":
 		w.reason = atoll.ReasonWaitsForStage
-	case atoll.ReasonRolloutPaused, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
+	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
 		w.rank = rankHeldTurn
 	}
 	switch {
-	case w.reason == atoll.ReasonRolloutPaused:
-		w.since = in.Bundle.Spec.Pause.Since.Time
+	case w.reason == atoll.ReasonRolloutPaused || w.reason == atoll.ReasonChangesFrozen:
+		w.since = in.Halt.Since()
 	case in.Latest != nil:
 		w.since = in.Latest.CreationTimestamp.Time
 	}
 }
 
 func (t *rowTally) describeStageWait(in StatusInput) string {
-	if t.stageWait.Reason == atoll.ReasonRolloutPaused {
-		return rollout.DescribePause(in.Bundle.Spec.Pause)
+	if r := t.stageWait.Reason; r == atoll.ReasonRolloutPaused || r == atoll.ReasonChangesFrozen {
+		return in.Halt.Describe()
 	}
 	return in.Terms.DescribeStageWait(t.stageWait, &t.progress)
 }
 
 // rolloutStatus returns the progress of the Bundle's rollout; nil: nothing bounds one, or only the default does, and no row waits.
 func (t *rowTally) rolloutStatus(in StatusInput) *v1alpha1.RolloutStatus {
-	if !in.isRolloutBounded() || in.Terms.IsDefault() && t.stageWait.Reason == "" {
+	if !in.isRolloutBounded() || t.stageWait.Reason == "" && in.isBoundedByOthers() {
 		return nil
 	}
 	out := &v1alpha1.RolloutStatus{}
@@ -275,6 +326,11 @@ func (t *rowTally) rolloutStatus(in StatusInput) *v1alpha1.RolloutStatus {
 		out.Since = in.sinceOfRolloutReason(out)
 	}
 	return out
+}
+
+// isBoundedByOthers reports whether neither the Bundle nor a person that paused it bounds the rollout: the default or a freeze does.
+func (in StatusInput) isBoundedByOthers() bool {
+	return in.Terms.IsDefault() || in.Terms == nil && in.Halt.Pause == nil
 }
 
 // sinceOfRolloutReason returns since when the rollout has its reason. A resume and another revision begin it again, so that
@@ -335,7 +391,7 @@ func isRolloutUnderway(is *v1alpha1.RolloutStatus, wasUnderway bool) bool {
 // needsPerson reports whether a person must act before the rollout goes on.
 func needsPerson(reason string) bool {
 	switch atoll.Reason(reason) {
-	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
+	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonWaitsForApproval, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
 		return true
 	}
 	return false

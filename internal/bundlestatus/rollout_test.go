@@ -54,7 +54,7 @@ func TestRolloutStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := state.Bundle{}
 			b.Spec.Rollout, b.Spec.Pause = stated, c.pause
-			got := ComputeStatus(StatusInput{Bundle: b, Rows: c.rows, Latest: latest, Terms: rollout.CompileTerms(stated), Now: time.Unix(1000, 0)})
+			got := ComputeStatus(StatusInput{Bundle: b, Rows: c.rows, Latest: latest, Terms: rollout.CompileTerms(stated), Halt: rollout.NewHalt(&b.Spec, nil, time.Unix(1000, 0)), Now: time.Unix(1000, 0)})
 			var stages []string
 			for _, s := range got.Rollout.Stages {
 				stages = append(stages, fmt.Sprint(s.Name, " ", s.Clusters, " ", s.Updated, " ", s.Changing, " ", s.Failed, " ", s.Waiting, " ", s.Disconnected))
@@ -80,6 +80,81 @@ func TestRolloutStatus(t *testing.T) {
 				t.Errorf("paused by %q since %v", by, got.Rollout.PausedSince)
 			}
 		})
+	}
+}
+
+// Clusters outside their change window wait for it, and other rows of the stage do not hide why. Only rows that wait make another look when windows
+// change.
+func TestWindowsInARolloutStatus(t *testing.T) {
+	stated := &v1alpha1.Rollout{Windows: []v1alpha1.ChangeWindow{
+		{Type: v1alpha1.ChangeWindowAllow, Schedule: "0 22 * * *", Duration: metav1.Duration{Duration: time.Hour}, ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}},
+	}}
+	terms := rollout.CompileTerms(stated)
+	outside := func(r *Row) {
+		r.Windows, r.Spec.Revision = terms.WindowsOf(map[string]string{"env": "prod"}), "earlier"
+	}
+	behind := &atoll.RowStatus{Generation: 4, State: atoll.RowReady, Applied: true}
+	for name, c := range map[string]struct {
+		rows  []Row
+		hour  int
+		want  string
+		again time.Duration
+	}{
+		"one waits":           {[]Row{newRow("a", readyStatus(), outside), newRow("b", readyStatus())}, 12, "OutsideWindow: a change window of stage rest, which opens at 2026-12-01T22:00:00Z", 10 * time.Hour},
+		"another one changes": {[]Row{newRow("a", readyStatus(), outside), newRow("b", behind)}, 12, "OutsideWindow: a change window of stage rest, which opens at 2026-12-01T22:00:00Z", 10 * time.Hour},
+		"one waits inside":    {[]Row{newRow("a", readyStatus(), outside)}, 22, "WaitsForStage: stage rest to become healthy", time.Hour},
+		"at rest":             {[]Row{newRow("a", readyStatus(), outside, func(r *Row) { r.Spec.Revision = latest.Name })}, 12, ": ", 0},
+	} {
+		now := time.Date(2026, 12, 1, c.hour, 0, 0, 0, time.UTC)
+		in := StatusInput{Rows: c.rows, Latest: latest, Terms: terms, Now: now}
+		in.Bundle.Spec.Rollout = stated
+		r := ComputeStatus(in).Rollout
+		if got := r.Reason + ": " + r.Message; got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		m := &bundleMemo{}
+		if m.wakeAtWindowChange(in); m.again != c.again {
+			t.Errorf("%s: the next look is in %s, want %s", name, m.again, c.again)
+		}
+		var l rowGroups
+		l.view = rolloutView{terms: terms}
+		other := c.rows[0]
+		other.Windows = 0
+		if a := string(l.rowSignature(&c.rows[0])); a == string(l.rowSignature(&other)) {
+			t.Errorf("%s: clusters of other windows are counted as equal", name)
+		}
+	}
+}
+
+// A freeze is the reason of Bundles that wait, with its author and time, and is written into no other Bundle, whether it has terms or not.
+func TestAFreezeInARolloutStatus(t *testing.T) {
+	freeze := &v1alpha1.ChangeFreeze{Reason: "outage", By: "alice", Since: metav1.Unix(900, 0), Until: &metav1.Time{Time: time.Unix(1600, 0)}}
+	for name, c := range map[string]struct {
+		stated *v1alpha1.Rollout
+		waits  bool
+		want   string
+		again  time.Duration
+	}{
+		"one waits":       {&v1alpha1.Rollout{Type: v1alpha1.RolloutAll}, true, "ChangesFrozen: `atoll unfreeze` or 1970-01-01T00:26:40Z: alice froze all changes at 1970-01-01T00:15:00Z (outage); the hub's administrator", 600 * time.Second},
+		"few, by default": {nil, true, "ChangesFrozen: `atoll unfreeze` or 1970-01-01T00:26:40Z: alice froze all changes at 1970-01-01T00:15:00Z (outage); the hub's administrator", 600 * time.Second},
+		"at rest":         {&v1alpha1.Rollout{Type: v1alpha1.RolloutAll}, false, "none", 0},
+		"at rest, few":    {nil, false, "none", 0},
+	} {
+		rows := []Row{newRow("a", readyStatus()), newRow("b", readyStatus(), inStage(0, c.waits))}
+		in := StatusInput{Rows: rows, Latest: latest, Terms: rollout.CompileTerms(c.stated).ForClusters(len(rows)), Now: time.Unix(1000, 0)}
+		in.Bundle.Spec.Rollout, in.Halt = c.stated, rollout.NewHalt(&in.Bundle.Spec, freeze, in.Now)
+		got := "none"
+		st := ComputeStatus(in)
+		if r := st.Rollout; r != nil {
+			got = r.Reason + ": " + r.Message + "; " + r.Actor
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		m := &bundleMemo{}
+		if m.wakeAtWindowChange(in); m.again != c.again {
+			t.Errorf("%s: the next look is in %s, want %s", name, m.again, c.again)
+		}
 	}
 }
 

@@ -57,7 +57,9 @@ type StatusInput struct {
 	Quarantine *quarantine.Quarantine
 	// Terms that hold for its rollout; nil: nothing bounds it.
 	Terms *rollout.Terms
-	Now   time.Time
+	// Halt of its rollout.
+	Halt rollout.Halt
+	Now  time.Time
 }
 
 // ComputeStatus returns the status of a Bundle by its rows. It is a pure function; the conditions
@@ -162,6 +164,8 @@ type rowTally struct {
 	// progress of the rollout, and for what its rows wait.
 	progress  rollout.Progress
 	stageWait rollout.StageWait
+	// windowsChange is when a change window may begin to hold a row that waits, or hold it no more; zero: never.
+	windowsChange time.Time
 }
 
 func countRows(in StatusInput) *rowTally {

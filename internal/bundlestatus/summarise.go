@@ -91,6 +91,13 @@ type Hub interface {
 	Subscribe(fn func())
 }
 
+// Settings are the hub's settings.
+type Settings interface {
+	// Freeze returns the freeze of all changes, which may have ended; nil: there is none.
+	Freeze() *v1alpha1.ChangeFreeze
+	Subscribe(fn func(name string))
+}
+
 // ItemMatcher answers what users state; bind's own way to prune answers it.
 type ItemMatcher interface {
 	// StatesItem reports whether the template, as it is here, states exactly the item's
@@ -98,7 +105,7 @@ type ItemMatcher interface {
 	StatesItem(template *unstructured.Unstructured, item *atoll.Item) bool
 }
 
-// Config of a Reconciler. All but Quarantines, OnShown, StatusWrites, Workers and Log must be set.
+// Config of a Reconciler. All but Settings, Quarantines, OnShown, StatusWrites, Workers and Log must be set.
 type Config struct {
 	Bundles    Bundles
 	Rows       Rows
@@ -108,9 +115,11 @@ type Config struct {
 	Templates  Templates
 	Namespaces Namespaces
 	Hub        Hub
-	Intent     ItemMatcher
-	Writer     Writer
-	Events     Events
+	// Settings with a freeze of all changes; nil: there is none.
+	Settings Settings
+	Intent   ItemMatcher
+	Writer   Writer
+	Events   Events
 	// Quarantines; nil: no Revision is set aside.
 	Quarantines Quarantines
 	// OnShown is called after the statuses of a Bundle and of its templates are up to date; nil: it
@@ -201,6 +210,9 @@ func New(cfg Config) *BundleReconciler {
 	cfg.Templates.Subscribe(r.templateChanged)
 	cfg.Namespaces.Subscribe(r.namespaceChanged)
 	cfg.Hub.Subscribe(r.enqueueAllBundles)
+	if cfg.Settings != nil {
+		cfg.Settings.Subscribe(r.freezeChanged)
+	}
 	if cfg.Quarantines != nil {
 		cfg.Quarantines.Subscribe(func(b enginev1.BundleRef, _ quarantine.Quarantine) { r.enqueueDebounced(b.UID) })
 	}

@@ -25,6 +25,7 @@ import (
 	"atoll.dev/atoll/internal/command/drift"
 	"atoll.dev/atoll/internal/command/exec"
 	"atoll.dev/atoll/internal/command/explain"
+	"atoll.dev/atoll/internal/command/freeze"
 	"atoll.dev/atoll/internal/command/get"
 	"atoll.dev/atoll/internal/command/interpret"
 	"atoll.dev/atoll/internal/command/join"
@@ -99,7 +100,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 		apply:    {source.NewCommand(flags)},
 		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddProfileFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags), kubeconfig.NewCommand(flags), crd.NewCommand(flags), credential.NewCommand(flags), ca.NewCommand(flags)},
 		move:     {drain.NewCommand(flags), drain.NewUncordonCommand(flags), migrate.NewCommand(flags), rebalance.NewCommand(flags), undo.NewCommand(flags)},
-		act:      {confirm.NewCommand(flags), rollout.NewCommand(flags), restore.NewCommand(flags)},
+		act:      {confirm.NewCommand(flags), rollout.NewCommand(flags), freeze.NewCommand(flags), freeze.NewUnfreezeCommand(flags), restore.NewCommand(flags)},
 	} {
 		for _, c := range commands {
 			c.GroupID = id

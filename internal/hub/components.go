@@ -117,7 +117,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	p.binder = p.newBinder(t.tenure != nil)
 	p.placer = placer.New(placer.Config{
 		Bundles: st.Bundles, Rows: st.Rows, RowWriter: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions,
-		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Scores: st.Scores, SetCondition: p.binder.SetBundleCondition, SetRollout: p.binder.SetBundleRollout, Events: p.recorder,
+		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Settings: st.Settings, Scores: st.Scores, SetCondition: p.binder.SetBundleCondition, SetRollout: p.binder.SetBundleRollout, Events: p.recorder,
 		Metrics: placer.NewMetrics(legacyregistry.Registerer()), Traces: h.traces, Log: h.log.With("component", "place"),
 	})
 	p.decisions = decisions.New(decisions.Config{
@@ -131,7 +131,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	})
 	p.bundleStatus = bundlestatus.New(bundlestatus.Config{
 		Bundles: st.Bundles, Rows: st.Rows, RowSlices: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions, Templates: st.Templates,
-		Namespaces: st.Namespaces, Hub: st.Hub, Intent: bundlestatus.NewItemMatcher(defaulting.New(st.Templates.FindCRD), p.fingerprints.FingerprintOf), Events: p.recorder, Quarantines: p.quarantines,
+		Namespaces: st.Namespaces, Hub: st.Hub, Settings: st.Settings, Intent: bundlestatus.NewItemMatcher(defaulting.New(st.Templates.FindCRD), p.fingerprints.FingerprintOf), Events: p.recorder, Quarantines: p.quarantines,
 		OnShown: p.stateMetrics.EndChangeIfReady, ExplainShortage: p.placer.ExplainShortage, StatusWrites: statusWrites,
 		Writer: &bundlestatus.APIWriter{Client: st.Client, Bundles: st.Bundles, Templates: st.Templates},
 		Traces: h.traces, Log: h.log.With("component", "summarise"),

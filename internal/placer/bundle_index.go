@@ -85,8 +85,8 @@ type bundleEntry struct {
 	gatesSeen      map[gateKey]time.Time
 	failback       failbackState
 	connectionWait connectionWait
-	// waitsForTurn means that rows wait for their turn within the default bound.
-	waitsForTurn bool
+	// waitsForTurn means that rows wait for their turn within the default bound, and isFrozen that they wait for the end of a freeze.
+	waitsForTurn, isFrozen bool
 	// unreplacedCopies is rollout.Output.UnreplacedCopies of the last step over all rows.
 	unreplacedCopies int
 }
@@ -280,8 +280,8 @@ type stepResult struct {
 	reserve   []string
 	failback  failbackState
 	waits     connectionWait
-	// waitsForTurn means that rows wait for their turn within the default bound.
-	waitsForTurn bool
+	// waitsForTurn means that rows wait for their turn within the default bound, and isFrozen that they wait for the end of a freeze.
+	waitsForTurn, isFrozen bool
 }
 
 // recordStep records a written step over all rows. again means that an awaited row changed
@@ -303,12 +303,24 @@ func (x *bundleIndex) recordStep(v bundleView, w stepResult) (after time.Duratio
 	if v.reserve == nil && !e.filter.HasGroups() {
 		e.reserve, e.reserveAt = w.reserve, time.Now()
 	}
-	e.connectionWait, e.unreplacedCopies, e.waitsForTurn = w.waits, w.output.UnreplacedCopies, w.waitsForTurn
+	e.connectionWait, e.unreplacedCopies, e.waitsForTurn, e.isFrozen = w.waits, w.output.UnreplacedCopies, w.waitsForTurn, w.isFrozen
 	x.setFailback(e, w.failback)
 	if e.needsAllRows = e.wholeCount != v.wholeCount || !w.canComplete || !w.output.RowsIndependent; w.canComplete {
 		e.removeTouchesBefore(v)
 	}
 	return e.awaitDelay(), again
+}
+
+// listFrozen returns the Bundles whose rows wait for the end of a freeze.
+func (x *bundleIndex) listFrozen() (uids []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for uid, e := range x.entries {
+		if e.isFrozen {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
 }
 
 // recordAwaitedClusters records for which clusters' rows something waits, and reports whether one of

@@ -59,6 +59,7 @@ type SupposedTables struct {
 	Views    Views
 	Sets     Sets
 	Scores   Scores
+	Settings Settings
 }
 
 // PreviewBundles returns the outcome for Bundles with hypothetical tables, by the steps that Run
@@ -148,6 +149,9 @@ func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBu
 	}
 	if t.Scores != nil {
 		f.Scores = t.Scores
+	}
+	if t.Settings != nil {
+		f.Settings = t.Settings
 	}
 	divides := slices.ContainsFunc(list, func(b SupposedBundle) bool {
 		return b.Bundle.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType == v1alpha1.Divided

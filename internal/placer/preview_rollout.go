@@ -2,6 +2,9 @@ package placer
 
 import (
 	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/rollout"
@@ -12,7 +15,7 @@ import (
 func (r *PlacementReconciler) previewFirstTurns(ctx context.Context, list []PreviewedBundle) error {
 	for i := range list {
 		b := &list[i]
-		if turns := r.index.turnTermsOf(b.Bundle); !turns.isBounded(len(b.Before)) || turns.IsDefault() && !turns.isPaused && b.isAtRevision() {
+		if turns := r.turnTermsOf(b.Bundle); !turns.isBounded(len(b.Before)) || turns.IsDefault() && !turns.halt.IsHalted() && b.isAtRevision() {
 			continue
 		}
 		p, snap, err := r.previewWithInput(ctx, b.Bundle)
@@ -26,7 +29,7 @@ func (r *PlacementReconciler) previewFirstTurns(ctx context.Context, list []Prev
 			return err
 		}
 		if len(p.Output.Progress.Stages) > 0 {
-			b.Rollout = &rollout.FirstTurn{Terms: snap.rollout.Terms, Pause: snap.rollout.Pause, Progress: p.Output.Progress, Wait: p.Output.StageWait}
+			b.Rollout = &rollout.FirstTurn{Terms: snap.rollout.Terms, Halt: snap.rollout.Halt, Progress: p.Output.Progress, Wait: p.Output.StageWait}
 		}
 	}
 	return nil
@@ -42,8 +45,9 @@ func (b *PreviewedBundle) isAtRevision() bool {
 	return true
 }
 
-// withoutTurns returns the Bundle with all rows changing at once.
+// withoutTurns returns the Bundle with all rows changing at once, in every freeze.
 func withoutTurns(b state.Bundle) state.Bundle {
 	b.Spec.Rollout, b.Spec.Pause = &v1alpha1.Rollout{Type: v1alpha1.RolloutAll}, nil
+	b.Spec.FreezeExemption = &v1alpha1.FreezeExemption{At: metav1.NewTime(time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC))}
 	return b
 }

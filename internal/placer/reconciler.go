@@ -102,7 +102,14 @@ type Events interface {
 	Inform(bundle enginev1.BundleRef, reason atoll.Reason, message string)
 }
 
-// Config of a Reconciler. All but Sets, Views, Scores, SetCondition, SetRollout, Workers, Events, Metrics and Log must be set.
+// Settings are the hub's settings.
+type Settings interface {
+	// Freeze returns the freeze of all changes, which may have ended; nil: there is none.
+	Freeze() *v1alpha1.ChangeFreeze
+	Subscribe(fn func(name string))
+}
+
+// Config of a Reconciler. All but Sets, Views, Settings, Scores, SetCondition, SetRollout, Workers, Events, Metrics and Log must be set.
 type Config struct {
 	Bundles    Bundles
 	Rows       Rows
@@ -115,6 +122,8 @@ type Config struct {
 	Sets Sets
 	// Views of clusters; nil: the Cluster objects alone.
 	Views Views
+	// Settings with a freeze of all changes; nil: there is none.
+	Settings Settings
 	// Scores that people and add-ons give clusters; nil: none.
 	Scores Scores
 	// SetCondition writes a condition of a Bundle when it changes; nil: no condition is written, and hold
@@ -187,6 +196,9 @@ func New(cfg Config) *PlacementReconciler {
 	cfg.Namespaces.Subscribe(r.enqueueBundlesOfDeletedNamespace)
 	if cfg.Sets != nil {
 		cfg.Sets.Subscribe(r.clusterSetsChanged)
+	}
+	if cfg.Settings != nil {
+		cfg.Settings.Subscribe(r.freezeChanged)
 	}
 	cfg.Hub.Subscribe(func() { r.enqueueRechecks(cfg.Bundles.List()) })
 	return r
@@ -325,14 +337,17 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 	r.recordFreeCapacityWait(snap, out)
 	r.recordCapacityWaits(&snap, out, view.clustersCoveredByCapacityCheck(snap.baseRows))
 	r.recordStepWarnings(b, &snap.rollout, out)
+	r.warnOfExemptChange(&snap, out)
 	d := snap.rollout.Decision
 	w := stepResult{
 		output: out, rowCount: snap.countRowsAfter(out), placedClusters: snap.countPlacedClusters(), canComplete: snap.rollout.Revision != "" && !snap.rollout.PausedByRestore,
 		wantsMore: d.WantsMore, standing: d.ScoreThresholds, bundle: b, reserve: d.ReserveClusters, failback: failbackOf(d, view.failback),
 		waits:        connectionWait{newcomers: d.AwaitsConnection, held: d.DisconnectedHolders, oldCopies: oldCopiesAwaited(&snap, out)},
-		waitsForTurn: snap.rollout.Terms.IsDefault() && out.StageWait.Reason != "",
+		waitsForTurn: snap.rollout.Terms.IsDefault() && out.StageWait.Reason != "", isFrozen: snap.isFrozen(out),
 	}
-	if after, again := r.index.recordStep(view, w); again {
+	after, again := r.index.recordStep(view, w)
+	r.repeatAfterFreeze(&snap, w.isFrozen)
+	if again {
 		r.bundleLoop.EnqueueAfter(uid, after)
 	}
 	r.enqueueAt(uid, out.RequeueAt)
@@ -358,7 +373,7 @@ func (r *PlacementReconciler) stepOverTouchedRows(ctx context.Context, b state.B
 		return false, err
 	}
 	snap, out := a.input, a.output
-	if snap.rollout.Revision == "" || snap.rollout.PausedByRestore || !out.RowsIndependent || out.RollbackChanged || r.index.turnTermsOf(b).isBounded(v.rowCount) && snap.changesRevision(out) {
+	if snap.rollout.Revision == "" || snap.rollout.PausedByRestore || !out.RowsIndependent || out.RollbackChanged || r.turnTermsOf(b).isBounded(v.rowCount) && snap.changesRevision(out) {
 		a.settleWrite(false)
 		return false, nil
 	}

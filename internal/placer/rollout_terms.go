@@ -1,10 +1,13 @@
 package placer
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
@@ -15,15 +18,16 @@ type turnTerms struct {
 	stated *v1alpha1.Rollout
 	cut    *v1alpha1.StageCut
 	*rollout.Terms
-	isCompiled, isPaused bool
+	isCompiled bool
+	halt       rollout.Halt
 }
 
 // isBounded reports whether some of so many rows may keep their revision until their turn.
-func (t turnTerms) isBounded(rows int) bool { return t.ForClusters(rows) != nil || t.isPaused }
+func (t turnTerms) isBounded(rows int) bool { return t.ForClusters(rows) != nil || t.halt.IsHalted() }
 
-// changesStage reports whether a cluster is in another stage than it was.
+// changesStage reports whether a cluster is in another stage than it was, or other change windows concern it.
 func (t turnTerms) changesStage(was, is *schedule.Cluster) bool {
-	return t.HasStages() && t.StageOf(was.Name, was.Labels, was.CreatedAt) != t.StageOf(is.Name, is.Labels, is.CreatedAt)
+	return t.HasWindows() && t.WindowsOf(was.Labels) != t.WindowsOf(is.Labels) || t.HasStages() && t.StageOf(was.Name, was.Labels, was.CreatedAt) != t.StageOf(is.Name, is.Labels, is.CreatedAt)
 }
 
 // turnTermsOf returns the terms of a Bundle. They are compiled when they change.
@@ -36,8 +40,54 @@ func (x *bundleIndex) turnTermsOf(b state.Bundle) turnTerms {
 		terms := rollout.CompileTerms(b.Spec.Rollout).WithStageCut(b.Ref.Namespace, b.Ref.Name, cut)
 		e.turns = turnTerms{stated: b.Spec.Rollout, cut: cut, Terms: terms, isCompiled: true}
 	}
-	e.turns.isPaused = b.Spec.Pause != nil
 	return e.turns
+}
+
+// turnTermsOf returns the terms of a Bundle, and what stops its rollout now.
+func (r *PlacementReconciler) turnTermsOf(b state.Bundle) turnTerms {
+	out := r.index.turnTermsOf(b)
+	out.halt = rollout.NewHalt(&b.Spec, r.currentFreeze(), time.Now())
+	return out
+}
+
+// currentFreeze returns the freeze of all changes; nil: there is none.
+func (r *PlacementReconciler) currentFreeze() *v1alpha1.ChangeFreeze {
+	if r.Settings == nil {
+		return nil
+	}
+	return r.Settings.Freeze()
+}
+
+// freezeChanged reconciles the Bundles whose rows wait for the end of a freeze, behind those that people change now. A freeze that
+// begins changes no row.
+func (r *PlacementReconciler) freezeChanged(string) {
+	for _, uid := range r.index.listFrozen() {
+		r.index.requireAllRows(uid)
+		r.bundleLoop.EnqueueRecheck(uid, 0)
+	}
+}
+
+// repeatAfterFreeze reconciles a Bundle again where the freeze that holds it changed during the step, which freezeChanged could not
+// know yet.
+func (r *PlacementReconciler) repeatAfterFreeze(s *stepInput, isFrozen bool) {
+	if isFrozen && !equality.Semantic.DeepEqual(r.currentFreeze(), s.rollout.Halt.Freeze) {
+		r.enqueueAllRows(s.bundle.Ref.UID)
+	}
+}
+
+// isFrozen reports whether the end of a freeze may change a row: rows wait for it, or may have to return.
+func (s *stepInput) isFrozen(out rollout.Output) bool {
+	return s.rollout.Halt.Freeze != nil && (out.StageWait.Reason != "" || s.rollout.Terms.RollsBack())
+}
+
+// warnOfExemptChange records an Event where rows change in a freeze, since a person exempted the Bundle.
+func (r *PlacementReconciler) warnOfExemptChange(s *stepInput, out rollout.Output) {
+	freeze := r.currentFreeze()
+	if r.Events == nil || !freeze.IsActive(s.rollout.Now) || !rollout.IsExempt(&s.bundle.Spec, freeze) || !s.startsChange(out) {
+		return
+	}
+	by := s.bundle.Spec.FreezeExemption
+	r.Events.Warn(s.bundle.Ref, atoll.ReasonFreezeExempted, "clusters change in the freeze of "+phrase.EscapeLine(freeze.By)+": "+phrase.EscapeLine(by.By)+" exempted the Bundle ("+phrase.EscapeLine(by.Message)+")")
 }
 
 // addRolloutTerms adds the terms of the Bundle's rollout to a step, and the clusters that may get their first row.
@@ -46,7 +96,7 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 		return
 	}
 	in := &s.rollout
-	in.Terms, in.Pause = turns.Terms, s.bundle.Spec.Pause
+	in.Terms, in.Halt = turns.Terms, turns.halt
 	in.Approvals, in.Gates = s.bundle.Spec.Approvals, r.index.readGates(s.bundle, in.Now)
 	if resume := s.bundle.Spec.Resume; resume != nil {
 		in.ResumedAt = resume.At.Time
@@ -54,25 +104,36 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 	if latest, ok := r.Revisions.LatestOfBundle(s.bundle.Ref.UID); ok {
 		in.RevisionAt = latest.CreationTimestamp.Time
 	}
-	if turns.IsDefault() && !turns.isPaused {
+	if turns.IsDefault() && !turns.halt.IsHalted() {
 		return // it has one stage, and bounds no first copy
 	}
 	in.NewClusters = map[string]rollout.Row{}
 	for i := range clusters {
 		c := &clusters[i]
 		in.NewestClusterAt = max(in.NewestClusterAt, c.CreatedAt)
-		at := turns.StageOf(c.Name, c.Labels, c.CreatedAt)
+		at, windows := turns.StageOf(c.Name, c.Labels, c.CreatedAt), turns.WindowsOf(c.Labels)
 		if row, has := in.Rows[c.Name]; has {
-			if row.Stage != at {
-				row.Stage = at
+			if row.Stage != at || row.Windows != windows {
+				row.Stage, row.Windows = at, windows
 				in.Rows[c.Name] = row
 			}
 			continue
 		}
 		if v, known := in.Decision.FindVerdict(c.Name); known && v.Outcome == schedule.OutcomePlaced {
-			in.NewClusters[c.Name] = rollout.Row{Online: r.isConnected(c), Stage: at}
+			in.NewClusters[c.Name] = rollout.Row{Online: r.isConnected(c), Stage: at, Windows: windows}
 		}
 	}
+}
+
+// startsChange reports whether a row takes another revision, or comes.
+func (s *stepInput) startsChange(out rollout.Output) bool {
+	for c, spec := range out.Changes {
+		row, has := s.rollout.Rows[c]
+		if isNew := !has || row.Spec.Phase == atoll.RowPending; isNew && spec != nil && spec.Phase == atoll.RowActive {
+			return true
+		}
+	}
+	return s.changesRevision(out)
 }
 
 // changesRevision reports whether a row takes another revision. A step over a part of the rows cannot count the others,

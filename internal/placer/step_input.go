@@ -95,7 +95,7 @@ func (s *stepInput) overridesExcludeHeldItems(cluster string) bool {
 // row or were touched, because no other cluster can gain a part.
 func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundle, v bundleView) (stepInput, error) {
 	snap := stepInput{bundle: b, baseRows: r.rowsInView(b.Ref.UID, v), reserved: r.index.copyReservations(), unreplacedCopies: v.unreplacedCopies}
-	turns := r.index.turnTermsOf(b)
+	turns := r.turnTermsOf(b)
 	rows, specs := r.rolloutRows(snap.baseRows)
 	target, content, err := r.latestContent(ctx, b)
 	if err != nil {

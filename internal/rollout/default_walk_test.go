@@ -22,8 +22,8 @@ func (w *rolloutWalk) stepWithinDefault(t *testing.T) {
 	for c, was := range before {
 		row, was := w.withLink(c, w.rows[c]), w.withLink(c, was)
 		moves := row.Spec.Revision != was.Spec.Revision && was.Spec.Phase == atoll.RowActive
-		if moves && (!row.Online && isBounded || w.baseInput.Pause != nil) {
-			t.Fatalf("%s changes, online %t, paused %t\n%s", c, row.Online, w.baseInput.Pause != nil, strings.Join(w.log, "\n"))
+		if moves && (!row.Online && isBounded || w.baseInput.Halt.Pause != nil) {
+			t.Fatalf("%s changes, online %t, paused %t\n%s", c, row.Online, w.baseInput.Halt.Pause != nil, strings.Join(w.log, "\n"))
 		}
 		if was.Spec.Phase != atoll.RowActive || !was.Online && !w.isLostInChange(c, was) {
 			continue
@@ -69,7 +69,7 @@ func TestDefaultWalk(t *testing.T) {
 			}
 			w.stepWithinDefault(t)
 			for c := range w.clusters {
-				if row := w.rows[c]; row.Spec.Phase != atoll.RowActive && w.baseInput.Pause == nil {
+				if row := w.rows[c]; row.Spec.Phase != atoll.RowActive && w.baseInput.Halt.Pause == nil {
 					t.Fatalf("seed %d: %s waits for its first copy\n%s", seed, c, strings.Join(w.log, "\n"))
 				}
 			}

@@ -74,7 +74,7 @@ func (f *FailureScope) IsExcused(t *Terms, row Row) bool {
 	default:
 		since = max(since, st.Since)
 	}
-	return t.IsDefault() && f.resumedAt != 0 && since <= f.resumedAt
+	return t.HasDefaultBound() && f.resumedAt != 0 && since <= f.resumedAt
 }
 
 // JudgeRow returns the row as the rollout counts it: with the end of its progressDeadline, where that is over, and without

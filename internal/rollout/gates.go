@@ -296,7 +296,7 @@ func (s *rolloutStep) keepPassedGates() {
 // hub without certainty about connections, decide nothing.
 func (s *rolloutStep) gateChanges() (verdicts []v1alpha1.GateStatus, changed bool) {
 	t := &s.turns
-	if !t.isBounded || s.Pause != nil || !t.uncertainUntil.IsZero() {
+	if !t.isBounded || s.Halt.IsHalted() || !t.uncertainUntil.IsZero() {
 		return nil, false
 	}
 	return t.gates, !slices.EqualFunc(t.gates, s.storedGates(), isSameVerdict)

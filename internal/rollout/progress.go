@@ -3,7 +3,6 @@ package rollout
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,6 +32,11 @@ type StageTally struct {
 	Clusters int
 	// Updated, Changing, Failed and Waiting are parts of Clusters.
 	Updated, Changing, Failed, Waiting int
+	// OutsideWindow may not change now by the change windows. They are a part of Waiting. The first of them may change at opensAt, in
+	// Unix seconds, if it opens.
+	OutsideWindow int
+	opensAt       int64
+	opens         bool
 	// Accepted hold nothing, by FailureScope. They are a part of Failed.
 	Accepted int
 	// Marked are those by which the stage failed, and which hold it whatever joins or leaves. They are a part of Failed.
@@ -199,7 +203,7 @@ func (t *Terms) NewProgress() Progress { return Progress{Stages: make([]StageTal
 // FirstTurn is the first turn of a rollout that is previewed.
 type FirstTurn struct {
 	Terms *Terms
-	Pause *v1alpha1.RolloutPause
+	Halt  Halt
 	// Progress after the turn, and for what the other rows wait then.
 	Progress Progress
 	Wait     StageWait
@@ -210,8 +214,8 @@ func (f *FirstTurn) DescribeWait() string {
 	switch {
 	case f.Wait.Reason == "":
 		return ""
-	case f.Wait.Reason == atoll.ReasonRolloutPaused:
-		return DescribePause(f.Pause)
+	case isHaltReason(f.Wait.Reason):
+		return f.Halt.Describe()
 	}
 	return f.Terms.DescribeStageWait(f.Wait, &f.Progress)
 }
@@ -282,9 +286,9 @@ func (t *Terms) areGatesJudged(from int, gates GateStates) bool {
 }
 
 // FindStageWait returns for what the rows of a rollout wait.
-func (t *Terms) FindStageWait(p Progress, isPaused bool, gates GateStates) StageWait {
+func (t *Terms) FindStageWait(p Progress, halt Halt, gates GateStates) StageWait {
 	waiting := p.countWaiting() > 0
-	if waiting && !isPaused {
+	if waiting && !halt.IsHalted() {
 		for i, n := range p.Stages {
 			if t.isFailed(i, n) {
 				return StageWait{Stage: i, Reason: atoll.ReasonStageFailed}
@@ -295,8 +299,8 @@ func (t *Terms) FindStageWait(p Progress, isPaused bool, gates GateStates) Stage
 	switch {
 	case !waiting:
 		w.Reason = ""
-	case isPaused:
-		w.Reason, w.gate, w.isUncut = atoll.ReasonRolloutPaused, nil, false
+	case halt.IsHalted():
+		w.Reason, w.gate, w.isUncut = halt.Reason(), nil, false
 	case w.Stage < 0:
 		w.Reason = atoll.ReasonWaitsForCluster
 	}
@@ -329,6 +333,8 @@ func (t *Terms) reasonInStage(i int, n StageTally, p Progress) atoll.Reason {
 		return atoll.ReasonWaitsForSuccessTime
 	case n.Waiting == 0:
 		return atoll.ReasonWaitsForStage
+	case n.Waiting == n.OutsideWindow:
+		return atoll.ReasonOutsideWindow
 	case n.Changing >= t.concurrencyOf(i, n.Clusters):
 		return atoll.ReasonMaxConcurrencyReached
 	case p.UnavailableFailed >= t.unavailableOf(p.countConnected()):
@@ -357,6 +363,8 @@ func (t *Terms) DescribeStageWait(w StageWait, p *Progress) string {
 	switch w.Reason {
 	case atoll.ReasonStageFailed:
 		return in + ", in which " + phrase.CountNoun(n.Failed-n.Accepted, "cluster") + " failed: another template, or `atoll rollout resume`"
+	case atoll.ReasonOutsideWindow:
+		return describeOpening(in, time.Unix(n.opensAt, 0), n.opens)
 	case atoll.ReasonWaitsForSuccessTime:
 		return in + " to stay healthy for minSuccessTime"
 	case atoll.ReasonMaxConcurrencyReached:
@@ -375,23 +383,11 @@ func (t *Terms) describeUnavailable(reason atoll.Reason, p *Progress) string {
 	}
 	names += " to become healthy"
 	switch {
-	case t.IsDefault():
+	case t.HasDefaultBound():
 		bound = "maxUnavailable, by default " + v1alpha1.DefaultMaxUnavailable + ","
 		names += ", another template, or `atoll rollout resume`"
 	case reason == atoll.ReasonTooManyUnhealthy:
 		names += ", or another template"
 	}
 	return names + ": as many are unhealthy as " + bound + " allows"
-}
-
-// DescribePause returns what a paused rollout waits for.
-func DescribePause(p *v1alpha1.RolloutPause) string {
-	text := "`atoll rollout resume`"
-	if p.By != "" {
-		text += ": " + phrase.EscapeLine(p.By) + " paused it"
-	}
-	if p.Reason != "" || p.Message != "" {
-		text += " (" + strings.TrimSpace(p.Reason+" "+phrase.EscapeLine(p.Message)) + ")"
-	}
-	return text
 }

@@ -65,11 +65,11 @@ func (t *StageTally) AddReturning(f *FailureScope, row Row, p RowProgress, revis
 }
 
 // FindRollbackWait returns for what the rows of a rollout wait that is rolled back.
-func (t *Terms) FindRollbackWait(p Progress, r *v1alpha1.RollbackStatus, isPaused bool) StageWait {
+func (t *Terms) FindRollbackWait(p Progress, r *v1alpha1.RollbackStatus, halt Halt) StageWait {
 	w := StageWait{Stage: t.indexOfStage(r.Stage), Reason: atoll.ReasonRolledBack, rollback: r}
 	switch {
-	case isPaused:
-		return StageWait{Stage: w.Stage, Reason: atoll.ReasonRolloutPaused}
+	case halt.IsHalted():
+		return StageWait{Stage: w.Stage, Reason: halt.Reason()}
 	case r.State == v1alpha1.RolledBack:
 		return w
 	}
@@ -119,23 +119,23 @@ func (s *rolloutStep) planRollback() bool {
 	t := &s.turns
 	if r := s.Rollback; s.Terms.IsRolledBack(r, s.Revision, &t.scope) {
 		t.rollback = s.mendRollbackTime(r)
-		if s.Pause == nil {
+		if !s.Halt.IsHalted() {
 			s.returnRows()
 			s.endRollback()
 		}
-		t.wait = s.Terms.FindRollbackWait(t.Progress, t.rollback, s.Pause != nil)
+		t.wait = s.Terms.FindRollbackWait(t.Progress, t.rollback, s.Halt)
 		return true
 	}
 	if s.Rollback != nil && s.Rollback.Revision != s.Revision {
 		t.rollback = s.Rollback // by it a later turn knows that the revision failed
 	}
 	i := s.findStageToRollBack()
-	if s.Pause != nil || i < 0 {
+	if s.Halt.IsHalted() || i < 0 {
 		return false
 	}
 	// Rows return in a step that reads the decision.
 	t.rollback = s.newRollback(i)
-	t.wait = s.Terms.FindRollbackWait(t.Progress, t.rollback, false)
+	t.wait = s.Terms.FindRollbackWait(t.Progress, t.rollback, Halt{})
 	return true
 }
 
@@ -362,7 +362,7 @@ func (s *rolloutStep) previousRevisionOf(c string, spec *atoll.RowSpec) string {
 // rollbackChanges returns the rollback to store; changed is false where it is stored already. A pause decides nothing.
 func (s *rolloutStep) rollbackChanges() (r *v1alpha1.RollbackStatus, changed bool) {
 	t := &s.turns
-	if !t.isBounded || s.Pause != nil {
+	if !t.isBounded || s.Halt.IsHalted() {
 		return nil, false
 	}
 	if r = t.rollback; r == nil || s.Rollback == nil {

@@ -71,7 +71,7 @@ func (w *rollbackWalk) stepAndCheck(t *testing.T) {
 		}
 		isReturn := was.Spec.Revision == w.baseInput.Revision
 		switch {
-		case isReturn && (stored == nil || stored.Revision != w.baseInput.Revision || w.baseInput.Pause != nil || !is.Online):
+		case isReturn && (stored == nil || stored.Revision != w.baseInput.Revision || w.baseInput.Halt.Pause != nil || !is.Online):
 			w.fail(t, c+" returns without a stored decision, in a pause, or while it is disconnected")
 		case isReturn && is.Spec.Revision != was.Spec.PreviousRevision:
 			w.fail(t, c+" returns to "+is.Spec.Revision+", and held "+was.Spec.PreviousRevision)

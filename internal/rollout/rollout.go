@@ -8,6 +8,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/changewindow"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -33,8 +34,9 @@ type Row struct {
 	LostAt time.Time
 	// ConnectedAt is when the cluster connected, in Unix seconds, if it is Online.
 	ConnectedAt int64
-	// Stage is the index of the cluster's stage in Input.Terms.
-	Stage int
+	// Stage is the index of the cluster's stage in Input.Terms, and Windows are the change windows that concern it.
+	Stage   int
+	Windows changewindow.Mask
 	// CheckIn is how often the cluster checks in; 0: it holds a stream.
 	CheckIn time.Duration
 	// lateAt is when progressDeadline ended, in Unix seconds, before the row was healthy; 0: it did not.
@@ -76,8 +78,8 @@ type Input struct {
 	RemovalMode     v1alpha1.RemovalMode
 	// Terms bound how fast rows take the target revision; nil: all take it at once.
 	Terms *Terms
-	// Pause of the rollout by a person; nil: there is none.
-	Pause *v1alpha1.RolloutPause
+	// Halt of the rollout by a person.
+	Halt Halt
 	// ResumedAt is when a person last resumed the rollout; zero: never.
 	ResumedAt time.Time
 	// Gates are the stored verdicts, and Approvals those that people gave.
@@ -89,7 +91,7 @@ type Input struct {
 	Previous map[string]PreviousContent
 	// RevisionAt is when the target revision was made.
 	RevisionAt time.Time
-	// NewClusters that may get their first row, by name. It is set where Terms or Pause are.
+	// NewClusters that may get their first row, by name. It is set where Terms or Halt are.
 	NewClusters map[string]Row
 	// NewestClusterAt is when the newest Cluster was created, by the clock of the hub that created it, in Unix seconds.
 	NewestClusterAt int64

@@ -27,9 +27,25 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 		b := intstr.Parse(args[0])
 		s.statedRollout().MaxUnavailable = &b
 	case "pause": // BY MESSAGE
-		s.baseInput.Pause = &v1alpha1.RolloutPause{By: args[0], Message: args[1], Since: metav1.NewTime(s.now)}
+		s.baseInput.Halt.Pause = &v1alpha1.RolloutPause{By: args[0], Message: args[1], Since: metav1.NewTime(s.now)}
 	case "resume":
-		s.baseInput.Pause, s.baseInput.ResumedAt = nil, s.now
+		s.baseInput.Halt.Pause, s.baseInput.ResumedAt = nil, s.now
+	case "window": // Allow | Deny, "MINUTE-HOUR-DAY-MONTH-WEEKDAY" with "_" between, DURATION, ZONE and label K=V
+		s.statedRollout().Windows = append(s.rollout.Windows, s.parseWindow(args))
+	case "today": // TIME, in UTC
+		at, err := time.Parse(time.RFC3339, args[0])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.gates.trueTime += at.Sub(s.now)
+		s.now, s.began = at, at
+	case "freeze": // BY REASON [DURATION]
+		s.baseInput.Halt.Freeze = &v1alpha1.ChangeFreeze{By: args[0], Reason: args[1], Since: metav1.NewTime(s.now)}
+		if len(args) > 2 {
+			s.baseInput.Halt.Freeze.Until = &metav1.Time{Time: s.now.Add(s.parseDuration(args[2]))}
+		}
+	case "unfreeze":
+		s.baseInput.Halt.Freeze = nil
 	case "all-at-once": // type: All without a bound is stated
 		s.rollout, s.statesNone = nil, false
 	case "unstated": // no rollout is stated
@@ -58,6 +74,20 @@ func (s *scriptStage) compileTerms() *Terms {
 		return nil
 	}
 	return CompileTerms(s.rollout).WithStageCut("ns", "bundle", s.cut)
+}
+
+func (s *scriptStage) parseWindow(args []string) v1alpha1.ChangeWindow {
+	out := v1alpha1.ChangeWindow{
+		Type: v1alpha1.ChangeWindowType(args[0]), Schedule: strings.ReplaceAll(args[1], "_", " "), Duration: metav1.Duration{Duration: s.parseDuration(args[2])},
+	}
+	for _, more := range args[3:] {
+		if k, v, is := strings.Cut(more, "="); is {
+			out.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{k: v}}
+		} else {
+			out.TimeZone = more
+		}
+	}
+	return out
 }
 
 // parseAutoStages returns the sizes of automatic stages, and their bounds.
@@ -126,17 +156,19 @@ func (s *scriptStage) parseStage(args []string) v1alpha1.RolloutStage {
 
 // addRolloutInput adds what a step knows of the rollout.
 func (s *scriptStage) addRolloutInput(in *Input) {
-	in.Terms, in.RevisionAt = s.compileTerms(), time.Unix(1_000_000, 0)
+	in.Terms, in.RevisionAt = s.compileTerms(), s.began
 	in.NewClusters = map[string]Row{}
+	in.Halt = NewHalt(&v1alpha1.BundleSpec{Pause: s.baseInput.Halt.Pause}, s.baseInput.Halt.Freeze, s.now)
 	in.Gates, in.Approvals = s.gates.readVerdicts(s.now), s.gates.approvals
 	s.addRollbackInput(in)
 	for c, of := range s.clusters {
 		in.NewestClusterAt = max(in.NewestClusterAt, of.CreatedAt)
 		row, has := in.Rows[c]
+		row.Windows = in.Terms.WindowsOf(of.Labels)
 		if row.Stage = in.Terms.StageOf(c, of.Labels, of.CreatedAt); has {
 			in.Rows[c] = row
 		} else {
-			in.NewClusters[c] = Row{Stage: row.Stage, Online: s.online[c], UncertainUntil: s.uncertain[c]}
+			in.NewClusters[c] = Row{Stage: row.Stage, Windows: row.Windows, Online: s.online[c], UncertainUntil: s.uncertain[c]}
 		}
 	}
 }

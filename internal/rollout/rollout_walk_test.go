@@ -70,7 +70,7 @@ func (w *rolloutWalk) actRandomly(revision int) {
 	case 8:
 		w.playLine(fmt.Sprintf("after %dm", w.rand.IntN(8)))
 	case 9:
-		if w.baseInput.Pause == nil && w.rand.IntN(3) == 0 {
+		if w.baseInput.Halt.Pause == nil && w.rand.IntN(3) == 0 {
 			w.playLine("pause alice later")
 		}
 	default:
@@ -91,8 +91,8 @@ func (w *rolloutWalk) stepAndCheck(t *testing.T) {
 		isMove := row.Spec.Revision != was.Spec.Revision || row.Spec.Phase == atoll.RowActive && was.Spec.Phase == atoll.RowPending
 		if isMove && row.Spec.Phase == atoll.RowActive {
 			moved[stage]++
-			if !row.Online || w.baseInput.Pause != nil {
-				t.Fatalf("%s changes, online %t, paused %t\n%s", c, row.Online, w.baseInput.Pause != nil, strings.Join(w.log, "\n"))
+			if !row.Online || w.baseInput.Halt.Pause != nil {
+				t.Fatalf("%s changes, online %t, paused %t\n%s", c, row.Online, w.baseInput.Halt.Pause != nil, strings.Join(w.log, "\n"))
 			}
 			if was.Spec.Phase == atoll.RowPending || was.isReady() {
 				broken++

@@ -74,6 +74,7 @@ func runScript(t *testing.T, file string) {
 type scriptStage struct {
 	t         testing.TB
 	now       time.Time
+	began     time.Time
 	clusters  map[string]*schedule.Cluster
 	online    map[string]bool
 	checkIns  map[string]time.Duration
@@ -101,7 +102,7 @@ type scriptStage struct {
 
 func newStage(t testing.TB) *scriptStage {
 	return &scriptStage{
-		t: t, now: time.Unix(1_000_000, 0), clusters: map[string]*schedule.Cluster{}, online: map[string]bool{}, checkIns: map[string]time.Duration{}, uncertain: map[string]time.Time{}, lostAt: map[string]time.Time{}, backAt: map[string]int64{}, rows: map[string]Row{},
+		t: t, now: time.Unix(1_000_000, 0), began: time.Unix(1_000_000, 0), clusters: map[string]*schedule.Cluster{}, online: map[string]bool{}, checkIns: map[string]time.Duration{}, uncertain: map[string]time.Time{}, lostAt: map[string]time.Time{}, backAt: map[string]int64{}, rows: map[string]Row{},
 		baseInput: Input{BundleUID: "bundle", Revision: "r1"},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/changewindow"
 )
 
 // Terms are the compiled bounds of a Bundle's rollout. They are immutable. Nil terms bound nothing, and have
@@ -18,8 +19,12 @@ type Terms struct {
 	isStaged       bool
 	// auto divides the clusters, where Atoll chooses those of the stages; nil: the stages choose them.
 	auto *autoStages
+	// windows in which rows may take the desired revision; nil: always.
+	windows *changewindow.Windows
 	// isDefault: the Bundle states no rollout.
 	isDefault bool
+	// unbounded are the terms of a Bundle with few clusters, where it states windows alone and so keeps the default bound; nil: it does not.
+	unbounded *Terms
 }
 
 // stage is a compiled stage. The last one has the clusters that no other stage chooses.
@@ -42,10 +47,13 @@ func CompileTerms(r *v1alpha1.Rollout) *Terms {
 		return defaultTerms
 	}
 	stages := r.ListStages()
-	if r.MaxUnavailable == nil && len(stages) == 0 {
+	if r.MaxUnavailable == nil && len(stages)+len(r.Windows) == 0 {
 		return nil
 	}
-	t := &Terms{maxUnavailable: r.MaxUnavailable, isStaged: r.Type == v1alpha1.RolloutStaged}
+	t := &Terms{maxUnavailable: r.MaxUnavailable, isStaged: r.Type == v1alpha1.RolloutStaged, windows: changewindow.CompileWindows(r.Windows)}
+	if t.keepsDefaultBound() {
+		return t.withDefaultBound()
+	}
 	if t.isStaged {
 		t.auto = compileAutoStages(r)
 		for _, s := range stages {
@@ -63,6 +71,17 @@ func CompileTerms(r *v1alpha1.Rollout) *Terms {
 		}
 	}
 	return t
+}
+
+// keepsDefaultBound reports whether windows alone are stated.
+func (t *Terms) keepsDefaultBound() bool { return !t.isStaged && t.maxUnavailable == nil }
+
+// withDefaultBound returns the terms with one stage and the default bound, which few clusters do not have.
+func (t *Terms) withDefaultBound() *Terms {
+	t.stages = defaultTerms.stages
+	out := *t
+	out.maxUnavailable, out.unbounded = defaultTerms.maxUnavailable, t
+	return &out
 }
 
 func compileStage(s v1alpha1.RolloutStage) stage {
@@ -99,10 +118,13 @@ func (t *Terms) StageOf(name string, clusterLabels map[string]string, createdAt 
 // IsDefault reports whether the Bundle states no rollout.
 func (t *Terms) IsDefault() bool { return t != nil && t.isDefault }
 
+// HasDefaultBound reports whether the Bundle states no maxUnavailable and no stages, so that the default bounds it.
+func (t *Terms) HasDefaultBound() bool { return t != nil && (t.isDefault || t.unbounded != nil) }
+
 // ForClusters returns the terms that hold for a Bundle with so many clusters that have a copy.
 func (t *Terms) ForClusters(n int) *Terms {
-	if t.IsDefault() && n <= v1alpha1.DefaultFreeClusters {
-		return nil
+	if t.HasDefaultBound() && n <= v1alpha1.DefaultFreeClusters {
+		return t.unbounded
 	}
 	return t
 }

@@ -133,7 +133,7 @@ func TestMarkSoaking(t *testing.T) {
 		if got := [3]int{p.Stages[0].Soaking, p.Stages[1].Soaking, p.Stages[2].Soaking}; got != c.want {
 			t.Errorf("%s: %v soak, want %v", name, got, c.want)
 		}
-		if got := terms.FindStageWait(p, false, GateStates{}).Reason; got != c.reason {
+		if got := terms.FindStageWait(p, Halt{}, GateStates{}).Reason; got != c.reason {
 			t.Errorf("%s: the reason is %q, want %q", name, got, c.reason)
 		}
 	}

@@ -19,12 +19,27 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	if t.wait.isDecided() {
 		return s.newDecidedWait(since)
 	}
+	if isHaltReason(t.wait.Reason) {
+		return s.newHaltWait(since)
+	}
+	if w := s.findWindowWait(c, row, since); w.For != "" {
+		return w
+	}
+	return s.newStageWait(row, since)
+}
+
+// newHaltWait returns the wait of a row for the end of a pause, since the pause began, or of a freeze, since the row waits in it.
+func (s *rolloutStep) newHaltWait(since time.Time) RowWait {
+	if at := s.Halt.Since(); at.After(since) || s.Halt.Freeze == nil && !at.IsZero() {
+		since = at
+	}
+	return newRowWait(s.turns.wait.Reason, s.Halt.Describe(), since)
+}
+
+// newStageWait returns the wait of a row for its stage, or for an earlier one.
+func (s *rolloutStep) newStageWait(row Row, since time.Time) RowWait {
+	t := &s.turns
 	switch w := t.wait; w.Reason {
-	case atoll.ReasonRolloutPaused:
-		if at := s.Pause.Since.Time; !at.IsZero() {
-			since = at
-		}
-		return newRowWait(w.Reason, DescribePause(s.Pause), since)
 	case atoll.ReasonStageFailed:
 		return newRowWait(w.Reason, s.describeStageWait(), time.Unix(t.failedSince, 0))
 	case atoll.ReasonMaxConcurrencyReached, atoll.ReasonMaxUnavailableReached, atoll.ReasonTooManyUnhealthy:
@@ -35,6 +50,8 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	case atoll.ReasonWaitsForSuccessTime:
 		until := phrase.FormatTime(time.Unix(t.soakUntil[w.Stage], 0))
 		return newRowWait(w.Reason, s.describeStageWait()+", until "+until, since)
+	case atoll.ReasonOutsideWindow:
+		return newRowWait(atoll.ReasonWaitsForStage, "stage "+s.Terms.StageName(w.Stage)+", whose clusters wait for a change window", since)
 	case "":
 		return newRowWait(atoll.ReasonWaitsForStage, "its turn in the rollout", since)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/changewindow"
 )
 
 // turns are which rows take the desired revision now, where the Bundle states a rollout or is paused. Nothing of
@@ -14,6 +15,8 @@ type turns struct {
 	// isBounded: the Bundle states a rollout or is paused.
 	isBounded bool
 	Progress
+	// windows are what the change windows decide now.
+	windows changewindow.View
 	// wait is for what the rows at rest wait.
 	wait StageWait
 	// allowed clusters change in this step.
@@ -67,9 +70,9 @@ func (s *rolloutStep) planTurns() {
 	t := &s.turns
 	stages := s.Terms.CountStages()
 	t.isBounded, t.Progress, t.soakUntil, t.healthySince = true, s.Terms.NewProgress(), make([]int64, stages), make([]int64, stages)
-	t.scope = NewFailureScope(s.ResumedAt, s.Now)
+	t.scope, t.windows = NewFailureScope(s.ResumedAt, s.Now), s.Terms.ViewWindows(s.Now)
 	arrivals := s.withoutReplacements(s.tallyMembers())
-	if s.Terms.IsDefault() && s.Pause == nil { // a first copy is no change of what runs
+	if s.Terms.IsDefault() && !s.Halt.IsHalted() { // a first copy is no change of what runs
 		arrivals = nil
 	}
 	for _, c := range arrivals {
@@ -95,9 +98,9 @@ func (s *rolloutStep) planTurns() {
 func (s *rolloutStep) planForwardTurns(arrivals []string) {
 	t := &s.turns
 	s.keepPassedGates()
-	t.wait = s.Terms.FindStageWait(t.Progress, s.Pause != nil, NewGateStates(s.Revision, s.storedGates()))
+	t.wait = s.Terms.FindStageWait(t.Progress, s.Halt, NewGateStates(s.Revision, s.storedGates()))
 	switch {
-	case s.Pause != nil || t.wait.Reason == atoll.ReasonStageFailed:
+	case s.Halt.IsHalted() || t.wait.Reason == atoll.ReasonStageFailed:
 	case t.wait.isUncut:
 		t.cut, t.cutTerms = s.cutStages()
 	case s.hasCrowdedStage():
@@ -114,12 +117,14 @@ func (s *rolloutStep) followsReports() bool {
 
 // isRolloutBounded reports whether rows may have to wait for their turn. The default bounds only a change of what runs.
 func (s *rolloutStep) isRolloutBounded() bool {
-	if s.Terms.IsDefault() {
-		if s.Terms = s.Terms.ForClusters(s.countCopies(v1alpha1.DefaultFreeClusters + 1)); s.Pause == nil {
-			return s.Terms != nil && s.changesMember()
-		}
+	isDefault := s.Terms.IsDefault()
+	if s.Terms.HasDefaultBound() {
+		s.Terms = s.Terms.ForClusters(s.countCopies(v1alpha1.DefaultFreeClusters + 1))
 	}
-	return s.Terms != nil || s.Pause != nil
+	if isDefault && !s.Halt.IsHalted() {
+		return s.Terms != nil && s.changesMember()
+	}
+	return s.Terms != nil || s.Halt.IsHalted()
 }
 
 // countCopies counts the clusters with a copy, those that are being removed included, up to a number.
@@ -203,6 +208,7 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 		}
 	case RowWaiting:
 		t.scope.AddWaiting(row)
+		n.AddOutsideWindow(&t.windows, row.Windows, 1)
 		if !isUnavailable {
 			return
 		}
@@ -269,6 +275,7 @@ func (s *rolloutStep) tallyArrival(c string) {
 		return
 	}
 	n.AddRows(RowWaiting, 1)
+	n.AddOutsideWindow(&s.turns.windows, row.Windows, 1)
 	s.turns.scope.AddWaiting(row)
 }
 
@@ -349,18 +356,12 @@ func (s *rolloutStep) allowTurns(arrivals []string) {
 		}
 		s.allowUnhealthyRows(i, &slots)
 		s.allowHealthyRows(i, &slots, &budget)
-		for _, c := range arrivals {
-			if row := s.arrivalRow(c); row.Stage == i && row.Online && slots > 0 && budget > 0 {
-				s.allowTurn(c, i, &slots)
-				budget--
-				t.AddUnavailable(RowChanging, 1, c)
-			}
-		}
+		s.allowArrivals(arrivals, i, &slots, &budget)
 		if !s.Terms.isDone(i, t.Stages[i]) {
 			break
 		}
 	}
-	t.wait = s.Terms.FindStageWait(t.Progress, false, NewGateStates(s.Revision, t.gates))
+	t.wait = s.Terms.FindStageWait(t.Progress, Halt{}, NewGateStates(s.Revision, t.gates))
 }
 
 // allowUnhealthyRows lets unhealthy rows of a stage change. They make no further cluster unavailable, so that
@@ -389,9 +390,24 @@ func (s *rolloutStep) allowHealthyRows(i int, slots, budget *int) {
 	})
 }
 
+// allowArrivals lets clusters of a stage have their first copy. The default bounds none of them.
+func (s *rolloutStep) allowArrivals(arrivals []string, i int, slots, budget *int) {
+	isFree := s.Terms.HasDefaultBound()
+	for _, c := range arrivals {
+		row := s.arrivalRow(c)
+		if row.Stage != i || !row.Online || !s.isInWindow(row) || *slots <= 0 || *budget <= 0 && !isFree {
+			continue
+		}
+		if s.allowTurn(c, i, slots); !isFree {
+			*budget--
+			s.turns.AddUnavailable(RowChanging, 1, c)
+		}
+	}
+}
+
 // canChange reports whether a row has another revision to take, and its cluster the capacity for it.
 func (s *rolloutStep) canChange(c string, row Row) bool {
-	if !s.wantsTurn(c, row) {
+	if !s.wantsTurn(c, row) || !s.isInWindow(row) {
 		return false
 	}
 	v, _ := s.Decision.FindVerdict(c)
@@ -420,7 +436,13 @@ func (s *rolloutStep) requestNextTurn() {
 	if t.wait.Reason == atoll.ReasonWaitsForSuccessTime {
 		s.requeueNoLater(time.Unix(t.soakUntil[t.wait.Stage], 0))
 	}
-	if (t.wait.Reason == atoll.ReasonStageFailed || s.Terms.IsDefault()) && s.ResumedAt.After(s.Now) { // the clock of another hub is ahead
+	if at := t.openingAwaited(); !at.IsZero() {
+		s.requeueNoLater(at)
+	}
+	if at := s.Halt.EndsAt(); !at.IsZero() {
+		s.requeueNoLater(at)
+	}
+	if (t.wait.Reason == atoll.ReasonStageFailed || s.Terms.HasDefaultBound()) && s.ResumedAt.After(s.Now) { // the clock of another hub is ahead
 		s.requeueNoLater(s.ResumedAt)
 	}
 }

@@ -35,6 +35,17 @@ const (
 	catchUpFieldName = "atoll-hub-catches-up"
 )
 
+// kindsToCatchUp must be read before a hub decides. Settings that are late would let changes start in a freeze.
+var kindsToCatchUp = []schema.GroupVersionKind{
+	v1alpha1.GroupVersion.WithKind("ClusterBundle"), v1alpha1.GroupVersion.WithKind("HubSettings"),
+	v1alpha1.GroupVersion.WithKind("PropagationPolicy"), v1alpha1.GroupVersion.WithKind("ClusterPropagationPolicy"),
+	v1alpha1.GroupVersion.WithKind("OverridePolicy"), v1alpha1.GroupVersion.WithKind("ClusterOverridePolicy"),
+	v1alpha1.GroupVersion.WithKind("ResourceInterpreter"), karmada.GroupVersion.WithKind(karmada.CustomizationKind),
+	v1alpha1.GroupVersion.WithKind("Placement"), v1alpha1.GroupVersion.WithKind("ClusterPlacement"),
+	v1alpha1.GroupVersion.WithKind("PlacementDecision"), v1alpha1.GroupVersion.WithKind("ClusterPlacementDecision"),
+	corev1.SchemeGroupVersion.WithKind("Namespace"), apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),
+}
+
 var errInitialEventsIncomplete = errors.New("the watch ended before the present state was complete")
 
 // CatchUp returns when the tables that decisions are made from are as new as the store
@@ -46,15 +57,7 @@ var errInitialEventsIncomplete = errors.New("the watch ended before the present 
 func (s *HubTables) CatchUp(ctx context.Context) error {
 	group, looking := errgroup.WithContext(ctx)
 	group.SetLimit(catchUpConcurrency)
-	for _, gvk := range []schema.GroupVersionKind{
-		v1alpha1.GroupVersion.WithKind("ClusterBundle"),
-		v1alpha1.GroupVersion.WithKind("PropagationPolicy"), v1alpha1.GroupVersion.WithKind("ClusterPropagationPolicy"),
-		v1alpha1.GroupVersion.WithKind("OverridePolicy"), v1alpha1.GroupVersion.WithKind("ClusterOverridePolicy"),
-		v1alpha1.GroupVersion.WithKind("ResourceInterpreter"), karmada.GroupVersion.WithKind(karmada.CustomizationKind),
-		v1alpha1.GroupVersion.WithKind("Placement"), v1alpha1.GroupVersion.WithKind("ClusterPlacement"),
-		v1alpha1.GroupVersion.WithKind("PlacementDecision"), v1alpha1.GroupVersion.WithKind("ClusterPlacementDecision"),
-		corev1.SchemeGroupVersion.WithKind("Namespace"), apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),
-	} {
+	for _, gvk := range kindsToCatchUp {
 		group.Go(func() error {
 			mapping, err := s.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 			if err != nil {

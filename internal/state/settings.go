@@ -68,6 +68,13 @@ func (s *HubSettingsTable) Failover() *v1alpha1.ClusterFailover {
 	return s.spec.Failover
 }
 
+// Freeze returns the freeze of all changes, which may have ended; nil: there is none. It is shared, and not to be changed.
+func (s *HubSettingsTable) Freeze() *v1alpha1.ChangeFreeze {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.spec.Freeze
+}
+
 // StatesPlacement reports whether the HubSettings state a placement.
 func (s *HubSettingsTable) StatesPlacement() bool {
 	s.mu.RLock()

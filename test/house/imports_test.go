@@ -66,7 +66,7 @@ var layers = []layer{
 	},
 	{
 		name:     "cores",
-		packages: []string{"internal/schedule", "internal/rollout", "internal/userfields", "internal/overrides", "internal/manifest", "internal/kinds/...", "internal/session", "internal/restore", "internal/expr", "internal/drift", "internal/assess"},
+		packages: []string{"internal/schedule", "internal/rollout", "internal/userfields", "internal/overrides", "internal/manifest", "internal/kinds/...", "internal/session", "internal/restore", "internal/expr", "internal/drift", "internal/assess", "internal/changewindow"},
 		below:    []string{"api", "vocabulary", "wire"},
 		why:      "a core is values in, values out, so that preview, explain and tests can call it like the acting code does",
 	},
@@ -443,8 +443,8 @@ var stacked = map[string][]string{
 	"internal/assess": {"internal/expr"},
 	// expressions over objects; what pods request and need
 	"internal/kinds/script": {"internal/expr", "internal/kinds"},
-	// the decision that it carries out; expressions of gates
-	"internal/rollout": {"internal/schedule", "internal/expr"},
+	// the decision that it carries out; expressions of gates; times of changes
+	"internal/rollout": {"internal/schedule", "internal/expr", "internal/changewindow"},
 }
 
 // allowSiblings lists the layers that are one part in several directories.
@@ -503,6 +503,14 @@ var foreign = []struct {
 		dirs: []string{"internal/expr"}, // caches compiled expressions, which are the same for all callers: hence sync
 		forbidden: []string{
 			"log", "net", "os", "io/fs", "database/", "time", "k8s.io/client-go", "k8s.io/klog", "k8s.io/apiserver", "k8s.io/kubernetes",
+			"sigs.k8s.io/controller-runtime", "google.golang.org/grpc", "go.etcd.io/", "k8s.io/component-base", "math/rand",
+		},
+		why: "a core has no client, no clock, no goroutine, no logger and no chance",
+	},
+	{
+		dirs: []string{"internal/changewindow"}, // a schedule is read once, when it is first needed: hence sync
+		forbidden: []string{
+			"log", "net", "os", "io/fs", "database/", "k8s.io/client-go", "k8s.io/klog", "k8s.io/apiserver", "k8s.io/kubernetes",
 			"sigs.k8s.io/controller-runtime", "google.golang.org/grpc", "go.etcd.io/", "k8s.io/component-base", "math/rand",
 		},
 		why: "a core has no client, no clock, no goroutine, no logger and no chance",

@@ -17,6 +17,8 @@ func hasPersonActed(b *v1alpha1.Bundle, reason atoll.Reason, now time.Time) bool
 	switch reason {
 	case atoll.ReasonRolloutPaused:
 		return b.Spec.Pause == nil
+	case atoll.ReasonChangesFrozen:
+		return b.Spec.FreezeExemption != nil && r.Since != nil && !b.Spec.FreezeExemption.At.Before(r.Since)
 	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolledBack:
 		return b.Spec.Resume != nil && r.Since != nil && !b.Spec.Resume.At.Before(r.Since)
 	case atoll.ReasonWaitsForApproval:

@@ -1,6 +1,6 @@
-// Package rollout is the command `atoll rollout`, which shows, approves, pauses and resumes the rollout of a Bundle.
+// Package rollout is the command `atoll rollout`, which shows, approves, pauses, resumes and exempts the rollout of a Bundle.
 //
-// Contract: status writes nothing. Approve, pause and resume write one field of the Bundle and nothing else, and the hub adds
+// Contract: status writes nothing. Approve, pause, resume and exempt write one field of the Bundle and nothing else, and the hub adds
 // the user and the time.
 package rollout
 
@@ -25,8 +25,8 @@ import (
 func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
-		Short: "Show, approve, pause and resume the rollout of a change",
-		Long: `Show, approve, pause and resume the rollout of a change.
+		Short: "Show, approve, pause, resume and exempt the rollout of a change",
+		Long: `Show, approve, pause, resume and exempt the rollout of a change.
 
 A policy states in which stages a change of its templates reaches the clusters. KIND is
 bundle or clusterbundle, or the kind of a template, which stands for its Bundle.`,
@@ -35,7 +35,7 @@ bundle or clusterbundle, or the kind of a template, which stands for its Bundle.
   atoll rollout pause bundle/web -n shop --message "the canary is slow"
   atoll rollout resume bundle/web -n shop`,
 	}
-	cmd.AddCommand(newStatusCommand(flags), newPauseCommand(flags), newResumeCommand(flags), newApproveCommand(flags))
+	cmd.AddCommand(newStatusCommand(flags), newPauseCommand(flags), newResumeCommand(flags), newApproveCommand(flags), newExemptCommand(flags))
 	return cmd
 }
 
@@ -111,6 +111,25 @@ that are unhealthy now count no more until they report another state. A stated m
 		},
 	}
 	flags.AddNamespace(cmd.Flags())
+	return cmd
+}
+
+func newExemptCommand(flags *client.ConnectionFlags) *cobra.Command {
+	var message string
+	cmd := &cobra.Command{
+		Use: "exempt KIND/NAME --message TEXT [-n NAMESPACE]", Short: "Let one application change in a freeze, in an emergency", Args: cobra.ExactArgs(1),
+		Long: `Let one application change in a freeze, in an emergency.
+
+You need the verb exempt on the Bundle, and the right to patch it. Events of the Bundle name you and the message when
+clusters change. A freeze that begins later holds the application again.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			now := metav1.Now().UTC().Format("2006-01-02T15:04:05Z") // the hub writes its own time in its place
+			return writeTurn(cmd, flags, args[0], map[string]any{"freezeExemption": map[string]any{"message": message, "at": now}}, "goes on in the freeze")
+		},
+	}
+	flags.AddNamespace(cmd.Flags())
+	cmd.Flags().StringVar(&message, "message", "", "why, for people (required)")
+	_ = cmd.MarkFlagRequired("message") // it exists
 	return cmd
 }
 

@@ -219,7 +219,7 @@ func (f *follower) findEnd(ctx context.Context, bundle *v1alpha1.Bundle) (ended 
 			return false, nil
 		}
 		return true, utilexec.CodeExitError{Err: fmt.Errorf("%s failed: %s: %s", f.argument, reason, message), Code: exitFailed}
-	case atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForConfirmation:
+	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForConfirmation:
 		return true, utilexec.CodeExitError{Err: fmt.Errorf("%s waits for a person: %s: %s; %s must act", f.argument, reason, message, atoll.ActorOf(reason)), Code: exitPerson}
 	}
 	return false, nil

@@ -342,6 +342,9 @@ func (s *hypotheticalState) changedTables() (t placer.SupposedTables) {
 	if s.scores != s.state.Scores {
 		t.Scores = s.scores
 	}
+	if containsType[*v1alpha1.HubSettings, *v1alpha1.HubSettings](s.ownObjects) {
+		t.Settings = s.state.Settings.SupposeWritten(s.ownObjects...)
+	}
 	return t
 }
 

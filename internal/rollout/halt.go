@@ -1,0 +1,103 @@
+package rollout
+
+import (
+	"strings"
+	"time"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
+)
+
+// Halt is what stops a whole rollout: a freeze of all changes, or a person's pause. The zero value stops none.
+type Halt struct {
+	Pause  *v1alpha1.RolloutPause
+	Freeze *v1alpha1.ChangeFreeze
+}
+
+// NewHalt returns what stops the rollout of a Bundle at a time. A freeze that has ended, and one from which the Bundle is exempt, stop
+// nothing.
+func NewHalt(b *v1alpha1.BundleSpec, freeze *v1alpha1.ChangeFreeze, now time.Time) Halt {
+	out := Halt{Pause: b.Pause}
+	if freeze.IsActive(now) && !IsExempt(b, freeze) {
+		out.Freeze = freeze
+	}
+	return out
+}
+
+// IsExempt reports whether the Bundle changes in a freeze. The clock of the hub that stored either time may be ahead.
+func IsExempt(b *v1alpha1.BundleSpec, freeze *v1alpha1.ChangeFreeze) bool {
+	return b.FreezeExemption != nil && !freeze.Since.After(b.FreezeExemption.At.Add(clockMargin))
+}
+
+// Reason returns for what the rows wait; empty: the rollout is not stopped.
+func (h Halt) Reason() atoll.Reason {
+	switch {
+	case h.Freeze != nil:
+		return atoll.ReasonChangesFrozen
+	case h.Pause != nil:
+		return atoll.ReasonRolloutPaused
+	}
+	return ""
+}
+
+// IsHalted reports whether the rollout is stopped.
+func (h Halt) IsHalted() bool { return h.Pause != nil || h.Freeze != nil }
+
+// Since returns when the halt began; zero: it is not known.
+func (h Halt) Since() time.Time {
+	switch {
+	case h.Freeze != nil:
+		return h.Freeze.Since.Time
+	case h.Pause != nil:
+		return h.Pause.Since.Time
+	}
+	return time.Time{}
+}
+
+// EndsAt returns when the halt ends by itself; zero: it does not.
+func (h Halt) EndsAt() time.Time {
+	if h.Freeze == nil || h.Freeze.Until == nil {
+		return time.Time{}
+	}
+	return h.Freeze.Until.Time
+}
+
+// Describe returns what a stopped rollout waits for.
+func (h Halt) Describe() string {
+	switch {
+	case h.Freeze != nil:
+		return describeFreeze(h.Freeze)
+	case h.Pause != nil:
+		return describePause(h.Pause)
+	}
+	return ""
+}
+
+func describeFreeze(f *v1alpha1.ChangeFreeze) string {
+	text := "`atoll unfreeze`"
+	if f.Until != nil {
+		text += " or " + phrase.FormatTime(f.Until.Time)
+	}
+	text += ": " + phrase.EscapeLine(f.By) + " froze all changes"
+	if !f.Since.IsZero() {
+		text += " at " + phrase.FormatTime(f.Since.Time)
+	}
+	return text + " (" + phrase.EscapeLine(f.Reason) + ")"
+}
+
+func describePause(p *v1alpha1.RolloutPause) string {
+	text := "`atoll rollout resume`"
+	if p.By != "" {
+		text += ": " + phrase.EscapeLine(p.By) + " paused it"
+	}
+	if p.Reason != "" || p.Message != "" {
+		text += " (" + strings.TrimSpace(p.Reason+" "+phrase.EscapeLine(p.Message)) + ")"
+	}
+	return text
+}
+
+// isHaltReason reports whether rows wait for the end of a halt.
+func isHaltReason(r atoll.Reason) bool {
+	return r == atoll.ReasonRolloutPaused || r == atoll.ReasonChangesFrozen
+}
