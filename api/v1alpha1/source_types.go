@@ -14,7 +14,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=repo,path=repositories,categories=atoll
 // +kubebuilder:subresource:status
-// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.git.url`
+// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec['git','helm'].url`
 // +kubebuilder:printcolumn:name="Reachable",type=string,JSONPath=`.status.conditions[?(@.type=="Reachable")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Reachable")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -27,9 +27,15 @@ type Repository struct {
 }
 
 // RepositorySpec is what people state of a Repository.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.git), has(self.helm)].filter(x, x).size() == 1",message="give one of git and helm"
 type RepositorySpec struct {
 	// Git is a git repository over HTTPS or HTTP.
-	Git GitRepository `json:"git"`
+	// +optional
+	Git *GitRepository `json:"git,omitempty"`
+	// Helm is a repository of Helm charts: an index over HTTPS or HTTP, or charts in an OCI registry.
+	// +optional
+	Helm *HelmRepository `json:"helm,omitempty"`
 	// Interval between two checks, from 30s to 24h. The hub spreads the checks by up to a tenth of it.
 	// Default 5m.
 	// +optional
@@ -73,6 +79,24 @@ type GitRepository struct {
 	CABundle string `json:"caBundle,omitempty"`
 }
 
+// HelmRepository is a repository of Helm charts.
+type HelmRepository struct {
+	// URL of the repository, without credentials: https://HOST/PATH or http://HOST/PATH of a directory with an index.yaml,
+	// or oci://HOST/PATH of a registry that has each chart below the path.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	URL string `json:"url"`
+	// SecretRef names a Secret of the namespace with the keys username and password, or with the key token.
+	// The hub sends them to the host of the URL alone. The writer needs the right to get the Secret.
+	// +optional
+	SecretRef *RepositorySecretRef `json:"secretRef,omitempty"`
+	// CABundle is PEM certificates of the CAs that the server's certificate is verified by. Default: those
+	// of the hub's system. Other hosts with archives of charts are verified by both.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	CABundle string `json:"caBundle,omitempty"`
+}
+
 // RepositorySecretRef names a Secret of the Repository's namespace.
 type RepositorySecretRef struct {
 	// Name of the Secret.
@@ -95,7 +119,7 @@ type RepositoryStatus struct {
 	// ObservedGeneration of the spec.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Refs that Sources use, with the commit that the hub read last.
+	// Refs that Sources use, with the commit, or the version of a chart, that the hub read last.
 	// +optional
 	// +listType=map
 	// +listMapKey=ref
@@ -113,9 +137,9 @@ type RepositoryStatus struct {
 
 // RepositoryRef is a ref and its commit.
 type RepositoryRef struct {
-	// Ref such as refs/heads/main.
+	// Ref such as refs/heads/main, or shop@1.x for a chart.
 	Ref string `json:"ref"`
-	// Commit that every Source of the ref has considered.
+	// Commit that every Source of the ref has considered. For a chart it is CHART:VERSION@DIGEST.
 	Commit string `json:"commit"`
 }
 
@@ -214,9 +238,10 @@ type SourceSpec struct {
 	SyncRequest *metav1.Time `json:"syncRequest,omitempty"`
 }
 
-// SourceRef is a branch, a tag or a commit.
+// SourceRef is a branch, a tag or a commit of a git repository, or a version of a chart of a Helm repository.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.branch), has(self.tag), has(self.commit)].filter(x, x).size() == 1",message="give one of branch, tag and commit"
+// +kubebuilder:validation:XValidation:rule="[has(self.branch), has(self.tag), has(self.commit), has(self.version)].filter(x, x).size() == 1",message="give one of branch, tag, commit and version"
+// +kubebuilder:validation:XValidation:rule="has(self.chart) == has(self.version)",message="give chart and version together"
 type SourceRef struct {
 	// Branch is the name of a branch.
 	// +optional
@@ -232,6 +257,17 @@ type SourceRef struct {
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{40}$`
 	Commit string `json:"commit,omitempty"`
+	// Chart is the name of a chart of a Helm repository.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?$`
+	// +kubebuilder:validation:MaxLength=250
+	Chart string `json:"chart,omitempty"`
+	// Version of the chart: an exact one such as 1.4.2, or a range such as ">=1.4 <2", of which the latest is taken. An
+	// asterisk stands for all versions but prereleases. A later version removes what it drops, as a commit does.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version,omitempty"`
 }
 
 // SourceBuild is how objects are made of files.
@@ -446,10 +482,11 @@ type SourceStatus struct {
 	// ObservedGeneration of the spec.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Commit that was applied in whole last.
+	// Commit that was applied in whole last. For a chart of a Helm repository it is CHART:VERSION@DIGEST, where the digest is
+	// that of the archive, or of the manifest in a registry.
 	// +optional
 	Commit string `json:"commit,omitempty"`
-	// ShortCommit is the first 12 digits of the commit.
+	// ShortCommit is the first 12 digits of the commit, or the version of a chart with 12 digits of its digest.
 	// +optional
 	ShortCommit string `json:"shortCommit,omitempty"`
 	// Message is the first line of the commit's message.

@@ -45,7 +45,7 @@ func TestRepositoriesThatAreRefused(t *testing.T) {
 		"an escaped zone":       {"{git: {url: 'https://[::%2525lo]:80/a'}}", "", nil, "zone or an escape"},
 		"a query":               {"{git: {url: 'https://h/a?b=c'}}", "", nil, "query"},
 		"a line break":          {`{git: {url: "https://h/a\nb"}}`, "", nil, "is no URL"},
-		"a Secret over http":    {"{git: {url: 'http://h/a', secretRef: {name: token}}}", "", []string{"ann get secrets shop/token"}, "https:// alone"},
+		"a Secret over http":    {"{git: {url: 'http://h/a', secretRef: {name: token}}}", "", []string{"ann get secrets shop/token"}, "not to http://"},
 		"a Secret":              {withSecret, "", []string{"ann get secrets shop/token"}, ""},
 		"a Secret of others":    {withSecret, "", []string{"ann get secrets shop/other"}, `the right to get the Secret "token" is needed`},
 		"an edit that keeps it": {"{suspend: true, git: {url: 'https://h/a', secretRef: {name: token}}}", withSecret, nil, ""},

@@ -155,7 +155,7 @@ var layers = []layer{
 		why: "Helm and Kustomize read hostile content in a process of their own, which only the main of the hub links",
 	},
 	{
-		name: "source fetch", packages: []string{"internal/sources/gitfetch"}, below: []string{"vocabulary", "source cores", "source child", "address guard"},
+		name: "source fetch", packages: []string{"internal/sources/fetch"}, below: []string{"vocabulary", "source cores", "source child", "address guard"},
 		why: "a child process reads hostile repositories by it, and must bring nothing of the hub along",
 	},
 	{

@@ -6,7 +6,7 @@
 // input, and never by arguments or environment. Credentials are sent to the host of the URL alone. No error has
 // a credential or the text of a server's answer. Symlinks and submodules are not followed; where they may hold content,
 // they are problems. Nothing is kept between two fetches. Fetch is safe for concurrent use.
-package gitfetch
+package fetch
 
 import (
 	"time"
@@ -44,6 +44,8 @@ var buildTime = 50 * time.Second
 
 // Request is the request to a child.
 type Request struct {
+	// Type of the Repository, such as TypeGit.
+	Type     string `json:"type"`
 	URL      string `json:"url"`
 	Username string `json:"username,omitempty"`
 	Password string `json:"password,omitempty"`
@@ -79,6 +81,8 @@ type Answer struct {
 	Contents []Content `json:"contents,omitempty"`
 	// Descends answers the question of that name.
 	Descends bool `json:"descends,omitempty"`
+	// Checkpoint is of an index that was read; nil without one.
+	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 }
 
 // Content of one Source.

@@ -1,4 +1,4 @@
-package gitfetch
+package fetch
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ func TestSeenCommitsStartNoChild(t *testing.T) {
 	f := &Fetcher{Executable: []string{"/bin/sh", "-c", `cat > /dev/null; echo '{"contents": [{"id": "child"}]}'`}, AllowedNetworks: loopback}
 	read := func(url string, change func(*Want)) string {
 		t.Helper()
-		a, err := f.Fetch(t.Context(), Request{URL: url, Wants: wantMain(func(w *Want) { w.SeenCommit, w.SeenDigest = commit, "d" }, change)})
+		a, err := f.Fetch(t.Context(), Request{Type: TypeGit, URL: url, Wants: wantMain(func(w *Want) { w.SeenCommit, w.SeenDigest = commit, "d" }, change)})
 		var failure *Failure
 		if errors.As(err, &failure) {
 			return string(failure.Reason)
@@ -69,7 +69,7 @@ func BenchmarkIdleCheck(b *testing.B) {
 	b.Cleanup(server.Close)
 	f := &Fetcher{AllowedNetworks: loopback}
 	for b.Loop() {
-		a, err := f.Fetch(b.Context(), Request{URL: server.URL, Wants: wantMain(func(w *Want) { w.SeenCommit = commit })})
+		a, err := f.Fetch(b.Context(), Request{Type: TypeGit, URL: server.URL, Wants: wantMain(func(w *Want) { w.SeenCommit = commit })})
 		if err != nil || !a.Contents[0].Unchanged {
 			b.Fatal(a, err)
 		}
