@@ -52,6 +52,13 @@ func TestRepositoriesThatAreRefused(t *testing.T) {
 		"a webhook":             {"{git: {url: 'https://h/a'}, webhook: {secretRef: {name: hook}}}", "", []string{"ann get secrets shop/hook"}, ""},
 		"a webhook of others":   {"{git: {url: 'https://h/a'}, webhook: {secretRef: {name: hook}}}", "{git: {url: 'https://h/a'}}", []string{"ann get secrets shop/token"}, `spec.webhook.secretRef: the right to get the Secret "hook" is needed`},
 		"a webhook that stays":  {"{git: {url: 'https://h/a'}, suspend: true, webhook: {secretRef: {name: hook}}}", "{git: {url: 'https://h/a'}, webhook: {secretRef: {name: hook}}}", nil, ""},
+		"charts":                {"{helm: {url: 'https://h/charts'}}", "", nil, ""},
+		"charts of a registry":  {"{helm: {url: 'oci://h/charts', secretRef: {name: token}}}", "", []string{"ann get secrets shop/token"}, ""},
+		"a registry for git":    {"{git: {url: 'oci://h/charts'}}", "", nil, "spec.git.url"},
+		"charts of a file":      {"{helm: {url: 'file:///etc'}}", "", nil, "must begin with https:// or oci:// or http://"},
+		"charts by http":        {"{helm: {url: 'http://h/a', secretRef: {name: token}}}", "", []string{"ann get secrets shop/token"}, "spec.helm.secretRef"},
+		"a Secret for charts":   {"{helm: {url: 'oci://h/charts', secretRef: {name: token}}}", "", nil, `spec.helm.secretRef: the right to get the Secret "token" is needed`},
+		"another type":          {"{helm: {url: 'https://h/a', secretRef: {name: token}}}", withSecret, nil, `the right to get the Secret "token" is needed`},
 		"its host is changed":   {"{git: {url: 'https://evil/a', secretRef: {name: token}}}", withSecret, nil, `the right to get the Secret "token" is needed`},
 	} {
 		err := newGrantingPlugin(Hub{Sources: fakeSources{}}, append(c.rights, "ann impersonate serviceaccounts shop/atoll-sources")...).validateRepository(t.Context(), sourceRequest(t, "Repository", "repositories", c.now, c.before))
@@ -122,6 +129,8 @@ func TestSourcesThatAreRefused(t *testing.T) {
 		"no pattern":                    {source(", exclude: ['[']"), "", account, "is no pattern"},
 		"a branch of no form":           {"{repository: r, ref: {branch: 'a..b'}}", "", account, "spec.ref.branch"},
 		"a branch like a flag":          {"{repository: r, ref: {branch: '--upload-pack=x'}}", "", account, "spec.ref.branch"},
+		"a range of no form":            {"{repository: r, ref: {chart: shop, version: latest please}}", "", account, "spec.ref.version"},
+		"a range of versions":           {"{repository: r, ref: {chart: shop, version: '>=1.2 <2'}}", "", account, ""},
 		"a tag of no form":              {"{repository: r, ref: {tag: 'a b'}}", "", account, "spec.ref.tag"},
 		"a namespace of no form":        {source(", targetNamespace: A"), "", account, "spec.targetNamespace"},
 		"an account of no form":         {source(", serviceAccountName: a/b"), "", account, "spec.serviceAccountName"},

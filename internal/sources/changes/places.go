@@ -27,7 +27,7 @@ type placeType struct {
 	ref func(v1alpha1.SourceRef) string
 	// fields are those of spec.ref that such a Source states.
 	fields string
-	// schemes of its URLs. Credentials are sent by the first ones, until one has none.
+	// schemes of its URLs. Credentials are sent over all of them but http.
 	schemes []string
 }
 

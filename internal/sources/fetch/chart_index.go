@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -21,14 +22,14 @@ import (
 // chartIndex is a Helm repository over HTTP: an index.yaml that names archives. Its revisions are the version and the
 // digest of an archive. In the hub's own process the index is compared, and not parsed.
 type chartIndex struct {
-	through       *chartTransport
-	base          *url.URL
-	user, pass    string
-	inHub         bool
-	seen          Checkpoint
-	found         Checkpoint
-	entries       map[string][]indexEntry
-	unpacked      unpackedCharts
+	through    *chartTransport
+	base       *url.URL
+	user, pass string
+	inHub      bool
+	seen       Checkpoint
+	found      Checkpoint
+	entries    map[string][]indexEntry
+	unpacked   unpackedCharts
 	// archives that were read to identify them, and entries, by revision.
 	archives      map[string][]byte
 	entryOf       map[string]indexEntry
@@ -113,7 +114,9 @@ func (x *chartIndex) readRefs(ctx context.Context) error {
 		if _, err := io.Copy(io.Discard, from); err != nil {
 			return err
 		}
-		x.isUnchanged = hex.EncodeToString(sum.Sum(nil)) == x.seen.Digest
+		if x.isUnchanged = hex.EncodeToString(sum.Sum(nil)) == x.seen.Digest; x.isUnchanged {
+			x.found = newCheckpoint(resp.Header, x.seen.Digest, x.seen.Revisions)
+		}
 		return nil
 	}
 	text, err := io.ReadAll(from)
@@ -126,7 +129,7 @@ func (x *chartIndex) readRefs(ctx context.Context) error {
 	if x.entries, err = parseIndex(text); err != nil {
 		return err
 	}
-	x.found = Checkpoint{ETag: boundHeader(resp.Header.Get("ETag")), LastModified: boundHeader(resp.Header.Get("Last-Modified")), Digest: hex.EncodeToString(sum.Sum(nil)), Revisions: map[string]string{}}
+	x.found = newCheckpoint(resp.Header, hex.EncodeToString(sum.Sum(nil)), map[string]string{})
 	return nil
 }
 
@@ -143,6 +146,21 @@ func (x *chartIndex) newConditions() http.Header {
 	}
 	return h
 }
+
+// newCheckpoint returns what an answer says about an index. A time has whole seconds, so it identifies an index that is
+// older than the answer alone.
+func newCheckpoint(h http.Header, digest string, revisions map[string]string) Checkpoint {
+	c := Checkpoint{ETag: boundHeader(h.Get("ETag")), Digest: digest, Revisions: revisions}
+	changed, err := http.ParseTime(h.Get("Last-Modified"))
+	answered, failed := http.ParseTime(h.Get("Date"))
+	if err == nil && failed == nil && answered.Sub(changed) >= settledIndex {
+		c.LastModified = boundHeader(h.Get("Last-Modified"))
+	}
+	return c
+}
+
+// settledIndex is the age from which on an index is identified by its time.
+const settledIndex = 5 * time.Second
 
 // boundHeader returns a header that the hub notes; empty for a long one.
 func boundHeader(text string) string {
@@ -279,7 +297,9 @@ func (x *chartIndex) openRevision(ctx context.Context, revision string) (snapsho
 type httpStatusError int
 
 // Error returns the status.
-func (e httpStatusError) Error() string { return fmt.Sprintf("the server answers with status %d", int(e)) }
+func (e httpStatusError) Error() string {
+	return fmt.Sprintf("the server answers with status %d", int(e))
+}
 
 // statusError returns the failure of a status.
 func statusError(status int) error {

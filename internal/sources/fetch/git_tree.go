@@ -71,4 +71,3 @@ func (t commitTree) Read(_ string, e render.Entry, most int64) ([]byte, error) {
 	}
 	return text, nil
 }
-

@@ -37,6 +37,7 @@ func (f *Fetcher) confirmSeen(ctx context.Context, r Request) (contents []Conten
 		}
 		return nil, false, err
 	}
+	f.checkpoints.note(r, of.checkpoint())
 	for _, w := range r.Wants {
 		contents = append(contents, Content{ID: w.ID, Commit: w.SeenCommit, Digest: w.SeenDigest, Unchanged: true})
 	}
