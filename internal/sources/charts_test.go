@@ -98,7 +98,7 @@ func TestRefsOfAnotherType(t *testing.T) {
 	h.expectCheck("an edit of the Source", "apply a", good)
 }
 
-// What is missing, or is not what its digest states, removes nothing, and the reason is stated.
+// A version that is missing, or is not as its digest states, removes nothing, and the reason is stated.
 func TestMissingVersionsRemoveNothing(t *testing.T) {
 	h := newChartHub(t)
 	h.setVersion("1.0.0", "a=1")

@@ -241,21 +241,8 @@ func (o *createOptions) newRepository(ctx context.Context, c *client.Connection,
 		return nil, err
 	}
 	repo := &v1alpha1.Repository{ObjectMeta: metav1.ObjectMeta{Name: o.repository, Namespace: c.Namespace}, Spec: *spec}
-	var secret *v1alpha1.RepositorySecretRef
-	if o.secret != "" {
-		secret = &v1alpha1.RepositorySecretRef{Name: o.secret}
-	}
-	var bundle []byte
-	if o.caFile != "" {
-		if bundle, err = os.ReadFile(o.caFile); err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
-		}
-	}
-	switch {
-	case spec.Git != nil:
-		repo.Spec.Git = &v1alpha1.GitRepository{URL: url, SecretRef: secret, CABundle: string(bundle)}
-	case spec.Helm != nil:
-		repo.Spec.Helm = &v1alpha1.HelmRepository{URL: url, SecretRef: secret, CABundle: string(bundle)}
+	if err := o.setPlace(&repo.Spec, url); err != nil {
+		return nil, err
 	}
 	if o.webhook != "" {
 		repo.Spec.Webhook = &v1alpha1.RepositoryWebhook{SecretRef: v1alpha1.RepositorySecretRef{Name: o.webhook}}
@@ -264,6 +251,29 @@ func (o *createOptions) newRepository(ctx context.Context, c *client.Connection,
 		repo.Spec.Interval = &metav1.Duration{Duration: o.interval}
 	}
 	return repo, nil
+}
+
+// setPlace states where the content is, in the type that a spec has.
+func (o *createOptions) setPlace(spec *v1alpha1.RepositorySpec, url string) error {
+	var secret *v1alpha1.RepositorySecretRef
+	if o.secret != "" {
+		secret = &v1alpha1.RepositorySecretRef{Name: o.secret}
+	}
+	bundle := ""
+	if o.caFile != "" {
+		text, err := os.ReadFile(o.caFile)
+		if err != nil {
+			return fmt.Errorf("--ca-file: %w", err)
+		}
+		bundle = string(text)
+	}
+	switch {
+	case spec.Git != nil:
+		spec.Git = &v1alpha1.GitRepository{URL: url, SecretRef: secret, CABundle: bundle}
+	case spec.Helm != nil:
+		spec.Helm = &v1alpha1.HelmRepository{URL: url, SecretRef: secret, CABundle: bundle}
+	}
+	return nil
 }
 
 func (o *createOptions) newSource(namespace string) (*v1alpha1.Source, error) {
@@ -304,14 +314,17 @@ func (o *createOptions) newSource(namespace string) (*v1alpha1.Source, error) {
 // describeSource returns what the Source reads, and where the objects go.
 func (o *createOptions) describeSource() string {
 	ref := "branch main"
-	for kind, name := range map[string]string{"branch ": o.ref.Branch, "tag ": o.ref.Tag, "commit ": o.ref.Commit, "chart " + o.ref.Chart + " ": o.ref.Version} {
+	for kind, name := range map[string]string{"branch ": o.ref.Branch, "tag ": o.ref.Tag, "commit ": o.ref.Commit} {
 		if name != "" {
 			ref = kind + name
 		}
 	}
-	paths, to := "all files", "where policies and annotations of the hub place them"
-	if len(o.paths) > 0 {
-		paths = strings.Join(o.paths, ", ")
+	what, to := "all files of "+ref, "where policies and annotations of the hub place them"
+	switch {
+	case o.ref.Chart != "":
+		what = "chart " + o.ref.Chart + " " + o.ref.Version
+	case len(o.paths) > 0:
+		what = strings.Join(o.paths, ", ") + " of " + ref
 	}
 	switch {
 	case o.placement != "":
@@ -321,7 +334,7 @@ func (o *createOptions) describeSource() string {
 	case o.clusters != "":
 		to = "to the clusters with " + o.clusters
 	}
-	return fmt.Sprintf("%s of %s, %s", paths, ref, to)
+	return what + ", " + to
 }
 
 func convertObject(o runtime.Object, kind string) *unstructured.Unstructured {

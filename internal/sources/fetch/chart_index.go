@@ -63,8 +63,8 @@ func openChartIndex(u *url.URL, r Request, of place) (repository, error) {
 
 func (x *chartIndex) closeIdle() { x.through.closeIdle() }
 
-// checkpoint returns what the index was, with the revisions that refs had in it.
-func (x *chartIndex) checkpoint() *Checkpoint {
+// readCheckpoint returns what the index was, with the revisions that refs had in it.
+func (x *chartIndex) readCheckpoint() *Checkpoint {
 	if x.found.Digest == "" {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (x *chartIndex) newConditions() http.Header {
 	return h
 }
 
-// newCheckpoint returns what an answer says about an index. A time has whole seconds, so it identifies an index that is
+// newCheckpoint returns what an answer states of an index. A time has whole seconds, so it identifies an index that is
 // older than the answer alone.
 func newCheckpoint(h http.Header, digest string, revisions map[string]string) Checkpoint {
 	c := Checkpoint{ETag: boundHeader(h.Get("ETag")), Digest: digest, Revisions: revisions}
@@ -216,7 +216,7 @@ func (x *chartIndex) resolveRef(ctx context.Context, ref string) (string, error)
 		if e.Version != version {
 			continue
 		}
-		revision, err := x.identify(ctx, chart, e)
+		revision, err := x.identifyEntry(ctx, chart, e)
 		if err == nil {
 			x.found.Revisions[ref] = revision
 		}
@@ -225,13 +225,13 @@ func (x *chartIndex) resolveRef(ctx context.Context, ref string) (string, error)
 	return "", newFailure(atoll.ReasonVersionMissing, "the index of the repository has no version %s of the chart %s", version, chart)
 }
 
-// identify returns the revision of a version. The archive is read for it where the index states no digest.
-func (x *chartIndex) identify(ctx context.Context, chart string, e indexEntry) (string, error) {
+// identifyEntry returns the revision of a version. The archive is read for it where the index states no digest.
+func (x *chartIndex) identifyEntry(ctx context.Context, chart string, e indexEntry) (string, error) {
 	digest := strings.ToLower(strings.TrimPrefix(e.Digest, "sha256:"))
 	var archive []byte
 	switch raw, err := hex.DecodeString(digest); {
 	case e.Digest == "":
-		if archive, err = x.download(ctx, chart, e); err != nil {
+		if archive, err = x.downloadArchive(ctx, chart, e); err != nil {
 			return "", err
 		}
 		sum := sha256.Sum256(archive)
@@ -247,8 +247,8 @@ func (x *chartIndex) identify(ctx context.Context, chart string, e indexEntry) (
 	return revision, nil
 }
 
-// download returns the archive of a version. It may be on another host, which gets no credentials.
-func (x *chartIndex) download(ctx context.Context, chart string, e indexEntry) ([]byte, error) {
+// downloadArchive returns the archive of a version. It may be on another host, which gets no credentials.
+func (x *chartIndex) downloadArchive(ctx context.Context, chart string, e indexEntry) ([]byte, error) {
 	if len(e.URLs) == 0 {
 		return nil, newFailure(atoll.ReasonContentInvalid, "the index states no address of the chart %s %s", chart, e.Version)
 	}
@@ -278,7 +278,7 @@ func (x *chartIndex) openRevision(ctx context.Context, revision string) (snapsho
 	archive, ok := x.archives[revision]
 	if !ok {
 		var err error
-		if archive, err = x.download(ctx, chart, x.entryOf[revision]); err != nil {
+		if archive, err = x.downloadArchive(ctx, chart, x.entryOf[revision]); err != nil {
 			if errors.Is(err, errTooLarge) && x.unpacked.size > 0 {
 				return snapshot{}, errLater
 			}

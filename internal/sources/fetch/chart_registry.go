@@ -75,8 +75,8 @@ func openChartRegistry(u *url.URL, r Request, of place) (repository, error) {
 
 func (g *chartRegistry) closeIdle() { g.through.closeIdle() }
 
-// checkpoint returns nothing: the hub asks the registry for a tag.
-func (g *chartRegistry) checkpoint() *Checkpoint { return nil }
+// readCheckpoint returns nothing: the hub reads the tag itself.
+func (g *chartRegistry) readCheckpoint() *Checkpoint { return nil }
 
 // readRefs reads nothing: a registry has tags for each chart alone.
 func (g *chartRegistry) readRefs(context.Context) error { return nil }

@@ -81,8 +81,8 @@ func (s *chartServer) writeIndex(t *testing.T, changes ...func(*repo.IndexFile))
 	}
 }
 
-// requested returns the paths that were requested since the last call.
-func (s *chartServer) requested() string {
+// takeRequests returns the paths that were requested since the last call.
+func (s *chartServer) takeRequests() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := strings.Join(s.paths, ", ")
@@ -90,7 +90,7 @@ func (s *chartServer) requested() string {
 	return out
 }
 
-func (s *chartServer) request(wants ...Want) Request {
+func (s *chartServer) newRequest(wants ...Want) Request {
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 	return Request{Type: TypeHelm, URL: s.URL, CABundle: ca, Wants: wants}
 }
@@ -130,17 +130,17 @@ func TestChartsOfAnIndex(t *testing.T) {
 		"shop@1.2.0": "1.2.0", "shop@1.x": "1.10.0", "shop@>=1.0 <1.10": "1.2.0", "shop@*": "1.10.0", "shop@>=2.0.0-0": "2.0.0-rc.1", "shop@~1.0": "1.0.0", "other@0.1.0+build.7": "0.1.0+build.7",
 		"shop@3.x": "failure VersionMissing", "shop@1.2.1": "failure VersionMissing", "absent@*": "failure ChartMissing",
 	} {
-		if got := versionOf(fetchOne(t, s.request(wantChart(ref)))); got != want {
+		if got := versionOf(fetchOne(t, s.newRequest(wantChart(ref)))); got != want {
 			t.Errorf("%s: %s, want %s", ref, got, want)
 		}
 	}
 	// Several Sources of a chart are one archive, and the revision has the version with the digest of the archive.
-	s.requested()
-	a, err := runFetch(t, s.request(wantChart("shop@1.x"), wantChart("shop@1.10.0"), wantChart("other@*")))
+	s.takeRequests()
+	a, err := runFetch(t, s.newRequest(wantChart("shop@1.x"), wantChart("shop@1.10.0"), wantChart("other@*")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.requested(); got != "/index.yaml, /shop-1.10.0.tgz, /other-0.1.0.tgz" {
+	if got := s.takeRequests(); got != "/index.yaml, /shop-1.10.0.tgz, /other-0.1.0.tgz" {
 		t.Errorf("requested %s", got)
 	}
 	digest := fmt.Sprintf("shop:1.10.0@sha256:%x", sha256Of(t, filepath.Join(s.dir, "shop-1.10.0.tgz")))
@@ -161,7 +161,7 @@ func TestSeenIndexesStartNoChild(t *testing.T) {
 		t.Helper()
 		w := wantChart("shop@1.x")
 		w.SeenCommit, w.SeenDigest = seen, "d"
-		r := s.request(w)
+		r := s.newRequest(w)
 		for _, fn := range change {
 			fn(&r)
 		}
@@ -184,11 +184,11 @@ func TestSeenIndexesStartNoChild(t *testing.T) {
 		t.Helper()
 		f.Executable = []string{"/bin/false"}
 		defer func() { f.Executable = []string{own, ChildCommand} }()
-		s.requested()
+		s.takeRequests()
 		if c := read(seen); !c.Unchanged || c.Commit != seen || c.Digest != "d" {
 			t.Errorf("%s: %+v", what, c)
 		}
-		if got := s.requested(); got != want {
+		if got := s.takeRequests(); got != want {
 			t.Errorf("%s: requested %s, want %s", what, got, want)
 		}
 	}
@@ -235,22 +235,22 @@ func TestCredentialsOfAnIndex(t *testing.T) {
 		}
 		files.ServeHTTP(w, r)
 	})
-	right := s.request(wantChart("shop@*"))
+	right := s.newRequest(wantChart("shop@*"))
 	right.Username, right.Password = "ann", "hush"
 	right.CABundle += string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: other.Certificate().Raw}))
 	if c := fetchOne(t, right); versionOf(c) != "1.0.0" {
 		t.Fatalf("%+v", c)
 	}
-	if got := s.requested(); got != "/index.yaml ann, /shop-1.0.0.tgz ann" {
+	if got := s.takeRequests(); got != "/index.yaml ann, /shop-1.0.0.tgz ann" {
 		t.Errorf("requested %s", got)
 	}
 	for name, at := range map[string]string{"an archive on another host": other.URL + "/shop-1.0.0.tgz", "an archive that is redirected": "moved.tgz"} {
 		s.writeIndex(t, func(x *repo.IndexFile) { x.Entries["shop"][0].URLs = []string{at} })
-		other.requested()
+		other.takeRequests()
 		if c := fetchOne(t, right); versionOf(c) != "1.0.0" {
 			t.Errorf("%s: %+v", name, c)
 		}
-		if got := other.requested(); got != "/shop-1.0.0.tgz" {
+		if got := other.takeRequests(); got != "/shop-1.0.0.tgz" {
 			t.Errorf("%s: requested %q of the other host", name, got)
 		}
 	}
@@ -273,8 +273,8 @@ func TestCredentialsOfAnIndex(t *testing.T) {
 		}
 	}
 	s.wrap = http.RedirectHandler(other.URL+"/index.yaml", http.StatusFound)
-	other.requested()
-	if c := fetchOne(t, right); c.Failure == nil || c.Failure.Reason != atoll.ReasonRedirectRefused || other.requested() != "" {
+	other.takeRequests()
+	if c := fetchOne(t, right); c.Failure == nil || c.Failure.Reason != atoll.ReasonRedirectRefused || other.takeRequests() != "" {
 		t.Errorf("an index that is redirected: %+v", c.Failure)
 	}
 }
@@ -343,7 +343,7 @@ func TestHostileChartRepositories(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := describe(fetchOne(t, s.request(wantChart("shop@*")))); got != c.want {
+			if got := describe(fetchOne(t, s.newRequest(wantChart("shop@*")))); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 		})
@@ -369,7 +369,7 @@ func TestChartsOfARegistry(t *testing.T) {
 			t.Errorf("%s: %s, want %s", ref, got, want)
 		}
 	}
-	// What was seen needs no child.
+	// A revision that was seen needs no child.
 	w := wantChart("shop@1.x")
 	w.SeenCommit, w.SeenDigest = fetchOne(t, with(w)).Commit, "d"
 	f := &Fetcher{Executable: []string{"/bin/false"}, AllowedNetworks: loopback}
@@ -475,7 +475,7 @@ func TestLaterVersions(t *testing.T) {
 	}
 }
 
-// FuzzReadChart reads archives. What is read has no path that leads out, and is bounded.
+// FuzzReadChart reads archives. The files have no path that leads out, and are bounded.
 func FuzzReadChart(f *testing.F) {
 	f.Add(chartstest.NewChart(f, "shop", "1.0.0"))
 	f.Add(chartstest.NewArchive(f, "shop/../a", "x"))

@@ -20,8 +20,8 @@ type repository interface {
 	resolveRef(ctx context.Context, ref string) (string, error)
 	// openRevision reads a revision.
 	openRevision(ctx context.Context, revision string) (snapshot, error)
-	// checkpoint returns what lets the hub confirm the refs that were resolved; nil where it resolves them itself.
-	checkpoint() *Checkpoint
+	// readCheckpoint returns what lets the hub confirm the refs that were resolved; nil where it resolves them itself.
+	readCheckpoint() *Checkpoint
 	// closeIdle closes the connections that no request uses.
 	closeIdle()
 }

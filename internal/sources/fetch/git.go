@@ -100,8 +100,8 @@ func (t gitTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (g *gitRepository) closeIdle() { g.close() }
 
-// checkpoint returns nothing: a list of refs is read each time.
-func (g *gitRepository) checkpoint() *Checkpoint { return nil }
+// readCheckpoint returns nothing: a list of refs is read each time.
+func (g *gitRepository) readCheckpoint() *Checkpoint { return nil }
 
 // readRefs reads the refs that the server offers, and what it can do. An empty repository has none.
 func (g *gitRepository) readRefs(ctx context.Context) error {

@@ -72,7 +72,7 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Answer, error) {
 	if a.Failure != nil {
 		return nil, a.Failure
 	}
-	f.checkpoints.note(r, a.Checkpoint)
+	f.checkpoints.replaceNote(r, a.Checkpoint)
 	return &a, nil
 }
 
@@ -162,5 +162,5 @@ func runRequest(ctx context.Context, r Request, dir string) Answer {
 		return Answer{Descends: descends, Failure: failureOf(err)}
 	}
 	contents, err := readContents(ctx, of, renderchild.Runner{}, r.Wants)
-	return Answer{Contents: contents, Checkpoint: of.checkpoint(), Failure: failureOf(err)}
+	return Answer{Contents: contents, Checkpoint: of.readCheckpoint(), Failure: failureOf(err)}
 }

@@ -24,7 +24,7 @@ func (f *Fetcher) confirmSeen(ctx context.Context, r Request) (contents []Conten
 	if r.Descends != nil || len(r.Wants) == 0 || slices.ContainsFunc(r.Wants, isNew) {
 		return nil, false, nil
 	}
-	of, err := openRepository(r, place{inHub: true, maxText: maxOwnTextBytes, seen: f.checkpoints.find(r)})
+	of, err := openRepository(r, place{inHub: true, maxText: maxOwnTextBytes, seen: f.checkpoints.findNote(r)})
 	if err != nil {
 		return nil, false, failureOf(err)
 	}
@@ -37,7 +37,7 @@ func (f *Fetcher) confirmSeen(ctx context.Context, r Request) (contents []Conten
 		}
 		return nil, false, err
 	}
-	f.checkpoints.note(r, of.checkpoint())
+	f.checkpoints.replaceNote(r, of.readCheckpoint())
 	for _, w := range r.Wants {
 		contents = append(contents, Content{ID: w.ID, Commit: w.SeenCommit, Digest: w.SeenDigest, Unchanged: true})
 	}
@@ -107,15 +107,15 @@ func keyOfCheckpoint(r Request) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// find returns the note of an index; an empty one without.
-func (c *checkpoints) find(r Request) Checkpoint {
+// findNote returns the note of an index; an empty one without.
+func (c *checkpoints) findNote(r Request) Checkpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.known[keyOfCheckpoint(r)]
 }
 
-// note replaces the note of an index.
-func (c *checkpoints) note(r Request, found *Checkpoint) {
+// replaceNote replaces the note of an index.
+func (c *checkpoints) replaceNote(r Request, found *Checkpoint) {
 	if found == nil {
 		return
 	}
