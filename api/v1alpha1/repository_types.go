@@ -12,7 +12,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=repo,path=repositories,categories=atoll
 // +kubebuilder:subresource:status
-// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec['git','helm'].url`
+// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec['git','helm','oci'].url`
 // +kubebuilder:printcolumn:name="Reachable",type=string,JSONPath=`.status.conditions[?(@.type=="Reachable")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Reachable")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -26,7 +26,7 @@ type Repository struct {
 
 // RepositorySpec is what people state of a Repository.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.git), has(self.helm)].filter(x, x).size() == 1",message="give one of git and helm"
+// +kubebuilder:validation:XValidation:rule="[has(self.git), has(self.helm), has(self.oci)].filter(x, x).size() == 1",message="give one of git, helm and oci"
 type RepositorySpec struct {
 	// Git is a git repository over HTTPS or HTTP.
 	// +optional
@@ -34,6 +34,9 @@ type RepositorySpec struct {
 	// Helm is a repository of Helm charts: an index over HTTPS or HTTP, or charts in an OCI registry.
 	// +optional
 	Helm *HelmRepository `json:"helm,omitempty"`
+	// OCI is a repository of an OCI registry with artifacts of files, as Flux and ORAS push them.
+	// +optional
+	OCI *OCIRepository `json:"oci,omitempty"`
 	// Interval between two checks, from 30s to 24h. The hub spreads the checks by up to a tenth of it.
 	// Default 5m.
 	// +optional
@@ -95,6 +98,23 @@ type HelmRepository struct {
 	CABundle string `json:"caBundle,omitempty"`
 }
 
+// OCIRepository is a repository of an OCI registry.
+type OCIRepository struct {
+	// URL of the repository: oci://HOST/PATH, without credentials and a tag. The registry needs TLS.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	URL string `json:"url"`
+	// SecretRef names a Secret of the namespace with the keys username and password, or with the key token.
+	// The hub sends them to the host of the URL alone. The writer needs the right to get the Secret.
+	// +optional
+	SecretRef *RepositorySecretRef `json:"secretRef,omitempty"`
+	// CABundle is PEM certificates of the CAs that the server's certificate is verified by. Default: those
+	// of the hub's system. Other hosts to which the registry redirects are verified by both.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	CABundle string `json:"caBundle,omitempty"`
+}
+
 // RepositorySecretRef names a Secret of the Repository's namespace.
 type RepositorySecretRef struct {
 	// Name of the Secret.
@@ -135,9 +155,9 @@ type RepositoryStatus struct {
 
 // RepositoryRef is a ref and its commit.
 type RepositoryRef struct {
-	// Ref such as refs/heads/main, or shop@1.x for a chart.
+	// Ref such as refs/heads/main, shop@1.x for a chart, or tag@latest for an artifact.
 	Ref string `json:"ref"`
-	// Commit that every Source of the ref has considered. For a chart it is CHART:VERSION@DIGEST.
+	// Commit that every Source of the ref has considered. For a chart it is CHART:VERSION@DIGEST, and for an artifact TAG@DIGEST.
 	Commit string `json:"commit"`
 }
 

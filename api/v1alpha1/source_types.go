@@ -101,10 +101,11 @@ type SourceSpec struct {
 	SyncRequest *metav1.Time `json:"syncRequest,omitempty"`
 }
 
-// SourceRef is a branch, a tag or a commit of a git repository, or a version of a chart of a Helm repository.
+// SourceRef is a branch, a tag or a commit of a git repository, a version of a chart of a Helm repository, or a tag, a digest or a
+// version of an OCI repository.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.branch), has(self.tag), has(self.commit), has(self.version)].filter(x, x).size() == 1",message="give one of branch, tag, commit and version"
-// +kubebuilder:validation:XValidation:rule="has(self.chart) == has(self.version)",message="give chart and version together"
+// +kubebuilder:validation:XValidation:rule="[has(self.branch), has(self.tag), has(self.commit), has(self.version), has(self.digest)].filter(x, x).size() == 1",message="give one of branch, tag, commit, version and digest"
+// +kubebuilder:validation:XValidation:rule="!has(self.chart) || has(self.version)",message="chart needs a version: give * for the latest"
 type SourceRef struct {
 	// Branch is the name of a branch.
 	// +optional
@@ -125,12 +126,16 @@ type SourceRef struct {
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?$`
 	// +kubebuilder:validation:MaxLength=250
 	Chart string `json:"chart,omitempty"`
-	// Version of the chart: an exact one such as 1.4.2, or a range such as ">=1.4 <2", of which the latest is taken. An
+	// Version of the chart, or of the tags of an OCI repository: an exact one such as 1.4.2, or a range such as ">=1.4 <2", of which the latest is taken. An
 	// asterisk stands for all versions but prereleases. A later version removes what it drops, as a commit does.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
+	// Digest is that of the manifest of an artifact of an OCI repository.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^sha256:[0-9a-f]{64}$`
+	Digest string `json:"digest,omitempty"`
 }
 
 // SourceBuild is how objects are made of files.
@@ -346,10 +351,10 @@ type SourceStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Commit that was applied in whole last. For a chart of a Helm repository it is CHART:VERSION@DIGEST, where the digest is
-	// that of the archive, or of the manifest in a registry.
+	// that of the archive, or of the manifest in a registry. For an artifact it is TAG@DIGEST, or the digest alone.
 	// +optional
 	Commit string `json:"commit,omitempty"`
-	// ShortCommit is the first 12 digits of the commit, or the version of a chart with 12 digits of its digest.
+	// ShortCommit is the first 12 digits of the commit, or the version of a chart, or the tag of an artifact, with 12 digits of its digest.
 	// +optional
 	ShortCommit string `json:"shortCommit,omitempty"`
 	// Message is the first line of the commit's message.

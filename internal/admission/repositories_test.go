@@ -59,6 +59,9 @@ func TestRepositoriesThatAreRefused(t *testing.T) {
 		"charts by http":        {"{helm: {url: 'http://h/a', secretRef: {name: token}}}", "", []string{"ann get secrets shop/token"}, "spec.helm.secretRef"},
 		"a Secret for charts":   {"{helm: {url: 'oci://h/charts', secretRef: {name: token}}}", "", nil, `spec.helm.secretRef: the right to get the Secret "token" is needed`},
 		"another type":          {"{helm: {url: 'https://h/a', secretRef: {name: token}}}", withSecret, nil, `the right to get the Secret "token" is needed`},
+		"an artifact":           {"{oci: {url: 'oci://h/a', secretRef: {name: token}}}", "", []string{"ann get secrets shop/token"}, ""},
+		"an artifact by https":  {"{oci: {url: 'https://h/a'}}", "", nil, "spec.oci.url"},
+		"its Secret":            {"{oci: {url: 'oci://h/a', secretRef: {name: token}}}", "", nil, "spec.oci.secretRef"},
 		"its host is changed":   {"{git: {url: 'https://evil/a', secretRef: {name: token}}}", withSecret, nil, `the right to get the Secret "token" is needed`},
 	} {
 		err := newGrantingPlugin(Hub{Sources: fakeSources{}}, append(c.rights, "ann impersonate serviceaccounts shop/atoll-sources")...).validateRepository(t.Context(), sourceRequest(t, "Repository", "repositories", c.now, c.before))

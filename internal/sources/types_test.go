@@ -13,7 +13,7 @@ import (
 
 // Each type of Repositories that the API has is one that is fetched.
 func TestEveryTypeOfARepositoryIsFetched(t *testing.T) {
-	for _, spec := range []v1alpha1.RepositorySpec{{Git: &v1alpha1.GitRepository{}}, {Helm: &v1alpha1.HelmRepository{}}} {
+	for _, spec := range []v1alpha1.RepositorySpec{{Git: &v1alpha1.GitRepository{}}, {Helm: &v1alpha1.HelmRepository{}}, {OCI: &v1alpha1.OCIRepository{}}} {
 		place := changes.PlaceOf(&spec)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -98,6 +98,29 @@ The URL is that of a directory with an index.yaml, or oci://HOST/PATH of a regis
 	return cmd
 }
 
+func newCreateOCICommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &createOptions{flags: flags}
+	cmd := o.newCommand(&v1alpha1.RepositorySpec{OCI: &v1alpha1.OCIRepository{}}, &cobra.Command{
+		Use:   "oci URL (--tag TAG | --version RANGE | --digest DIGEST) --name NAME [-n NAMESPACE] [--path PATH...] [--clusters LABELS]",
+		Short: "Make a Source of an OCI artifact, with a preview first",
+		Long: `Make a Source of an OCI artifact, with a preview first.
+
+The URL is oci://HOST/PATH of a repository in a registry. Its artifacts have files, as flux push artifact and oras push make
+them. The hub reads them as it reads those of a commit.` + createHelp,
+		Example: `  atoll source create oci oci://registry.example.com/shop/deploy --tag latest --name shop -n shop --clusters env=prod
+  atoll source create oci oci://registry.example.com/shop/deploy --version '1.x' --name shop -n shop --path prod --yes`,
+	})
+	f := cmd.Flags()
+	f.StringVar(&o.ref.Tag, "tag", "", "tag, which is followed")
+	f.StringVar(&o.ref.Version, "version", "", "version that a tag is, or a range; * for the latest")
+	f.StringVar(&o.ref.Digest, "digest", "", "digest of a manifest, such as sha256:HEX")
+	f.StringSliceVar(&o.paths, "path", nil, "directory or file of the artifact; may be given more than once (default: all)")
+	cmd.MarkFlagsMutuallyExclusive("tag", "version", "digest")
+	cmd.MarkFlagsOneRequired("tag", "version", "digest")
+	o.build.addType(f)
+	return cmd
+}
+
 // newCommand completes a command that makes a Source of a Repository of a type, by the flags of all types.
 func (o *createOptions) newCommand(spec *v1alpha1.RepositorySpec, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
@@ -272,6 +295,8 @@ func (o *createOptions) setPlace(spec *v1alpha1.RepositorySpec, url string) erro
 		spec.Git = &v1alpha1.GitRepository{URL: url, SecretRef: secret, CABundle: bundle}
 	case spec.Helm != nil:
 		spec.Helm = &v1alpha1.HelmRepository{URL: url, SecretRef: secret, CABundle: bundle}
+	case spec.OCI != nil:
+		spec.OCI = &v1alpha1.OCIRepository{URL: url, SecretRef: secret, CABundle: bundle}
 	}
 	return nil
 }
@@ -282,7 +307,7 @@ func (o *createOptions) newSource(namespace string) (*v1alpha1.Source, error) {
 		Repository: o.repository, Ref: o.ref, Paths: o.paths, Exclude: o.exclude,
 		TargetNamespace: o.targetNamespace, ServiceAccountName: o.account, Force: o.force,
 	}
-	if s.Spec.Ref == (v1alpha1.SourceRef{}) {
+	if s.Spec.Ref == (v1alpha1.SourceRef{}) { // of git: the other types need one
 		s.Spec.Ref.Branch = "main"
 	}
 	build, err := o.build.newBuild()
@@ -314,7 +339,7 @@ func (o *createOptions) newSource(namespace string) (*v1alpha1.Source, error) {
 // describeSource returns what the Source reads, and where the objects go.
 func (o *createOptions) describeSource() string {
 	ref := "branch main"
-	for kind, name := range map[string]string{"branch ": o.ref.Branch, "tag ": o.ref.Tag, "commit ": o.ref.Commit} {
+	for kind, name := range map[string]string{"branch ": o.ref.Branch, "tag ": o.ref.Tag, "commit ": o.ref.Commit, "version ": o.ref.Version, "digest ": o.ref.Digest} {
 		if name != "" {
 			ref = kind + name
 		}

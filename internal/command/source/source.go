@@ -38,17 +38,18 @@ var (
 func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "source",
-		Short: "Apply the objects of a git or Helm repository, and follow it",
-		Long: `Apply the objects of a git or Helm repository, and follow it.
+		Short: "Apply the objects of a git, Helm or OCI repository, and follow it",
+		Long: `Apply the objects of a git, Helm or OCI repository, and follow it.
 
 A Source applies the objects of a directory of a Repository as templates on the hub: those of YAML and JSON files,
-of a kustomization, or of a Helm chart. A chart may also come from a Helm repository or a registry. A commit
+of a kustomization, or of a Helm chart. A chart may also come from a Helm repository or a registry, and
+files from an OCI artifact. A commit
 that changes the directory changes the templates, and so does a later version of a chart. What a commit or a later version
 drops is removed; nothing else removes anything: what runs stays while the repository cannot be read, and when the
 Source is deleted.`,
 	}
 	create := &cobra.Command{Use: "create", Short: "Make a Source"}
-	create.AddCommand(newCreateGitCommand(flags), newCreateHelmCommand(flags))
+	create.AddCommand(newCreateGitCommand(flags), newCreateHelmCommand(flags), newCreateOCICommand(flags))
 	cmd.AddCommand(create, newRenderCommand(), newDiffCommand(flags), newListCommand(flags), newGetCommand(flags),
 		newPatchCommand(flags, patchCommand{"sync NAME", "Check the Repository now, and apply every object again",
 			func(read readSource) (map[string]any, error) {

@@ -107,6 +107,26 @@ func TestCreateOfAChart(t *testing.T) {
 	}
 }
 
+// An artifact is made by one of tag, version and digest.
+func TestCreateOfAnArtifact(t *testing.T) {
+	const repository = "oci://registry.example.com/shop/deploy"
+	digest := "sha256:" + strings.Repeat("a", 64)
+	for flag, value := range map[string]string{"tag": "latest", "version": "1.x", "digest": digest} {
+		h := clienttest.NewFakeHub(t, map[string]string{"namespaces/shop": "{}"})
+		out, err := clienttest.RunForOutput(t, h, NewCommand, "create", "oci", repository, "--name", "web", "--"+flag, value, "--path", "prod", "--build", "plain", "--yes")
+		if err != nil || !strings.Contains(out, "+ source/web: prod of "+flag+" "+value+", where policies") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if readField(h, repoPath, "spec", "oci", "url") != repository || readField(h, sourcePath, "spec", "ref", flag) != value || readField(h, sourcePath, "spec", "ref", "branch") != nil || readField(h, sourcePath, "spec", "build", "type") != "Plain" {
+			t.Errorf("%s: %v", flag, h.Object(sourcePath))
+		}
+	}
+	h := clienttest.NewFakeHub(t, map[string]string{"namespaces/shop": "{}"})
+	if _, err := clienttest.RunForOutput(t, h, NewCommand, "create", "oci", repository, "--name", "web", "--yes"); err == nil || !strings.Contains(err.Error(), "digest") {
+		t.Errorf("without a ref: %v", err)
+	}
+}
+
 func TestCreateInTheNamespaceOfATenant(t *testing.T) {
 	h := clienttest.NewFakeHub(t, map[string]string{"namespaces/shop": "{metadata: {labels: {atoll.dev/tenant: shop}}}"})
 	if _, err := clienttest.RunForOutput(t, h, NewCommand, "create", "git", url, "--name", "web", "--tag", "v1", "--clusters", "*", "--yes"); err != nil {

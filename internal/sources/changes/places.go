@@ -51,6 +51,15 @@ var placeTypes = []placeType{
 			return Place{URL: s.Helm.URL, SecretRef: s.Helm.SecretRef, CABundle: s.Helm.CABundle}, true
 		},
 	},
+	{
+		name: "oci", ref: refOfArtifact, fields: "tag, digest or version", schemes: []string{"oci"},
+		find: func(s *v1alpha1.RepositorySpec) (Place, bool) {
+			if s.OCI == nil {
+				return Place{}, false
+			}
+			return Place{URL: s.OCI.URL, SecretRef: s.OCI.SecretRef, CABundle: s.OCI.CABundle}, true
+		},
+	},
 }
 
 // PlaceOf returns where the content of a Repository is. The API lets a spec state one type.
@@ -104,15 +113,35 @@ func refOfChart(r v1alpha1.SourceRef) string {
 	return r.Chart + "@" + r.Version
 }
 
-// ShortenRevision returns the first 12 digits of a commit, or the version of a chart with those of its digest.
-func ShortenRevision(revision string) string {
-	named, digest, isChart := strings.Cut(revision, "@")
-	if !isChart {
-		return revision[:min(12, len(revision))]
+// refOfArtifact returns the tag, the digest or the versions that the Source takes.
+func refOfArtifact(r v1alpha1.SourceRef) string {
+	switch {
+	case r.Chart != "":
+		return ""
+	case r.Tag != "":
+		return "tag@" + r.Tag
+	case r.Digest != "":
+		return "digest@" + r.Digest
+	case r.Version != "":
+		return "version@" + r.Version
 	}
-	_, version, _ := strings.Cut(named, ":")
-	digest = strings.TrimPrefix(digest, "sha256:")
-	return version + "@" + digest[:min(12, len(digest))]
+	return ""
+}
+
+const digestPrefix = "sha256:"
+
+// ShortenRevision returns the first 12 digits of a commit, or the version of a chart or the tag of an artifact with those of its digest.
+func ShortenRevision(revision string) string {
+	named, digest, hasName := strings.Cut(revision, "@")
+	if !hasName {
+		digest = strings.TrimPrefix(revision, digestPrefix)
+		return digest[:min(12, len(digest))]
+	}
+	if _, version, isChart := strings.Cut(named, ":"); isChart {
+		named = version
+	}
+	digest = strings.TrimPrefix(digest, digestPrefix)
+	return named + "@" + digest[:min(12, len(digest))]
 }
 
 // DescribeRevision returns a revision for people, such as "commit 1f0c9d2e7ab4".
@@ -120,9 +149,9 @@ func DescribeRevision(revision string) string {
 	return RevisionNoun(revision) + " " + ShortenRevision(revision)
 }
 
-// RevisionNoun returns what a revision is: a commit, or the version of a chart.
+// RevisionNoun returns what a revision is: a commit, or the version of a chart or of an artifact.
 func RevisionNoun(revision string) string {
-	if strings.Contains(revision, "@") {
+	if strings.Contains(revision, "@") || strings.HasPrefix(revision, digestPrefix) {
 		return "version"
 	}
 	return "commit"

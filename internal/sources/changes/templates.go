@@ -245,8 +245,8 @@ func FieldManagerOf(s *v1alpha1.Source) string {
 // ConfigMap remove nothing.
 func DigestSettings(s *v1alpha1.Source, url string, content render.Result, inputs string) string {
 	builds, ref := content.Builds, s.Spec.Ref
-	if ref.Chart != "" {
-		ref.Version = "" // it is the revision: a later version removes what it drops, as a later commit of a branch does
+	if ref.Version != "" {
+		ref.Version = "*" // it is the revision: a later version removes what it drops, as a later commit of a branch does
 	}
 	settings := []any{url, ref, s.Spec.Paths, s.Spec.Exclude, s.Spec.TargetNamespace, s.Spec.Placement == nil && s.Spec.PlacementRef == nil}
 	if s.Spec.Build != nil || len(builds) > 0 {

@@ -117,6 +117,32 @@ func readChart(archive []byte, most int64) (*archiveTree, int64, error) {
 	return t, size, classifyArchive(err, most)
 }
 
+// addLayer adds the files of a layer of an artifact: a tar, or a file with its title as the path. It returns their bytes.
+func (t *archiveTree) addLayer(layer []byte, title string, unpacker *ociartifact.Unpacker) (size int64, err error) {
+	has := false
+	err = unpacker.UnpackLayer(layer, title, func(e ociartifact.Entry, from io.Reader) error {
+		has = true
+		mode, text := modeOfEntry(e.Mode), []byte(e.Target)
+		switch {
+		case mode == render.ModeOther:
+			return newFailure(atoll.ReasonContentInvalid, "the artifact has %q, which is neither a file, a directory nor a link", e.Name)
+		case e.Name == "." && mode == render.ModeDirectory:
+			return nil
+		case mode == render.ModeFile:
+			var err error
+			if text, err = io.ReadAll(from); err != nil {
+				return err
+			}
+		}
+		size += int64(len(text))
+		return t.addEntry(e.Name, mode, text)
+	})
+	if err == nil && !has {
+		err = newFailure(atoll.ReasonContentInvalid, "the artifact has a layer that is neither an archive of files nor a file with a title")
+	}
+	return size, err
+}
+
 // classifyArchive returns the failure of an archive that cannot be read.
 func classifyArchive(err error, most int64) error {
 	var known *Failure

@@ -22,14 +22,14 @@ import (
 // chartIndex is a Helm repository over HTTP: an index.yaml that names archives. Its revisions are the version and the
 // digest of an archive. In the hub's own process the index is compared, and not parsed.
 type chartIndex struct {
-	through    *chartTransport
+	through    *originTransport
 	base       *url.URL
 	user, pass string
 	inHub      bool
 	seen       Checkpoint
 	found      Checkpoint
 	entries    map[string][]indexEntry
-	unpacked   unpackedCharts
+	unpacked   unpackedBytes
 	// archives that were read to identify them, and entries, by revision.
 	archives      map[string][]byte
 	entryOf       map[string]indexEntry
@@ -50,7 +50,7 @@ func openChartIndex(u *url.URL, r Request, of place) (repository, error) {
 	if !of.inHub {
 		most += maxSentCharts
 	}
-	through, err := newChartTransport(u, r, most+1, errTooLarge)
+	through, err := newOriginTransport(u, r, most+1, errTooLarge)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (x *chartIndex) resolveRef(ctx context.Context, ref string) (string, error)
 	for _, e := range entries {
 		available = append(available, e.Version)
 	}
-	version, err := chooseVersion(chart, versions, available)
+	version, err := chooseVersion("the chart "+chart, versions, available)
 	if err != nil {
 		return "", err
 	}
@@ -290,7 +290,7 @@ func (x *chartIndex) openRevision(ctx context.Context, revision string) (snapsho
 	if digest != "sha256:"+hex.EncodeToString(sum[:]) {
 		return snapshot{}, newFailure(atoll.ReasonDigestMismatch, "the archive of the chart %s %s has not the digest that the index states", chart, version)
 	}
-	return x.unpacked.open(archive, chart, version)
+	return x.unpacked.readChart(archive, chart, version)
 }
 
 // httpStatusError is an answer of a server other than the one that was requested.

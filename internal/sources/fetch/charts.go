@@ -71,11 +71,11 @@ func isLaterVersion(d Descent) bool {
 	return err == nil && is.GreaterThan(old)
 }
 
-// chooseVersion returns the version of a chart that a Source takes: the stated one, or the latest of a range. Versions that
+// chooseVersion returns the version that a Source takes: the stated one, or the latest of a range. Versions that
 // are none are left out.
-func chooseVersion(chart, wanted string, available []string) (string, error) {
+func chooseVersion(of, wanted string, available []string) (string, error) {
 	if len(available) > maxVersions {
-		return "", newFailure(atoll.ReasonContentTooLarge, "the repository has more than %d versions of the chart %s", maxVersions, chart)
+		return "", newFailure(atoll.ReasonContentTooLarge, "the repository has more than %d versions of %s", maxVersions, of)
 	}
 	allowed, err := semver.NewConstraint(wanted)
 	if err != nil {
@@ -93,7 +93,7 @@ func chooseVersion(chart, wanted string, available []string) (string, error) {
 		}
 	}
 	if best == nil {
-		return "", newFailure(atoll.ReasonVersionMissing, "the repository has no version of the chart %s that %q allows, of %d versions", chart, wanted, len(available))
+		return "", newFailure(atoll.ReasonVersionMissing, "the repository has no version of %s that %q allows, of %d versions", of, wanted, len(available))
 	}
 	return bestText, nil
 }
@@ -101,20 +101,29 @@ func chooseVersion(chart, wanted string, available []string) (string, error) {
 // maxVersionBytes is the longest version that is taken.
 const maxVersionBytes = 128
 
-// unpackedCharts counts what the charts of a child unpack to.
-type unpackedCharts struct{ size int64 }
+// unpackedBytes counts what the archives of a child unpack to.
+type unpackedBytes struct{ size int64 }
 
-// open returns the files of a chart's archive.
-func (u *unpackedCharts) open(archive []byte, chart, version string) (snapshot, error) {
-	t, size, err := readChart(archive, min(maxUnpackedChart, maxChartsBytes-u.size))
+// readTree returns the files that read unpacks within a bound.
+func (u *unpackedBytes) readTree(read func(most int64) (*archiveTree, int64, error)) (*archiveTree, error) {
+	t, size, err := read(min(maxUnpackedChart, maxChartsBytes-u.size))
 	if err != nil {
 		var failure *Failure
 		if errors.As(err, &failure) && failure.Reason == atoll.ReasonContentTooLarge && u.size > 0 {
-			return snapshot{}, errLater
+			return nil, errLater
 		}
-		return snapshot{}, err
+		return nil, err
 	}
 	u.size += size
+	return t, nil
+}
+
+// readChart returns the files of a chart's archive.
+func (u *unpackedBytes) readChart(archive []byte, chart, version string) (snapshot, error) {
+	t, err := u.readTree(func(most int64) (*archiveTree, int64, error) { return readChart(archive, most) })
+	if err != nil {
+		return snapshot{}, err
+	}
 	if err := t.checkChart(chart, version); err != nil {
 		return snapshot{}, err
 	}

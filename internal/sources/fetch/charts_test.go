@@ -445,7 +445,7 @@ func TestChooseVersion(t *testing.T) {
 		"1.0.0": "1.0.0", "1": "1.10.0+b", "1.10.0": "1.10.0", "^1.0, <1.4": "v1.3.0", "1.3.0": "v1.3.0", "2.0.0-beta": "2.0.0-beta", ">=2.0.0-0": "2.0.0-beta", "*": "1.10.0+b",
 		"3": "VersionMissing", "one": "InvalidField", "not a version": "InvalidField",
 	} {
-		got, err := chooseVersion("shop", wanted, available)
+		got, err := chooseVersion("the chart shop", wanted, available)
 		var failure *Failure
 		if errors.As(err, &failure) {
 			got = string(failure.Reason)

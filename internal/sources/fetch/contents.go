@@ -50,12 +50,14 @@ type protocol struct {
 const (
 	TypeGit  = "git"
 	TypeHelm = "helm"
+	TypeOCI  = "oci"
 )
 
 // protocols are all types of Repositories.
 var protocols = map[string]protocol{
 	TypeGit:  {open: openGit, readHistory: readGitHistory},
 	TypeHelm: {open: openCharts, compare: isLaterVersion},
+	TypeOCI:  {open: openArtifacts, readHistory: readArtifactHistory},
 }
 
 // openRepository prepares the connection to a Repository. Nothing is dialled yet.

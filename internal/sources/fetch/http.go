@@ -105,34 +105,34 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// chartTransport sends the requests of a Repository of charts. Credentials go to the host of the Repository alone, and
+// originTransport sends the requests of a Repository of archives. Credentials go to the host of the Repository alone, and
 // all bodies together have one bound. One goroutine uses it.
-type chartTransport struct {
+type originTransport struct {
 	origin  *url.URL
 	request Request
 	own     *http.Transport
-	// others are the transports of other hosts, which have the files of charts.
+	// others are the transports of other hosts, which have archives.
 	others map[string]*http.Transport
 	left   int64
 	full   error
 }
 
-// newChartTransport returns the transport of a Repository, with the most bytes of all answers, and the error beyond.
-func newChartTransport(origin *url.URL, r Request, most int64, full error) (*chartTransport, error) {
+// newOriginTransport returns the transport of a Repository, with the most bytes of all answers, and the error beyond.
+func newOriginTransport(origin *url.URL, r Request, most int64, full error) (*originTransport, error) {
 	own, err := newTransport(origin, r)
 	if err != nil {
 		return nil, err
 	}
-	return &chartTransport{origin: origin, request: r, own: own, others: map[string]*http.Transport{}, left: most, full: full}, nil
+	return &originTransport{origin: origin, request: r, own: own, others: map[string]*http.Transport{}, left: most, full: full}, nil
 }
 
 // isOrigin reports whether a URL is of the Repository's own server.
-func (t *chartTransport) isOrigin(u *url.URL) bool {
+func (t *originTransport) isOrigin(u *url.URL) bool {
 	return u.Scheme == t.origin.Scheme && u.Host == t.origin.Host
 }
 
 // RoundTrip sends a request. The text of an error is not read.
-func (t *chartTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *originTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	through := t.own
 	if !t.isOrigin(r.URL) {
 		other, err := t.transportOf(r.URL)
@@ -163,7 +163,7 @@ func (t *chartTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // transportOf returns the transport of another host. Its certificate may be of the hub's system or of caBundle. A server
 // over TLS leads to none without.
-func (t *chartTransport) transportOf(u *url.URL) (*http.Transport, error) {
+func (t *originTransport) transportOf(u *url.URL) (*http.Transport, error) {
 	if !isServerURL(u) || u.Scheme != "https" && t.origin.Scheme == "https" {
 		return nil, errMoved
 	}
@@ -186,7 +186,7 @@ func (t *chartTransport) transportOf(u *url.URL) (*http.Transport, error) {
 	return made, err
 }
 
-func (t *chartTransport) closeIdle() {
+func (t *originTransport) closeIdle() {
 	t.own.CloseIdleConnections()
 	for _, other := range t.others {
 		other.CloseIdleConnections()
@@ -197,7 +197,7 @@ func (t *chartTransport) closeIdle() {
 const maxRedirects = 5
 
 // newClient returns a client. A request that mayMove allows is redirected to other hosts, without credentials.
-func (t *chartTransport) newClient(mayMove func(*http.Request) bool) *http.Client {
+func (t *originTransport) newClient(mayMove func(*http.Request) bool) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: func(to *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects || !t.isOrigin(to.URL) && !mayMove(via[0]) {
 			return errMoved
