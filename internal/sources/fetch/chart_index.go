@@ -1,11 +1,9 @@
 package fetch
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +11,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -28,20 +24,13 @@ type chartIndex struct {
 	inHub      bool
 	seen       Checkpoint
 	found      Checkpoint
-	entries    map[string][]indexEntry
+	index      *indexText
 	unpacked   unpackedBytes
 	// archives that were read to identify them, and entries, by revision.
 	archives      map[string][]byte
 	entryOf       map[string]indexEntry
 	isUnchanged   bool
 	indexLocation *url.URL
-}
-
-// indexEntry is a version of a chart in an index.
-type indexEntry struct {
-	Version string   `json:"version"`
-	URLs    []string `json:"urls"`
-	Digest  string   `json:"digest"`
 }
 
 // openChartIndex prepares the connection.
@@ -126,7 +115,7 @@ func (x *chartIndex) readRefs(ctx context.Context) error {
 	if len(text) > maxIndexBytes {
 		return newFailure(atoll.ReasonContentTooLarge, "index.yaml of the repository has more than %d bytes; use a repository with fewer versions, or an OCI registry", maxIndexBytes)
 	}
-	if x.entries, err = parseIndex(text); err != nil {
+	if x.index, err = readIndex(text); err != nil {
 		return err
 	}
 	x.found = newCheckpoint(resp.Header, hex.EncodeToString(sum.Sum(nil)), map[string]string{})
@@ -170,27 +159,6 @@ func boundHeader(text string) string {
 	return text
 }
 
-// parseIndex returns the versions of each chart of an index.
-func parseIndex(text []byte) (map[string][]indexEntry, error) {
-	var index struct {
-		APIVersion string                  `json:"apiVersion"`
-		Entries    map[string][]indexEntry `json:"entries"`
-	}
-	raw := text
-	if !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
-		var err error
-		if raw, err = yaml.YAMLToJSONStrict(text); err != nil {
-			return nil, errNoIndex
-		}
-	}
-	if err := json.Unmarshal(raw, &index); err != nil || index.APIVersion == "" {
-		return nil, errNoIndex
-	}
-	return index.Entries, nil
-}
-
-var errNoIndex = newFailure(atoll.ReasonRepositoryUnreachable, "index.yaml of the server is no index of a Helm repository")
-
 // resolveRef returns the version of a chart in the index that a ref takes, with its digest.
 func (x *chartIndex) resolveRef(ctx context.Context, ref string) (string, error) {
 	if x.inHub {
@@ -200,7 +168,10 @@ func (x *chartIndex) resolveRef(ctx context.Context, ref string) (string, error)
 		return "", errUnknownHere
 	}
 	chart, versions := cutRef(ref)
-	entries, ok := x.entries[chart]
+	entries, ok, err := x.index.findVersions(chart)
+	if err != nil {
+		return "", err
+	}
 	if !ok {
 		return "", newFailure(atoll.ReasonChartMissing, "the index of the repository has no chart %s", chart)
 	}

@@ -15,7 +15,7 @@ import (
 // Bounds of charts.
 const (
 	// maxIndexBytes is the largest index.yaml.
-	maxIndexBytes = 16 << 20
+	maxIndexBytes = 32 << 20
 	// maxChartBytes is the largest archive of a chart, and maxUnpackedChart what it may unpack to.
 	maxChartBytes    = 16 << 20
 	maxUnpackedChart = 2 * render.MaxJobBytes
