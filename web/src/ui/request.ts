@@ -1,6 +1,6 @@
 // One request of a view.
 
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { RequestError } from "../api/client";
 
 /** A request that a person starts, and its last answer. */
@@ -15,7 +15,7 @@ export interface Asked<T> {
 export function useRequest<T>(key: string, request: (signal: AbortSignal) => Promise<T>): Asked<T> {
   const [state, setState] = useState<Omit<Asked<T>, "ask">>({ busy: false });
   const running = useRef<AbortController | undefined>(undefined);
-  useEffect(() => {
+  useLayoutEffect(() => { // before the next click: a later effect would end the request that it starts
     setState({ busy: false });
     return () => running.current?.abort();
   }, [key]);

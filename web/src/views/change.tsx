@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { changeOf } from "../api/actions";
 import { RequestError, getJSON } from "../api/client";
 import type { KubeObject, Right } from "../api/kubernetes";
@@ -75,7 +75,7 @@ function DraftEditor({ loaded, onApplied }: { loaded: Loaded; onApplied: () => v
   const start = useMemo(() => formatObject(editableObject(object)), [object]);
   const [text, setText] = useState(start);
   const applied = useRef<string | undefined>(undefined);
-  useEffect(() => {
+  useLayoutEffect(() => { // before the next key: a later effect would take away what it wrote
     const sent = applied.current;
     applied.current = undefined;
     setText((now) => textAfterRead(now, sent, start));
@@ -140,7 +140,6 @@ function Forms({ text, value, onChange, kind }: { text: string; value: unknown; 
 /** The clusters that a policy names. The field is written when the person leaves it, or presses Enter. */
 function ClusterNames({ names, onChange }: { names: string[]; onChange: (names: string[]) => void }) {
   const [value, setValue] = useState(names.join(", "));
-  useEffect(() => setValue(names.join(", ")), [names.join(",")]);
   const write = () => {
     const list = [...new Set(value.split(/[\s,]+/).filter(Boolean))];
     if (list.join() !== names.join()) onChange(list);

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Change, applyChange } from "../api/actions";
 import { type Plan, planChange } from "../api/plan";
 import { type PlanLine, planParts } from "../model/plan";
@@ -13,7 +13,7 @@ export function PlannedChange({ change, problem, onApplied }: { change?: Change;
   const [state, setState] = useState<State>({ step: "idle" });
   const running = useRef<AbortController | undefined>(undefined);
   const key = change?.intent ?? "";
-  useEffect(() => {
+  useLayoutEffect(() => { // before the next click: a later effect would end the plan that it asked for
     setState((s) => (s.step === "applied" && key === "" ? s : { step: "idle" }));
     return () => running.current?.abort();
   }, [key]);
