@@ -80,12 +80,13 @@ func ParseManifest(text []byte, b Bounds) (*ocispec.Manifest, error) {
 	if err := json.Unmarshal(text, &manifest); err != nil {
 		return nil, newError(ErrMalformed, "its manifest: %v", err)
 	}
-	total := int64(0)
+	left := b.LayerBytes
 	for _, layer := range manifest.Layers {
-		if layer.Size < 0 || layer.Size > b.LayerBytes {
-			total = b.LayerBytes
+		if layer.Size < 0 || layer.Size > left {
+			left = -1 // and no further layer has room
+			break
 		}
-		total += layer.Size
+		left -= layer.Size
 	}
 	switch {
 	case len(manifest.Manifests) > 0:
@@ -94,7 +95,7 @@ func ParseManifest(text []byte, b Bounds) (*ocispec.Manifest, error) {
 		return nil, newError(ErrMalformed, "it has no layers")
 	case len(manifest.Layers) > b.Layers:
 		return nil, newError(ErrTooLarge, "it has more than %d layers", b.Layers)
-	case total > b.LayerBytes:
+	case left < 0:
 		return nil, newError(ErrTooLarge, "its layers have more than %d MiB", b.LayerBytes>>20)
 	}
 	return &manifest.Manifest, nil
@@ -122,10 +123,15 @@ type Entry struct {
 // Unpacker reads archives, and bounds what they unpack to.
 type Unpacker struct {
 	most, left int64
+	// files are the bytes of all files, which holes make more than those of the archive.
+	files int64
 }
 
 // NewUnpacker returns an Unpacker, with the most bytes that all archives may unpack to.
-func NewUnpacker(most int64) *Unpacker { return &Unpacker{most, most} }
+func NewUnpacker(most int64) *Unpacker { return &Unpacker{most: most, left: most} }
+
+// CountBytes returns what the archives unpacked to, with the headers of their entries.
+func (u *Unpacker) CountBytes() int64 { return u.most - max(u.left, 0) }
 
 // boundedReader returns an error once the bytes of an Unpacker are spent.
 type boundedReader struct {
@@ -137,9 +143,13 @@ type boundedReader struct {
 func (r *boundedReader) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
 	if r.u.left -= int64(n); r.u.left < 0 {
-		return 0, newError(ErrTooLarge, "the layers of the artifact unpack to more than %d MiB", r.u.most>>20)
+		return 0, r.u.newTooLarge()
 	}
 	return n, err
+}
+
+func (u *Unpacker) newTooLarge() error {
+	return newError(ErrTooLarge, "the layers of the artifact unpack to more than %d MiB", u.most>>20)
 }
 
 // The magic number of a tar, with its place, and those of compressed files.
@@ -171,7 +181,7 @@ func (u *Unpacker) UnpackLayer(text []byte, title string, visit func(Entry, io.R
 		return classifyError(err)
 	}
 	if len(head) > tarMagicAt && string(head[tarMagicAt:]) == tarMagic {
-		return unpackTar(tar.NewReader(buffered), visit)
+		return u.unpackTar(tar.NewReader(buffered), visit)
 	}
 	if title == "" {
 		return nil // a configuration, or a layer of another type
@@ -192,7 +202,7 @@ func classifyError(err error) error {
 }
 
 // unpackTar visits the entries of a tar.
-func unpackTar(from *tar.Reader, visit func(Entry, io.Reader) error) error {
+func (u *Unpacker) unpackTar(from *tar.Reader, visit func(Entry, io.Reader) error) error {
 	for {
 		header, err := from.Next()
 		if errors.Is(err, io.EOF) {
@@ -208,6 +218,10 @@ func unpackTar(from *tar.Reader, visit func(Entry, io.Reader) error) error {
 		if err != nil {
 			return err
 		}
+		if header.Size > u.most-u.files {
+			return u.newTooLarge()
+		}
+		u.files += header.Size
 		if err := visit(Entry{Name: name, Mode: modeOf(header.Typeflag), Size: header.Size, Target: header.Linkname}, from); err != nil {
 			return err
 		}

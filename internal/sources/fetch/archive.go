@@ -89,10 +89,10 @@ func modeOfEntry(m fs.FileMode) render.Mode {
 	return render.ModeOther
 }
 
-// readChart returns the files of a chart's archive, and how many bytes they have. All of them lie in one directory, which is the root of the tree.
+// readChart returns the files of a chart's archive, and how many bytes it unpacks to. All of them lie in one directory, which is the root of the tree.
 func readChart(archive []byte, most int64) (*archiveTree, int64, error) {
-	t, size, top := newArchiveTree(), int64(0), ""
-	err := ociartifact.NewUnpacker(most).UnpackLayer(archive, "", func(e ociartifact.Entry, from io.Reader) error {
+	t, unpacker, top := newArchiveTree(), ociartifact.NewUnpacker(most), ""
+	err := unpacker.UnpackLayer(archive, "", func(e ociartifact.Entry, from io.Reader) error {
 		dir, inside, _ := strings.Cut(e.Name, "/")
 		mode := modeOfEntry(e.Mode)
 		switch {
@@ -111,16 +111,15 @@ func readChart(archive []byte, most int64) (*archiveTree, int64, error) {
 				return err
 			}
 		}
-		size += int64(len(text))
 		return t.addEntry(inside, mode, text)
 	})
-	return t, size, classifyArchive(err, most)
+	return t, unpacker.CountBytes(), classifyArchive(err, most)
 }
 
-// addLayer adds the files of a layer of an artifact: a tar, or a file with its title as the path. It returns their bytes.
-func (t *archiveTree) addLayer(layer []byte, title string, unpacker *ociartifact.Unpacker) (size int64, err error) {
+// addLayer adds the files of a layer of an artifact: a tar, or a file with its title as the path.
+func (t *archiveTree) addLayer(layer []byte, title string, unpacker *ociartifact.Unpacker) error {
 	has := false
-	err = unpacker.UnpackLayer(layer, title, func(e ociartifact.Entry, from io.Reader) error {
+	err := unpacker.UnpackLayer(layer, title, func(e ociartifact.Entry, from io.Reader) error {
 		has = true
 		mode, text := modeOfEntry(e.Mode), []byte(e.Target)
 		switch {
@@ -134,13 +133,12 @@ func (t *archiveTree) addLayer(layer []byte, title string, unpacker *ociartifact
 				return err
 			}
 		}
-		size += int64(len(text))
 		return t.addEntry(e.Name, mode, text)
 	})
 	if err == nil && !has {
 		err = newFailure(atoll.ReasonContentInvalid, "the artifact has a layer that is neither an archive of files nor a file with a title")
 	}
-	return size, err
+	return err
 }
 
 // classifyArchive returns the failure of an archive that cannot be read.

@@ -97,15 +97,13 @@ func (g *artifactRegistry) openRevision(ctx context.Context, revision string) (s
 		layers = append(layers, text)
 	}
 	t, err := g.unpacked.readTree(func(most int64) (*archiveTree, int64, error) {
-		t, unpacker, all := newArchiveTree(), ociartifact.NewUnpacker(most), int64(0)
+		t, unpacker := newArchiveTree(), ociartifact.NewUnpacker(most)
 		for i, text := range layers {
-			size, err := t.addLayer(text, manifest.Layers[i].Annotations[ocispec.AnnotationTitle], unpacker)
-			if err != nil {
+			if err := t.addLayer(text, manifest.Layers[i].Annotations[ocispec.AnnotationTitle], unpacker); err != nil {
 				return nil, 0, classifyArchive(err, most)
 			}
-			all += size
 		}
-		return t, all, nil
+		return t, unpacker.CountBytes(), nil
 	})
 	if err != nil {
 		return snapshot{}, err
