@@ -88,7 +88,7 @@ func TestHolesOfFilesCount(t *testing.T) {
 	}
 }
 
-// What an archive takes is counted with its headers: a thousand empty files are not nothing.
+// Headers of entries are counted: a thousand empty files are not nothing.
 func TestHeadersCount(t *testing.T) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
