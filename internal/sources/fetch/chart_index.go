@@ -27,7 +27,9 @@ type chartIndex struct {
 	index      *indexText
 	unpacked   unpackedBytes
 	// archives that were read to identify them, and entries, by revision.
-	archives      map[string][]byte
+	archives map[string][]byte
+	// sent are the bytes of all archives.
+	sent          int64
 	entryOf       map[string]indexEntry
 	isUnchanged   bool
 	indexLocation *url.URL
@@ -113,7 +115,7 @@ func (x *chartIndex) readRefs(ctx context.Context) error {
 		return err
 	}
 	if len(text) > maxIndexBytes {
-		return newFailure(atoll.ReasonContentTooLarge, "index.yaml of the repository has more than %d bytes; use a repository with fewer versions, or an OCI registry", maxIndexBytes)
+		return newFailure(atoll.ReasonRepositoryUnreachable, "index.yaml of the repository has more than %d bytes; use a repository with fewer versions, or an OCI registry", maxIndexBytes)
 	}
 	if x.index, err = readIndex(text); err != nil {
 		return err
@@ -234,9 +236,13 @@ func (x *chartIndex) downloadArchive(ctx context.Context, chart string, e indexE
 	}
 	defer resp.Body.Close()
 	archive, err := io.ReadAll(io.LimitReader(resp.Body, maxChartBytes+1))
+	if errors.Is(err, errTooLarge) && x.sent > 0 {
+		return nil, errLater
+	}
 	if err != nil {
 		return nil, err
 	}
+	x.sent += int64(len(archive))
 	if len(archive) > maxChartBytes {
 		return nil, newFailure(atoll.ReasonContentTooLarge, "the archive of the chart %s %s has more than %d bytes", chart, e.Version, maxChartBytes)
 	}
@@ -250,9 +256,6 @@ func (x *chartIndex) openRevision(ctx context.Context, revision string) (snapsho
 	if !ok {
 		var err error
 		if archive, err = x.downloadArchive(ctx, chart, x.entryOf[revision]); err != nil {
-			if errors.Is(err, errTooLarge) && x.unpacked.size > 0 {
-				return snapshot{}, errLater
-			}
 			return snapshot{}, err
 		}
 	}

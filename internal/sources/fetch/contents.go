@@ -1,9 +1,11 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,13 +130,37 @@ func readContents(ctx context.Context, of repository, builds renderchild.Runner,
 		size += n
 		out = append(out, c)
 	}
-	return out, nil
+	return out, failureOfServer(out)
+}
+
+// failureOfServer returns why the server gives no revision to any Source, as an error; nil where it gives one, or where a
+// failure is of one Source.
+func failureOfServer(contents []Content) error {
+	var first *Failure
+	for _, c := range contents {
+		if c.Failure == nil || c.Commit != "" || !slices.Contains(serverReasons, c.Failure.Reason) {
+			return nil
+		}
+		first = cmp.Or(first, c.Failure)
+	}
+	if first == nil {
+		return nil
+	}
+	return first
+}
+
+// serverReasons are the reasons of a server, and not of what a Source reads of it.
+var serverReasons = []atoll.Reason{
+	atoll.ReasonRepositoryUnreachable, atoll.ReasonAddressRefused, atoll.ReasonRedirectRefused, atoll.ReasonCredentialsRefused, atoll.ReasonServerNotVerified, atoll.ReasonFetchTimedOut,
 }
 
 // readContent reads the content of one Source.
 func (r *contentReader) readContent(ctx context.Context, w Want) Content {
 	c := Content{ID: w.ID}
 	revision, err := r.resolveOnce(ctx, w.Ref)
+	if errors.Is(err, errLater) {
+		return Content{ID: w.ID, Postponed: true}
+	}
 	if err != nil {
 		c.Failure = failureOf(err)
 		return c

@@ -1,11 +1,12 @@
-// Package gitfetch reads the objects of git repositories in a child process of the hub's own binary.
+// Package fetch reads the objects of git, Helm and OCI repositories in a child process of the hub's own binary.
 //
 // Contract: Fetch returns within its context, whatever the server sends: the child has bounds of time, memory, files
-// and bytes, and its end ends nothing else. The hub itself reads a short list of refs, and starts no child when no
-// ref moved. The request with its credentials goes to the child by standard
+// and bytes, and its end ends nothing else. The hub itself reads a short list of refs, or an index without
+// parsing it, and starts no child when no ref moved. The request with its credentials goes to the child by standard
 // input, and never by arguments or environment. Credentials are sent to the host of the URL alone. No error has
 // a credential or the text of a server's answer. Symlinks and submodules are not followed; where they may hold content,
-// they are problems. Nothing is kept between two fetches. Fetch is safe for concurrent use.
+// they are problems. Digests of indexes, with the revisions in them, are all that
+// is kept between two fetches. Fetch is safe for concurrent use.
 package fetch
 
 import (

@@ -17,6 +17,14 @@ type indexText struct {
 	parts map[string][]byte
 	// entries are all versions of an index of another form.
 	entries map[string][]indexEntry
+	// decoded are the parts that were decoded.
+	decoded map[string]decodedChart
+}
+
+// decodedChart is what the part of a chart was decoded to.
+type decodedChart struct {
+	versions []indexEntry
+	err      error
 }
 
 // indexEntry is a version of a chart in an index.
@@ -31,13 +39,13 @@ var errNoIndex = newFailure(atoll.ReasonRepositoryUnreachable, "index.yaml of th
 // readIndex reads an index.
 func readIndex(text []byte) (*indexText, error) {
 	if parts, ok := divideIndex(text); ok {
-		return &indexText{parts: parts}, nil
+		return &indexText{parts: parts, decoded: map[string]decodedChart{}}, nil
 	}
 	entries, err := decodeIndex(text)
 	return &indexText{entries: entries}, err
 }
 
-// findVersions returns the versions of a chart; false without the chart.
+// findVersions returns the versions of a chart; false without the chart. Its part is decoded once.
 func (i *indexText) findVersions(chart string) ([]indexEntry, bool, error) {
 	if i.parts == nil {
 		found, ok := i.entries[chart]
@@ -47,8 +55,14 @@ func (i *indexText) findVersions(chart string) ([]indexEntry, bool, error) {
 	if !ok {
 		return nil, false, nil
 	}
-	entries, err := decodeIndex(append([]byte("apiVersion: v1\nentries:\n"), part...))
-	return entries[chart], true, err
+	known, ok := i.decoded[chart]
+	if !ok {
+		var entries map[string][]indexEntry
+		entries, known.err = decodeIndex(append([]byte("apiVersion: v1\nentries:\n"), part...))
+		known.versions = entries[chart]
+		i.decoded[chart] = known
+	}
+	return known.versions, true, known.err
 }
 
 // decodeIndex returns the versions of each chart.

@@ -66,7 +66,7 @@ func FuzzIndex(f *testing.F) {
 		if !ok || err != nil {
 			return
 		}
-		divided := &indexText{parts: parts}
+		divided := &indexText{parts: parts, decoded: map[string]decodedChart{}}
 		for chart, versions := range whole {
 			found, _, err := divided.findVersions(chart)
 			if err == nil && fmt.Sprint(found) != fmt.Sprint(versions) {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -49,7 +50,8 @@ func confirmWants(ctx context.Context, of repository, wants []Want) (bool, error
 	isOfChild := func(err error) bool {
 		return errors.Is(err, errTextTooLarge) || errors.Is(err, errDecoder) || errors.Is(err, errUnknownHere)
 	}
-	if err := readRefsSafely(ctx, of); isOfChild(err) {
+	readRefs := func() error { return of.readRefs(ctx) }
+	if err := decodeSafely(readRefs); isOfChild(err) {
 		return false, nil
 	} else if err != nil {
 		return false, failureOf(err)
@@ -60,7 +62,11 @@ func confirmWants(ctx context.Context, of repository, wants []Want) (bool, error
 		if resolved[key] {
 			continue
 		}
-		revision, err := of.resolveRef(ctx, w.Ref)
+		var revision string
+		err := decodeSafely(func() (err error) {
+			revision, err = of.resolveRef(ctx, w.Ref)
+			return err
+		})
 		if err != nil || revision != w.SeenCommit {
 			return false, nil
 		}
@@ -72,14 +78,14 @@ func confirmWants(ctx context.Context, of repository, wants []Want) (bool, error
 // errDecoder is a list of refs on which the decoder panics.
 var errDecoder = errors.New("the list of refs cannot be decoded")
 
-// readRefsSafely reads refs in the hub's own process.
-func readRefsSafely(ctx context.Context, of repository) (err error) {
+// decodeSafely decodes an answer of a server in the hub's own process.
+func decodeSafely(decode func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("%w: %v", errDecoder, v)
 		}
 	}()
-	return of.readRefs(ctx)
+	return decode()
 }
 
 // Checkpoint is what a child found in an index, by which the hub itself finds out that the index did not change.
@@ -94,6 +100,9 @@ type Checkpoint struct {
 
 // maxCheckpoints is the most Repositories of which the hub notes the index. Others are read by children.
 const maxCheckpoints = 10_000
+
+// maxNotedRefs is the most refs that the note of one index has.
+const maxNotedRefs = 2_000
 
 // checkpoints are the notes of indexes, by Repository. The zero value is empty. It is safe for concurrent use.
 type checkpoints struct {
@@ -114,15 +123,24 @@ func (c *checkpoints) findNote(r Request) Checkpoint {
 	return c.known[keyOfCheckpoint(r)]
 }
 
-// replaceNote replaces the note of an index.
+// replaceNote replaces the note of an index. Repositories of one index share it, so the refs of others stay while its text is the same.
 func (c *checkpoints) replaceNote(r Request, found *Checkpoint) {
 	if found == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.known) >= maxCheckpoints || c.known == nil {
+	key := keyOfCheckpoint(r)
+	before, had := c.known[key]
+	if !had && len(c.known) >= maxCheckpoints || c.known == nil {
 		c.known = map[string]Checkpoint{}
 	}
-	c.known[keyOfCheckpoint(r)] = *found
+	note := *found
+	if before.Digest == note.Digest && len(before.Revisions)+len(note.Revisions) <= maxNotedRefs {
+		all := map[string]string{}
+		maps.Copy(all, before.Revisions)
+		maps.Copy(all, note.Revisions)
+		note.Revisions = all
+	}
+	c.known[key] = note
 }

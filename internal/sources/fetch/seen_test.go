@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -75,3 +76,18 @@ func BenchmarkIdleCheck(b *testing.B) {
 		}
 	}
 }
+
+// A decoder that panics on an answer of a registry ends in a child, and not the hub.
+func TestDecodersOfRefsMayPanic(t *testing.T) {
+	same, err := confirmWants(t.Context(), panickingRepository{}, []Want{{Ref: "a", SeenCommit: "b"}})
+	if same || err != nil {
+		t.Errorf("%v, %v", same, err)
+	}
+}
+
+// panickingRepository panics when it resolves a ref.
+type panickingRepository struct{ repository }
+
+func (panickingRepository) readRefs(context.Context) error { return nil }
+
+func (panickingRepository) resolveRef(context.Context, string) (string, error) { panic("no") }
