@@ -117,9 +117,9 @@ func readArtifactHistory(ctx context.Context, of repository, d Descent) (bool, e
 	g := of.(*artifactRegistry)
 	before, oldDigest := cutArtifact(d.Old)
 	after, newDigest := cutArtifact(d.New)
-	old, oldErr := semver.StrictNewVersion(strings.ReplaceAll(before, "_", "+"))
-	is, newErr := semver.StrictNewVersion(strings.ReplaceAll(after, "_", "+"))
-	if oldErr == nil && newErr == nil {
+	old, is := versionOfTag(before), versionOfTag(after)
+	// A tag such as 1.2 moves, so it is no version of its own content.
+	if _, err := semver.StrictNewVersion(versionText(after)); old != nil && is != nil && (before != after || err == nil) {
 		return is.GreaterThan(old), nil
 	}
 	from, known, err := g.readCreated(ctx, oldDigest)
@@ -128,6 +128,14 @@ func readArtifactHistory(ctx context.Context, of repository, d Descent) (bool, e
 	}
 	to, known, err := g.readCreated(ctx, newDigest)
 	return err == nil && known && to.After(from), err
+}
+
+// versionOfTag returns the version that a tag is, by the rules of a range; nil for another tag.
+func versionOfTag(tag string) *semver.Version {
+	if v, err := semver.NewVersion(versionText(tag)); err == nil {
+		return v
+	}
+	return nil
 }
 
 // readCreated returns when a manifest states that it was made; false when it is gone or states no time.

@@ -133,3 +133,22 @@ func TestLaterArtifacts(t *testing.T) {
 		}
 	}
 }
+
+// Versions with a v are versions, too: an older one that is made later, such as a fix of an old line, drops nothing of a newer one.
+func TestArtifactsOfVersionsWithAPrefix(t *testing.T) {
+	server, ca := chartstest.NewRegistry(t, nil)
+	layer := artifactLayer{"a.yaml", []byte(configMap)}
+	early, late := pushArtifact(t, server, "v1.2.0", morning, layer), pushArtifact(t, server, "v1.1.1", evening, layer)
+	for _, c := range []struct {
+		old, now string
+		want     bool
+	}{
+		{"v1.2.0@" + early, "v1.1.1@" + late, false}, {"v1.1.1@" + late, "v1.2.0@" + early, true}, {"1.2@" + early, "1.1@" + late, false},
+		{"v1.2.0@" + early, "1.1.1@" + late, false}, {"stable@" + early, "1.1.1@" + late, true}, {"1.2@" + early, "1.2@" + late, true},
+	} {
+		a, err := runFetch(t, Request{Type: TypeOCI, URL: strings.Replace(server.URL, "https://", "oci://", 1) + "/shop/files", Username: chartstest.Username, Password: chartstest.Password, CABundle: ca, Descends: &Descent{Old: c.old, New: c.now}})
+		if err != nil || a.Descends != c.want {
+			t.Errorf("%s after %s: %+v, %v", c.now, c.old, a, err)
+		}
+	}
+}

@@ -87,7 +87,7 @@ func (g *ociRegistry) listTags(ctx context.Context, of *remote.Repository) ([]st
 	var out []string
 	err := of.Tags(ctx, "", func(tags []string) error {
 		for _, tag := range tags {
-			out = append(out, strings.ReplaceAll(tag, "_", "+"))
+			out = append(out, versionText(tag))
 		}
 		if len(out) > maxVersions {
 			return newFailure(atoll.ReasonContentTooLarge, "the registry has more than %d tags of %s", maxVersions, of.Reference.Repository)
@@ -99,6 +99,9 @@ func (g *ociRegistry) listTags(ctx context.Context, of *remote.Repository) ([]st
 	}
 	return out, err
 }
+
+// versionText returns the text of the version that a tag stands for.
+func versionText(tag string) string { return strings.ReplaceAll(tag, "_", "+") }
 
 // tagOf returns the tag of a version.
 func tagOf(version string) string { return strings.ReplaceAll(version, "+", "_") }
