@@ -86,10 +86,13 @@ type application struct {
 	reason         atoll.Reason
 	errors         []v1alpha1.SourceError
 	failedRemovals []v1alpha1.SourceObject
-	// keepsPlaced is true when the settings changed without an edit of the Source, which takes no object out of clusters.
-	// holdsExclusion is true when a policy waits for that.
-	keepsPlaced, holdsExclusion bool
-	removed                     []v1alpha1.SourceObject
+	// unedited is true without an edit of the Source or a sync, and keepsPlaced when the settings changed then, which takes no
+	// object out of clusters. holdsExclusion is true when a policy waits for that.
+	unedited, keepsPlaced, holdsExclusion bool
+	// revision is the one to apply, and later whether it comes after those before; nil until it is needed.
+	revision string
+	later    *bool
+	removed  []v1alpha1.SourceObject
 }
 
 // run applies the objects, and removes the dropped ones when all are applied.

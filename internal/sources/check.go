@@ -353,7 +353,7 @@ func (r *Reconciler) setUnread(ctx context.Context, sources []*v1alpha1.Source, 
 	var errs []error
 	for _, s := range sources {
 		errs = append(errs, r.updateSource(ctx, s, func(now *v1alpha1.Source) {
-			if now.Generation != s.Generation || isContentBad(now) && why.Reason != atoll.ReasonSuspended && !isOfInputs(why.Reason) {
+			if now.Generation != s.Generation || isContentBad(now) && why.Reason != atoll.ReasonSuspended && why.Reason != atoll.ReasonRefUnsupported && !isOfInputs(why.Reason) {
 				return // the check of the present spec reports, or the state of the content is still what must change
 			}
 			if isContentBad(now) && isOfInputs(why.Reason) {

@@ -102,8 +102,9 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c fet
 		return true, r.refuseContent(ctx, s, c, *tooLarge, nil)
 	}
 	changes.SortForApply(w.Keys, d.Apply)
-	a := &application{source: s, check: check, wanted: w, decision: d, reconciler: r}
-	a.keepsPlaced = s.Status.Settings != settings && s.Status.ObservedGeneration == s.Generation && s.Status.SyncRequest.Equal(s.Spec.SyncRequest)
+	a := &application{source: s, check: check, wanted: w, decision: d, reconciler: r, revision: c.Commit}
+	a.unedited = s.Status.ObservedGeneration == s.Generation && s.Status.SyncRequest.Equal(s.Spec.SyncRequest)
+	a.keepsPlaced = a.unedited && s.Status.Settings != settings
 	if err := a.keepWithoutDescent(ctx, c, check.request); err != nil {
 		return false, err
 	}
@@ -171,13 +172,18 @@ func formatApplied(revision string, applied, kept int) string {
 	return text
 }
 
+// newHistory returns the commits that decide whether a commit dropped what it lacks.
+func (a *application) newHistory() changes.History {
+	return changes.History{Applied: a.source.Status.Commit, Attempted: a.source.Status.AttemptedCommit, Now: a.revision}
+}
+
 // keepWithoutDescent keeps every object when the commit does not descend from those of the inventory, because a history
 // that was rewritten removes nothing. Removals wait while commits cannot be compared.
 func (a *application) keepWithoutDescent(ctx context.Context, c fetch.Content, request fetch.Request) error {
 	if len(a.decision.Remove) == 0 {
 		return nil
 	}
-	h := changes.History{Applied: a.source.Status.Commit, Attempted: a.source.Status.AttemptedCommit, Now: c.Commit}
+	h := a.newHistory()
 	if h.IsUnknown() {
 		a.decision.KeepAll(atoll.ReasonHistoryRewritten)
 		return nil
