@@ -230,19 +230,24 @@ func (a *application) checkExclusions(ctx context.Context, object int, policy *u
 		return nil
 	}
 	if !a.keepsPlaced {
-		if a.later == nil {
-			is, err := a.isLater(ctx)
-			if err != nil {
-				return err
-			}
-			a.later = &is
-		}
-		if *a.later {
-			return nil
+		if is, err := a.isLaterOnce(ctx); is || err != nil {
+			return err
 		}
 	}
 	a.holdsExclusion = true
 	return errExcludesMore
+}
+
+// isLaterOnce returns what isLater reports, which is found out once for all objects.
+func (a *application) isLaterOnce(ctx context.Context) (bool, error) {
+	if a.later != nil {
+		return *a.later, nil
+	}
+	is, err := a.isLater(ctx)
+	if err == nil {
+		a.later = &is
+	}
+	return is, err
 }
 
 // isLater reports whether the revision comes after those that were applied or attempted. A repository that lost a version, or has another
