@@ -1,123 +1,10 @@
 package v1alpha1
 
 import (
-	"time"
-
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
-
-// Repository is where content is, and how the hub gets it. The hub checks a Repository once per interval,
-// however many Sources use it.
-//
-// +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Namespaced,shortName=repo,path=repositories,categories=atoll
-// +kubebuilder:subresource:status
-// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.git.url`
-// +kubebuilder:printcolumn:name="Reachable",type=string,JSONPath=`.status.conditions[?(@.type=="Reachable")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Reachable")].reason`
-// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-type Repository struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
-
-	Spec   RepositorySpec   `json:"spec"`
-	Status RepositoryStatus `json:"status,omitempty"`
-}
-
-// RepositorySpec is what people state of a Repository.
-type RepositorySpec struct {
-	// Git is a git repository over HTTPS or HTTP.
-	Git GitRepository `json:"git"`
-	// Interval between two checks, from 30s to 24h. The hub spreads the checks by up to a tenth of it.
-	// Default 5m.
-	// +optional
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('30s') && duration(self) <= duration('24h')",message="interval must be a duration from 30s to 24h, such as 5m"
-	Interval *metav1.Duration `json:"interval,omitempty"`
-	// Webhook lets the git server request a check as soon as a commit is pushed, by a POST to
-	// https://HUB/webhooks/NAMESPACE/NAME. Default: the hub checks at each interval alone.
-	// +optional
-	Webhook *RepositoryWebhook `json:"webhook,omitempty"`
-	// Suspend stops the checks. Nothing that runs is removed.
-	// +optional
-	Suspend bool `json:"suspend,omitempty"`
-}
-
-// RepositoryWebhook is how requests of a git server are verified.
-type RepositoryWebhook struct {
-	// SecretRef names a Secret of the namespace with the key token, of at least 16 bytes. The git server has the same
-	// token. It signs its requests with the token, or sends it. The writer needs the right to get the Secret.
-	SecretRef RepositorySecretRef `json:"secretRef"`
-}
-
-// DefaultRepositoryInterval is the time between two checks of a Repository without interval.
-const DefaultRepositoryInterval = 5 * time.Minute
-
-// GitRepository is a git repository.
-type GitRepository struct {
-	// URL of the repository: https://HOST/PATH or http://HOST/PATH, without credentials.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=2048
-	URL string `json:"url"`
-	// SecretRef names a Secret of the namespace with the keys username and password, or with the key token.
-	// The hub sends them to the host of the URL alone. The writer needs the right to get the Secret.
-	// +optional
-	SecretRef *RepositorySecretRef `json:"secretRef,omitempty"`
-	// CABundle is PEM certificates of the CAs that the server's certificate is verified by. Default: those
-	// of the hub's system.
-	// +optional
-	// +kubebuilder:validation:MaxLength=65536
-	CABundle string `json:"caBundle,omitempty"`
-}
-
-// RepositorySecretRef names a Secret of the Repository's namespace.
-type RepositorySecretRef struct {
-	// Name of the Secret.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
-}
-
-// Condition types of a Repository.
-const (
-	// RepositoryReachable is false while the last check failed.
-	RepositoryReachable = "Reachable"
-	// RepositoryWebhookReady is false while no request of a git server can be verified. It is there while the Repository
-	// states a webhook.
-	RepositoryWebhookReady = "WebhookReady"
-)
-
-// RepositoryStatus is the observed state of a Repository.
-type RepositoryStatus struct {
-	// ObservedGeneration of the spec.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Refs that Sources use, with the commit that the hub read last.
-	// +optional
-	// +listType=map
-	// +listMapKey=ref
-	Refs []RepositoryRef `json:"refs,omitempty"`
-	// WebhookTime is when the last request of a git server was accepted. The hub writes it about once in a second at
-	// most, and then checks the Repository.
-	// +optional
-	WebhookTime *metav1.MicroTime `json:"webhookTime,omitempty"`
-	// Conditions: Reachable, and WebhookReady where a webhook is stated.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-}
-
-// RepositoryRef is a ref and its commit.
-type RepositoryRef struct {
-	// Ref such as refs/heads/main.
-	Ref string `json:"ref"`
-	// Commit that every Source of the ref has considered.
-	Commit string `json:"commit"`
-}
 
 // Source applies the objects of a directory of a Repository as templates on the hub, from where they go to
 // clusters like objects that a person applied.
@@ -214,9 +101,11 @@ type SourceSpec struct {
 	SyncRequest *metav1.Time `json:"syncRequest,omitempty"`
 }
 
-// SourceRef is a branch, a tag or a commit.
+// SourceRef is a branch, a tag or a commit of a git repository, a version of a chart of a Helm repository, or a tag, a digest or a
+// version of an OCI repository.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.branch), has(self.tag), has(self.commit)].filter(x, x).size() == 1",message="give one of branch, tag and commit"
+// +kubebuilder:validation:XValidation:rule="[has(self.branch), has(self.tag), has(self.commit), has(self.version), has(self.digest)].filter(x, x).size() == 1",message="give one of branch, tag, commit, version and digest"
+// +kubebuilder:validation:XValidation:rule="!has(self.chart) || has(self.version)",message="chart needs a version: give * for the latest"
 type SourceRef struct {
 	// Branch is the name of a branch.
 	// +optional
@@ -232,6 +121,21 @@ type SourceRef struct {
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{40}$`
 	Commit string `json:"commit,omitempty"`
+	// Chart is the name of a chart of a Helm repository.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?$`
+	// +kubebuilder:validation:MaxLength=250
+	Chart string `json:"chart,omitempty"`
+	// Version of the chart, or of the tags of an OCI repository: an exact one such as 1.4.2, or a range such as ">=1.4 <2", of which the latest is taken. An
+	// asterisk stands for all versions but prereleases. A later version removes what it drops, as a commit does.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version,omitempty"`
+	// Digest is that of the manifest of an artifact of an OCI repository.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^sha256:[0-9a-f]{64}$`
+	Digest string `json:"digest,omitempty"`
 }
 
 // SourceBuild is how objects are made of files.
@@ -446,10 +350,11 @@ type SourceStatus struct {
 	// ObservedGeneration of the spec.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Commit that was applied in whole last.
+	// Commit that was applied in whole last. For a chart of a Helm repository it is CHART:VERSION@DIGEST, where the digest is
+	// that of the archive, or of the manifest in a registry. For an artifact it is TAG@DIGEST, or the digest alone.
 	// +optional
 	Commit string `json:"commit,omitempty"`
-	// ShortCommit is the first 12 digits of the commit.
+	// ShortCommit is the first 12 digits of the commit, or the version of a chart, or the tag of an artifact, with 12 digits of its digest.
 	// +optional
 	ShortCommit string `json:"shortCommit,omitempty"`
 	// Message is the first line of the commit's message.
@@ -576,15 +481,6 @@ type SourceObject struct {
 	// Kept is why the object stays although the content no longer has it; empty for objects of the content.
 	// +optional
 	Kept string `json:"kept,omitempty"`
-}
-
-// RepositoryList is a list of Repositories.
-//
-// +kubebuilder:object:root=true
-type RepositoryList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []Repository `json:"items"`
 }
 
 // SourceList is a list of Sources.

@@ -22,7 +22,7 @@ import (
 	"atoll.dev/atoll/internal/memberproxy"
 	"atoll.dev/atoll/internal/profile"
 	"atoll.dev/atoll/internal/sources/builders"
-	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/fetch"
 	"atoll.dev/atoll/internal/sources/renderchild"
 	"atoll.dev/atoll/internal/tracing"
 )
@@ -139,9 +139,9 @@ func addConsoleFlags(f *pflag.FlagSet, o *hub.Options) {
 // newFetchCommand makes the command that the hub runs as a child to read one repository.
 func newFetchCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: gitfetch.ChildCommand, Short: "Read a repository for the hub", Args: cobra.NoArgs, Hidden: true,
+		Use: fetch.ChildCommand, Short: "Read a repository for the hub", Args: cobra.NoArgs, Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return gitfetch.ServeChild(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+			return fetch.ServeChild(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/Masterminds/semver/v3"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -29,8 +30,8 @@ func (p *AdmissionPlugin) validateRepository(ctx context.Context, a admission.At
 	if err != nil {
 		return err
 	}
-	git := &now.Spec.Git
-	if errs := checkRepositoryURL(git.URL, git.SecretRef != nil, field.NewPath("spec", "git")); len(errs) > 0 {
+	place := changes.PlaceOf(&now.Spec)
+	if errs := checkRepositoryURL(place, field.NewPath("spec", place.Type)); len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
 	if w := now.Spec.Webhook; w != nil && (before == nil || !apiequality.Semantic.DeepEqual(before.Spec.Webhook, w)) {
@@ -38,13 +39,13 @@ func (p *AdmissionPlugin) validateRepository(ctx context.Context, a admission.At
 			return err
 		}
 	}
-	if before != nil && apiequality.Semantic.DeepEqual(before.Spec.Git, now.Spec.Git) {
+	if before != nil && apiequality.Semantic.DeepEqual(changes.PlaceOf(&before.Spec), place) {
 		return nil
 	}
-	if err := p.validateContentOfSources(ctx, a, now); err != nil || git.SecretRef == nil {
+	if err := p.validateContentOfSources(ctx, a, now); err != nil || place.SecretRef == nil {
 		return err
 	}
-	return p.requireReadableSecret(ctx, a, "spec.git.secretRef", git.SecretRef.Name)
+	return p.requireReadableSecret(ctx, a, "spec."+place.Type+".secretRef", place.SecretRef.Name)
 }
 
 // requireReadableSecret refuses a writer that may not get the Secret that a field names.
@@ -82,13 +83,14 @@ func (p *AdmissionPlugin) validateContentOfSources(ctx context.Context, a admiss
 		if account == "" {
 			by = "ServiceAccounts that are not known yet, because the hub has just been started: the verb impersonate on all of the namespace"
 		}
-		return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.git: Sources apply the content by the rights of %s is needed, which %q lacks", by, a.GetUserInfo().GetName()))
+		return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.%s: Sources apply the content by the rights of %s is needed, which %q lacks", changes.PlaceOf(&repo.Spec).Type, by, a.GetUserInfo().GetName()))
 	}
 	return nil
 }
 
 // checkRepositoryURL returns why a URL is none that the hub reads.
-func checkRepositoryURL(text string, hasCredentials bool, at *field.Path) (errs field.ErrorList) {
+func checkRepositoryURL(place changes.Place, at *field.Path) (errs field.ErrorList) {
+	text, schemes := place.URL, place.Schemes()
 	refuse := func(why string) field.ErrorList {
 		return field.ErrorList{field.Invalid(at.Child("url"), field.OmitValueType{}, why)}
 	}
@@ -96,8 +98,8 @@ func checkRepositoryURL(text string, hasCredentials bool, at *field.Path) (errs 
 	switch {
 	case err != nil || strings.ContainsFunc(text, isSpaceOrControl):
 		return refuse("is no URL")
-	case u.Scheme != "https" && u.Scheme != "http":
-		return refuse("must begin with https:// or http://; the hub reads no files and runs no helpers")
+	case !slices.Contains(schemes, u.Scheme):
+		return refuse("must begin with " + strings.Join(schemes, ":// or ") + "://; the hub reads no files and runs no helpers")
 	case u.Hostname() == "":
 		return refuse("names no host")
 	case strings.Contains(u.Host, "%"):
@@ -106,8 +108,8 @@ func checkRepositoryURL(text string, hasCredentials bool, at *field.Path) (errs 
 		return refuse("may not have credentials; name a Secret in secretRef")
 	case u.RawQuery+u.Fragment != "":
 		return refuse("may not have a query or a fragment")
-	case u.Scheme == "http" && hasCredentials:
-		return field.ErrorList{field.Forbidden(at.Child("secretRef"), "credentials are sent over https:// alone")}
+	case u.Scheme == "http" && place.SecretRef != nil:
+		return field.ErrorList{field.Forbidden(at.Child("secretRef"), "credentials are sent over TLS alone: not to http://")}
 	}
 	return nil
 }
@@ -220,6 +222,11 @@ func checkSource(s *v1alpha1.Source) (errs field.ErrorList) {
 	for name, value := range map[string]string{"branch": s.Spec.Ref.Branch, "tag": s.Spec.Ref.Tag} {
 		if value != "" && !isRefName(value) {
 			errs = append(errs, field.Invalid(at.Child("ref", name), value, "is no name that git allows"))
+		}
+	}
+	if v := s.Spec.Ref.Version; v != "" {
+		if _, err := semver.NewConstraint(v); err != nil {
+			errs = append(errs, field.Invalid(at.Child("ref", "version"), v, "is neither a version nor a range of versions"))
 		}
 	}
 	if ns := s.Spec.TargetNamespace; ns != "" {

@@ -140,6 +140,10 @@ const (
 const (
 	ReasonRendered              Reason = "Rendered"
 	ReasonRefMissing            Reason = "RefMissing"
+	ReasonChartMissing          Reason = "ChartMissing"
+	ReasonVersionMissing        Reason = "VersionMissing"
+	ReasonDigestMismatch        Reason = "DigestMismatch"
+	ReasonRefUnsupported        Reason = "RefUnsupported"
 	ReasonContentEmpty          Reason = "ContentEmpty"
 	ReasonContentInvalid        Reason = "ContentInvalid"
 	ReasonContentTooLarge       Reason = "ContentTooLarge"

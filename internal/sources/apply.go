@@ -23,7 +23,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/sources/changes"
-	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/fetch"
 	"atoll.dev/atoll/internal/sources/render"
 )
 
@@ -86,14 +86,17 @@ type application struct {
 	reason         atoll.Reason
 	errors         []v1alpha1.SourceError
 	failedRemovals []v1alpha1.SourceObject
-	// keepsPlaced is true when the settings changed without an edit of the Source, which takes no object out of clusters.
-	// holdsExclusion is true when a policy waits for that.
-	keepsPlaced, holdsExclusion bool
-	removed                     []v1alpha1.SourceObject
+	// unedited is true without an edit of the Source or a sync, and keepsPlaced when the settings changed then, which takes no
+	// object out of clusters. holdsExclusion is true when a policy waits for that.
+	unedited, keepsPlaced, holdsExclusion bool
+	// revision is the one to apply, and later whether it comes after those before; nil until it is needed.
+	revision string
+	later    *bool
+	removed  []v1alpha1.SourceObject
 }
 
 // run applies the objects, and removes the dropped ones when all are applied.
-func (a *application) run(ctx context.Context, c gitfetch.Content) error {
+func (a *application) run(ctx context.Context, c fetch.Content) error {
 	if missing, err := a.isAccountMissing(ctx); err != nil {
 		return err
 	} else if missing {
@@ -301,7 +304,7 @@ func (a *application) removeObject(ctx context.Context, o v1alpha1.SourceObject)
 }
 
 // recordRemovals records an Event of what a commit removed.
-func (a *application) recordRemovals(c gitfetch.Content) {
+func (a *application) recordRemovals(c fetch.Content) {
 	if len(a.removed) == 0 {
 		return
 	}
@@ -309,7 +312,11 @@ func (a *application) recordRemovals(c gitfetch.Content) {
 	for _, o := range a.removed {
 		names = append(names, o.Kind+" "+o.Name)
 	}
-	message := fmt.Sprintf("commit %s (%s) dropped %s, deleted on the hub", shortCommit(c.Commit), c.Message, phrase.JoinFirst(names, 10, len(names)))
+	what := changes.DescribeRevision(c.Commit)
+	if c.Message != "" {
+		what += " (" + c.Message + ")"
+	}
+	message := fmt.Sprintf("%s dropped %s, deleted on the hub", what, phrase.JoinFirst(names, 10, len(names)))
 	a.reconciler.Events.RecordEvent(corev1.ObjectReference{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Source", Namespace: a.source.Namespace, Name: a.source.Name, UID: a.source.UID,
 	}, atoll.ReasonRemovedByCommit, phrase.TruncateText(phrase.EscapeLine(message), 1024))

@@ -13,6 +13,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/sources/changes"
+	"atoll.dev/atoll/internal/sources/fetch"
 )
 
 var (
@@ -21,7 +22,7 @@ var (
 )
 
 // errExcludesMore is why a policy is not applied that would take its object out of clusters.
-var errExcludesMore = errors.New("a new version of the hub, another type of a path, another address of the Repository or other values of valuesFrom would take its object out of clusters that have it; " +
+var errExcludesMore = errors.New("a new version of the hub, another type of a path, another address of the Repository, other values of valuesFrom or a version that is not later would take its object out of clusters that have it; " +
 	"state what the clusters get in spec, or run `atoll source sync` to take it out")
 
 // transitionHash is the hash of a policy that a transition replaced.
@@ -213,7 +214,8 @@ func (a *application) applyTransition(ctx context.Context, t changes.Transition)
 // checkExclusions returns why a policy is not applied: it would exclude an object from clusters that have it, and neither the spec nor
 // a commit states that.
 func (a *application) checkExclusions(ctx context.Context, object int, policy *unstructured.Unstructured) error {
-	if !a.keepsPlaced || a.oldEntry(object).Hash == "" {
+	mayBeWithdrawn := a.unedited && a.check.place.Type != fetch.TypeGit
+	if !a.keepsPlaced && !mayBeWithdrawn || a.oldEntry(object).Hash == "" {
 		return nil
 	}
 	resource := v1alpha1.GroupVersion.WithResource("overridepolicies")
@@ -224,11 +226,47 @@ func (a *application) checkExclusions(ctx context.Context, object int, policy *u
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	if changes.ExcludesMore(existing, policy) {
-		a.holdsExclusion = true
-		return errExcludesMore
+	if !changes.ExcludesMore(existing, policy) {
+		return nil
 	}
-	return nil
+	if !a.keepsPlaced {
+		if is, err := a.isLaterOnce(ctx); is || err != nil {
+			return err
+		}
+	}
+	a.holdsExclusion = true
+	return errExcludesMore
+}
+
+// isLaterOnce returns what isLater reports, which is found out once for all objects.
+func (a *application) isLaterOnce(ctx context.Context) (bool, error) {
+	if a.later != nil {
+		return *a.later, nil
+	}
+	is, err := a.isLater(ctx)
+	if err == nil {
+		a.later = &is
+	}
+	return is, err
+}
+
+// isLater reports whether the revision comes after those that were applied or attempted. A repository that lost a version, or has another
+// archive of it, gives a revision that no person stated, and that comes after none. The error is one of the hub.
+func (a *application) isLater(ctx context.Context) (bool, error) {
+	request := a.check.request
+	request.Wants = nil
+	for _, ancestor := range a.newHistory().Ancestors() {
+		request.Descends = &fetch.Descent{Old: ancestor, New: a.revision}
+		answer, err := a.reconciler.Fetcher.Fetch(ctx, request)
+		var failure *fetch.Failure
+		if err != nil && !errors.As(err, &failure) {
+			return false, err
+		}
+		if failure != nil || !answer.Descends {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // attemptedSettings returns the settings of this attempt. They are those before while a policy waits for an edit or a sync.

@@ -10,7 +10,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/sources/changes"
-	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/fetch"
 	"atoll.dev/atoll/internal/sources/render"
 )
 
@@ -50,7 +50,7 @@ func TestContentThatIsNotRenderedRemovesNothing(t *testing.T) {
 		h := newHub(t, branch)
 		h.setCommit("c1", "a=1", "b=1")
 		h.runCheck()
-		h.commit = gitfetch.Content{Commit: "c2", Digest: "d", Result: render.Result{Failure: &render.Failure{Reason: reason, Message: "no"}}}
+		h.commit = fetch.Content{Commit: "c2", Digest: "d", Result: render.Result{Failure: &render.Failure{Reason: reason, Message: "no"}}}
 		if writes := h.runCheck(); writes != "" {
 			t.Errorf("%s: %s", reason, writes)
 		}

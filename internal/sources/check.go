@@ -21,7 +21,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/sources/changes"
-	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/fetch"
 	"atoll.dev/atoll/internal/sources/render"
 	"atoll.dev/atoll/internal/sources/webhook"
 )
@@ -37,17 +37,17 @@ func (r *Reconciler) checkRepository(ctx context.Context, key types.NamespacedNa
 	repo, ok := r.Repositories.Get(key)
 	if !ok || repo.DeletionTimestamp != nil {
 		r.endRows(key)
-		return r.setUnread(ctx, sources, gitfetch.Failure{Reason: atoll.ReasonRepositoryMissing, Message: fmt.Sprintf("the Repository %s does not exist in the namespace", key.Name)})
+		return r.setUnread(ctx, sources, fetch.Failure{Reason: atoll.ReasonRepositoryMissing, Message: fmt.Sprintf("the Repository %s does not exist in the namespace", key.Name)})
 	}
 	if repo.Spec.Suspend {
 		r.endRows(key)
-		suspended := gitfetch.Failure{Reason: atoll.ReasonSuspended, Message: "the Repository is suspended"}
+		suspended := fetch.Failure{Reason: atoll.ReasonSuspended, Message: "the Repository is suspended"}
 		return errors.Join(r.setUnread(ctx, sources, suspended), r.setReachable(ctx, repo, &suspended, nil))
 	}
 	began := time.Now()
 	pending, err := r.readSources(ctx, repo, sources)
 	r.noteDuration(key, time.Since(began))
-	var failure *gitfetch.Failure
+	var failure *fetch.Failure
 	if err != nil && !errors.As(err, &failure) {
 		return err
 	}
@@ -89,7 +89,8 @@ func (r *Reconciler) sourcesOf(key types.NamespacedName) []*v1alpha1.Source {
 // repositoryCheck is a Repository as a check began with it, and the request of its fetches.
 type repositoryCheck struct {
 	repo    *v1alpha1.Repository
-	request gitfetch.Request
+	place   changes.Place
+	request fetch.Request
 	// inputs are the values of valuesFrom, by Source.
 	inputs map[string]render.Inputs
 }
@@ -116,10 +117,10 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 	}
 	isSuspended := func(s *v1alpha1.Source) bool { return s.Spec.Suspend }
 	suspended := slices.DeleteFunc(slices.Clone(sources), func(s *v1alpha1.Source) bool { return !isSuspended(s) })
-	if err := r.setUnread(ctx, suspended, gitfetch.Failure{Reason: atoll.ReasonSuspended, Message: "the Source is suspended"}); err != nil {
+	if err := r.setUnread(ctx, suspended, fetch.Failure{Reason: atoll.ReasonSuspended, Message: "the Source is suspended"}); err != nil {
 		return out, err
 	}
-	check := repositoryCheck{repo: repo, request: request}
+	check := repositoryCheck{repo: repo, place: changes.PlaceOf(&repo.Spec), request: request}
 	return r.readContents(ctx, check, slices.DeleteFunc(slices.Clone(sources), isSuspended))
 }
 
@@ -133,13 +134,13 @@ func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, le
 	}
 	errs := []error{err}
 	for _, s := range out.held {
-		refs.addCommit(refOf(s), "", false)
+		refs.addCommit(check.refOf(s), "", false)
 		out.retry = out.retry || r.mayRetryInputs(s)
 	}
 	for n := 0; n == 0 || len(left) > 0; n++ {
 		if n == maxFetches {
 			for _, s := range left {
-				refs.addCommit(refOf(s), "", false)
+				refs.addCommit(check.refOf(s), "", false)
 			}
 			out.retry = true
 			break
@@ -152,7 +153,7 @@ func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, le
 		}
 		left, err = r.takeContents(ctx, asked, answer.Contents, check, func(s *v1alpha1.Source, commit string, considered bool) {
 			out.retry = out.retry || !considered
-			refs.addCommit(refOf(s), commit, considered)
+			refs.addCommit(check.refOf(s), commit, considered)
 		})
 		if errs = append(errs, err); ctx.Err() != nil {
 			return out, ctx.Err()
@@ -189,7 +190,7 @@ func (c consideredRefs) listRefs() (out []v1alpha1.RepositoryRef) {
 
 // takeContents applies the contents of an answer, and calls taken for each. It returns the Sources whose content
 // the answer had no room for. An error of one Source leaves the others theirs.
-func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source, contents []gitfetch.Content, check repositoryCheck, taken func(s *v1alpha1.Source, commit string, considered bool)) (postponed []*v1alpha1.Source, err error) {
+func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source, contents []fetch.Content, check repositoryCheck, taken func(s *v1alpha1.Source, commit string, considered bool)) (postponed []*v1alpha1.Source, err error) {
 	if len(contents) != len(asked) {
 		return nil, fmt.Errorf("the fetch answers with %d contents for %d Sources", len(contents), len(asked))
 	}
@@ -219,16 +220,17 @@ func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source,
 }
 
 // newRequest returns a request with the credentials of a Repository.
-func (r *Reconciler) newRequest(ctx context.Context, repo *v1alpha1.Repository) (gitfetch.Request, error) {
-	request := gitfetch.Request{URL: repo.Spec.Git.URL, CABundle: repo.Spec.Git.CABundle}
-	ref := repo.Spec.Git.SecretRef
+func (r *Reconciler) newRequest(ctx context.Context, repo *v1alpha1.Repository) (fetch.Request, error) {
+	place := changes.PlaceOf(&repo.Spec)
+	request := fetch.Request{Type: place.Type, URL: place.URL, CABundle: place.CABundle}
+	ref := place.SecretRef
 	if ref == nil {
 		return request, nil
 	}
 	var secret corev1.Secret
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: repo.Namespace, Name: ref.Name}, &secret)
 	if apierrors.IsNotFound(err) {
-		return request, &gitfetch.Failure{Reason: atoll.ReasonCredentialsMissing, Message: fmt.Sprintf("the Secret %s does not exist in the namespace", ref.Name)}
+		return request, &fetch.Failure{Reason: atoll.ReasonCredentialsMissing, Message: fmt.Sprintf("the Secret %s does not exist in the namespace", ref.Name)}
 	}
 	if err != nil {
 		return request, fmt.Errorf("read the credentials of a Repository: %w", err)
@@ -241,27 +243,25 @@ func (r *Reconciler) newRequest(ctx context.Context, repo *v1alpha1.Repository) 
 		}
 	}
 	if request.Password == "" {
-		return request, &gitfetch.Failure{Reason: atoll.ReasonCredentialsMalformed, Message: fmt.Sprintf("the Secret %s has neither username and password nor token", ref.Name)}
+		return request, &fetch.Failure{Reason: atoll.ReasonCredentialsMalformed, Message: fmt.Sprintf("the Secret %s has neither username and password nor token", ref.Name)}
 	}
 	return request, nil
 }
 
-// refOf returns the ref of a Source as git has it, or the hash of its commit.
-func refOf(s *v1alpha1.Source) string {
-	switch {
-	case s.Spec.Ref.Branch != "":
-		return "refs/heads/" + s.Spec.Ref.Branch
-	case s.Spec.Ref.Tag != "":
-		return "refs/tags/" + s.Spec.Ref.Tag
+// refOf returns what of the Repository a Source reads; empty where it states a ref of another type, so that it is held.
+func (c repositoryCheck) refOf(s *v1alpha1.Source) string {
+	ref, err := c.place.RefOf(s)
+	if err != nil {
+		return ""
 	}
-	return s.Spec.Ref.Commit
+	return ref
 }
 
 // wantsOf returns the content that the Sources read. Content that a settled Source has is not sent again.
-func wantsOf(check repositoryCheck, sources []*v1alpha1.Source) []gitfetch.Want {
-	repo, out := check.repo, make([]gitfetch.Want, 0, len(sources))
+func wantsOf(check repositoryCheck, sources []*v1alpha1.Source) []fetch.Want {
+	repo, out := check.repo, make([]fetch.Want, 0, len(sources))
 	for _, s := range sources {
-		w := gitfetch.Want{ID: s.Name, Ref: refOf(s), Want: changes.NewWant(s)}
+		w := fetch.Want{ID: s.Name, Ref: check.refOf(s), Want: changes.NewWant(s)}
 		w.Inputs = check.inputs[s.Name]
 		if isSettled(s) {
 			i := slices.IndexFunc(repo.Status.Refs, func(ref v1alpha1.RepositoryRef) bool { return ref.Ref == w.Ref })
@@ -299,7 +299,7 @@ func isOfContent(why atoll.Reason) bool {
 }
 
 // setReachable writes the status of a Repository when it has changed.
-func (r *Reconciler) setReachable(ctx context.Context, repo *v1alpha1.Repository, failure *gitfetch.Failure, refs []v1alpha1.RepositoryRef) error {
+func (r *Reconciler) setReachable(ctx context.Context, repo *v1alpha1.Repository, failure *fetch.Failure, refs []v1alpha1.RepositoryRef) error {
 	now := repo.DeepCopy()
 	now.Status.ObservedGeneration = repo.Generation
 	c := metav1.Condition{
@@ -349,11 +349,11 @@ func (r *Reconciler) setWebhookReady(ctx context.Context, now *v1alpha1.Reposito
 }
 
 // setUnread reports that the content of Sources is not read. Nothing is removed.
-func (r *Reconciler) setUnread(ctx context.Context, sources []*v1alpha1.Source, why gitfetch.Failure) error {
+func (r *Reconciler) setUnread(ctx context.Context, sources []*v1alpha1.Source, why fetch.Failure) error {
 	var errs []error
 	for _, s := range sources {
 		errs = append(errs, r.updateSource(ctx, s, func(now *v1alpha1.Source) {
-			if now.Generation != s.Generation || isContentBad(now) && why.Reason != atoll.ReasonSuspended && !isOfInputs(why.Reason) {
+			if now.Generation != s.Generation || isContentBad(now) && why.Reason != atoll.ReasonSuspended && why.Reason != atoll.ReasonRefUnsupported && !isOfInputs(why.Reason) {
 				return // the check of the present spec reports, or the state of the content is still what must change
 			}
 			if isContentBad(now) && isOfInputs(why.Reason) {

@@ -15,13 +15,13 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/sources/changes"
-	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/fetch"
 	"atoll.dev/atoll/internal/sources/render"
 )
 
 // takeContent applies what a check read for a Source. It returns false while the Source has not considered the commit,
 // or something of it is not applied.
-func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, check repositoryCheck) (considered bool, err error) {
+func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c fetch.Content, check repositoryCheck) (considered bool, err error) {
 	switch {
 	case c.Failure != nil && isOfContent(c.Failure.Reason):
 		return true, r.refuseContent(ctx, s, c, *c.Failure, nil)
@@ -31,7 +31,7 @@ func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitf
 		return true, r.updateSource(ctx, s, func(now *v1alpha1.Source) {
 			if now.Generation == s.Generation && !isContentBad(now) {
 				now.Status.ValuesDigest = c.Inputs
-				setRendered(now)
+				setRendered(now, c.Commit)
 			}
 		})
 	case len(c.Problems) > 0:
@@ -47,7 +47,7 @@ func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c gitf
 }
 
 // refuseContent reports content of which nothing is applied or removed.
-func (r *Reconciler) refuseContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, why gitfetch.Failure, problems []render.Problem) error {
+func (r *Reconciler) refuseContent(ctx context.Context, s *v1alpha1.Source, c fetch.Content, why fetch.Failure, problems []render.Problem) error {
 	return r.updateSource(ctx, s, func(now *v1alpha1.Source) {
 		if now.Generation != s.Generation {
 			return // the check of the present spec reports
@@ -57,24 +57,30 @@ func (r *Reconciler) refuseContent(ctx context.Context, s *v1alpha1.Source, c gi
 		for _, p := range problems {
 			now.Status.Errors = append(now.Status.Errors, newSourceError(p, p.Message))
 		}
-		setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionFalse, why.Reason, fmt.Sprintf("commit %s: %s; what runs stays", shortCommit(c.Commit), why.Message))
+		setSourceCondition(now, v1alpha1.SourceRendered, metav1.ConditionFalse, why.Reason, describeProblem(c.Commit, why.Message)+"; what runs stays")
 		if now.Status.Digest == "" {
 			setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionFalse, atoll.ReasonNotRendered, "nothing is applied yet")
 		}
 	})
 }
 
+// describeProblem returns a problem with the revision that has it. A server can have one before it names a revision.
+func describeProblem(revision, message string) string {
+	if revision == "" {
+		return message
+	}
+	return changes.DescribeRevision(revision) + ": " + message
+}
+
 // invalidContent returns why content with problems is refused.
-func invalidContent(problems []render.Problem) gitfetch.Failure {
-	return gitfetch.Failure{Reason: atoll.ReasonContentInvalid, Message: problems[0].Format() + "; nothing of it is applied or removed"}
+func invalidContent(problems []render.Problem) fetch.Failure {
+	return fetch.Failure{Reason: atoll.ReasonContentInvalid, Message: problems[0].Format() + "; nothing of it is applied or removed"}
 }
 
 // newSourceError returns an error of the status. The author of a commit writes the name of the file.
 func newSourceError(at render.Problem, message string) v1alpha1.SourceError {
 	return v1alpha1.SourceError{File: phrase.TruncateText(phrase.EscapeLine(at.File), 512), Line: int32(at.Line), Message: phrase.TruncateText(phrase.EscapeLine(message), 512)}
 }
-
-func shortCommit(hash string) string { return hash[:min(12, len(hash))] }
 
 // findKind returns where the hub's API serves a kind.
 func (r *Reconciler) findKind(gvk schema.GroupVersionKind) (changes.ServedKind, bool) {
@@ -86,7 +92,7 @@ func (r *Reconciler) findKind(gvk schema.GroupVersionKind) (changes.ServedKind, 
 }
 
 // applyContent applies the objects of a commit, and removes those that it dropped.
-func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c gitfetch.Content, w changes.Templates, check repositoryCheck) (bool, error) {
+func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c fetch.Content, w changes.Templates, check repositoryCheck) (bool, error) {
 	settings := changes.DigestSettings(s, check.request.URL, c.Result, c.Inputs)
 	d := changes.Decide(changes.Input{
 		Source: s, Wanted: w.Keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
@@ -96,8 +102,9 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 		return true, r.refuseContent(ctx, s, c, *tooLarge, nil)
 	}
 	changes.SortForApply(w.Keys, d.Apply)
-	a := &application{source: s, check: check, wanted: w, decision: d, reconciler: r}
-	a.keepsPlaced = s.Status.Settings != settings && s.Status.ObservedGeneration == s.Generation && s.Status.SyncRequest.Equal(s.Spec.SyncRequest)
+	a := &application{source: s, check: check, wanted: w, decision: d, reconciler: r, revision: c.Commit}
+	a.unedited = s.Status.ObservedGeneration == s.Generation && s.Status.SyncRequest.Equal(s.Spec.SyncRequest)
+	a.keepsPlaced = a.unedited && s.Status.Settings != settings
 	if err := a.keepWithoutDescent(ctx, c, check.request); err != nil {
 		return false, err
 	}
@@ -117,22 +124,22 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c git
 		now.Status.Objects = v1alpha1.SourceObjects{Total: int32(w.CountContent()), Applied: int32(max(0, w.CountContent()-a.failed)), Kept: int32(len(a.decision.Keep))}
 		now.Status.ValuesDigest = c.Inputs
 		now.Status.Objects.Omitted, now.Status.Builds = int32(c.Omitted), newBuilt(c.Builds)
-		setRendered(now)
+		setRendered(now, c.Commit)
 		setReproducible(now, w)
 		if a.failed == 0 && len(a.failedRemovals) == 0 {
-			now.Status.Commit, now.Status.ShortCommit, now.Status.Message, now.Status.Author = c.Commit, shortCommit(c.Commit), phrase.EscapeLine(c.Message), phrase.EscapeLine(c.Author)
+			now.Status.Commit, now.Status.ShortCommit, now.Status.Message, now.Status.Author = c.Commit, changes.ShortenRevision(c.Commit), phrase.EscapeLine(c.Message), phrase.EscapeLine(c.Author)
 			now.Status.Digest = c.Digest
-			setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionTrue, atoll.ReasonApplied, formatApplied(w.CountContent(), len(a.decision.Keep)))
+			setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionTrue, atoll.ReasonApplied, formatApplied(c.Commit, w.CountContent(), len(a.decision.Keep)))
 			return
 		}
-		setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionFalse, a.reason, fmt.Sprintf("commit %s: %s", shortCommit(c.Commit), a.describeFailure()))
+		setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionFalse, a.reason, describeProblem(c.Commit, a.describeFailure()))
 	})
 	return a.failed == 0 && len(a.failedRemovals) == 0, err
 }
 
-// setRendered reports that the content is read, and what of it is left out.
-func setRendered(now *v1alpha1.Source) {
-	text := "the content of the commit is read"
+// setRendered reports that the content of a revision is read, and what of it is left out.
+func setRendered(now *v1alpha1.Source, revision string) {
+	text := "the content of the " + changes.RevisionNoun(revision) + " is read"
 	if n := int(now.Status.Objects.Omitted); n > 0 {
 		text += fmt.Sprintf("; %s of Helm left out, as spec.build.helm.hooks states", phrase.CountNoun(n, "hook"))
 	}
@@ -157,35 +164,40 @@ func newBuilt(builds []render.Build) (out []v1alpha1.SourceBuilt) {
 	return out
 }
 
-func formatApplied(applied, kept int) string {
-	text := phrase.CountNoun(applied, "object") + " on the hub as in the commit"
+func formatApplied(revision string, applied, kept int) string {
+	text := phrase.CountNoun(applied, "object") + " on the hub as in the " + changes.RevisionNoun(revision)
 	if kept > 0 {
 		text += fmt.Sprintf("; %s no longer in the content, kept", phrase.CountNoun(kept, "object"))
 	}
 	return text
 }
 
+// newHistory returns the commits that decide whether a commit dropped what it lacks.
+func (a *application) newHistory() changes.History {
+	return changes.History{Applied: a.source.Status.Commit, Attempted: a.source.Status.AttemptedCommit, Now: a.revision}
+}
+
 // keepWithoutDescent keeps every object when the commit does not descend from those of the inventory, because a history
 // that was rewritten removes nothing. Removals wait while commits cannot be compared.
-func (a *application) keepWithoutDescent(ctx context.Context, c gitfetch.Content, request gitfetch.Request) error {
+func (a *application) keepWithoutDescent(ctx context.Context, c fetch.Content, request fetch.Request) error {
 	if len(a.decision.Remove) == 0 {
 		return nil
 	}
-	h := changes.History{Applied: a.source.Status.Commit, Attempted: a.source.Status.AttemptedCommit, Now: c.Commit}
+	h := a.newHistory()
 	if h.IsUnknown() {
 		a.decision.KeepAll(atoll.ReasonHistoryRewritten)
 		return nil
 	}
 	request.Wants = nil
 	for _, ancestor := range h.Ancestors() {
-		request.Descends = &gitfetch.Descent{Old: ancestor, New: c.Commit}
+		request.Descends = &fetch.Descent{Old: ancestor, New: c.Commit}
 		answer, err := a.reconciler.Fetcher.Fetch(ctx, request)
-		var failure *gitfetch.Failure
+		var failure *fetch.Failure
 		switch {
 		case errors.As(err, &failure) && h.MayWait():
 			a.failedRemovals, a.decision.Remove = a.decision.Remove, nil
 			a.reason = failure.Reason
-			a.errors = append(a.errors, v1alpha1.SourceError{Message: fmt.Sprintf("the commit cannot be compared with %s, an applied one: %s", shortCommit(ancestor), failure.Message)})
+			a.errors = append(a.errors, v1alpha1.SourceError{Message: fmt.Sprintf("the commit cannot be compared with %s, an applied one: %s", changes.ShortenRevision(ancestor), failure.Message)})
 			return nil
 		case err != nil && failure == nil:
 			return err

@@ -27,13 +27,13 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/policymatch"
 	"atoll.dev/atoll/internal/reconcile"
-	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/fetch"
 	"atoll.dev/atoll/internal/state"
 )
 
 // Fetcher reads repositories.
 type Fetcher interface {
-	Fetch(ctx context.Context, r gitfetch.Request) (*gitfetch.Answer, error)
+	Fetch(ctx context.Context, r fetch.Request) (*fetch.Answer, error)
 }
 
 // Placed finds the Bundles of objects.
@@ -69,7 +69,7 @@ func NewConfig(st *state.HubTables, events Events, cfg *rest.Config, allowed []s
 	templates, err := NewTemplateClient(cfg)
 	return Config{
 		Repositories: st.Repositories, Sources: st.Sources, Bundles: st.Bundles, Objects: st.Templates, Client: st.Client, Templates: templates,
-		Fetcher: &gitfetch.Fetcher{AllowedNetworks: allowed}, Events: events, Log: log,
+		Fetcher: &fetch.Fetcher{AllowedNetworks: allowed}, Events: events, Log: log,
 	}, err
 }
 

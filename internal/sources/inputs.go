@@ -18,7 +18,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/sources/changes"
-	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/fetch"
 	"atoll.dev/atoll/internal/sources/render"
 )
 
@@ -29,13 +29,17 @@ type Objects interface {
 }
 
 // readInputs reads the values that Sources name, by the rights of their accounts. It returns the Sources that have theirs, and
-// those that are held because values are missing. Objects of a held Source stay.
+// those that are held: values are missing, or the ref is of another type of Repositories. Objects of a held Source stay.
 func (r *Reconciler) readInputs(ctx context.Context, check *repositoryCheck, sources []*v1alpha1.Source) (ready, held []*v1alpha1.Source, err error) {
 	check.inputs = map[string]render.Inputs{}
 	var errs []error
 	for _, s := range sources {
-		inputs, err := r.readInputsOf(ctx, s)
-		var failure *gitfetch.Failure
+		_, err := check.place.RefOf(s)
+		var inputs render.Inputs
+		if err == nil {
+			inputs, err = r.readInputsOf(ctx, s)
+		}
+		var failure *fetch.Failure
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil, ctx.Err()
@@ -123,6 +127,9 @@ func (r *Reconciler) mayRetryInputs(s *v1alpha1.Source) bool {
 		return false
 	}
 	c := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.SourceRendered)
+	if c != nil && c.Reason == string(atoll.ReasonRefUnsupported) {
+		return false
+	}
 	return c == nil || c.Status != metav1.ConditionFalse || !isOfInputs(atoll.Reason(c.Reason)) || c.Reason == string(atoll.ReasonValuesForbidden)
 }
 
@@ -157,7 +164,7 @@ func (r *Reconciler) hasOtherInputs(s *v1alpha1.Source) bool {
 	if c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SourceRendered); c != nil && c.Status == metav1.ConditionFalse {
 		why = atoll.Reason(c.Reason)
 	}
-	var failure *gitfetch.Failure
+	var failure *fetch.Failure
 	if errors.As(err, &failure) {
 		return why != failure.Reason
 	}

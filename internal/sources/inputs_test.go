@@ -18,7 +18,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/fetch"
 	"atoll.dev/atoll/internal/sources/render"
 )
 
@@ -65,7 +65,7 @@ func (h *hub) putValues(object, text string) {
 const readsSecret = "{repository: repo, ref: {branch: main}, build: {helm: {valuesFrom: [{kind: Secret, name: v}, {kind: ConfigMap, name: o, optional: true}]}}}"
 
 // lastWant returns what the last fetch read.
-func (h *hub) lastWant() gitfetch.Want { return h.requests[len(h.requests)-1].Wants[0] }
+func (h *hub) lastWant() fetch.Want { return h.requests[len(h.requests)-1].Wants[0] }
 
 // A chart gets the values of the hub, and other values make a new rendering of the commit that was seen.
 func TestValuesOfTheHubAreRead(t *testing.T) {
@@ -128,7 +128,7 @@ func TestValuesThatAreNotThereHoldTheCommit(t *testing.T) {
 		t.Errorf("the commit counts as considered: %+v", repo.Status.Refs)
 	}
 	before := h.readSource().ResourceVersion
-	h.fails = &gitfetch.Failure{Reason: atoll.ReasonRepositoryUnreachable, Message: "away"}
+	h.fails = &fetch.Failure{Reason: atoll.ReasonRepositoryUnreachable, Message: "away"}
 	h.runCheck()
 	h.expectCheck("gone, and the server is away", "", held(atoll.ReasonValuesMissing))
 	if h.readSource().ResourceVersion != before {

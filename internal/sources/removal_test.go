@@ -14,7 +14,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/fetch"
 )
 
 // errRefused is what the API says of an object that it does not take.
@@ -97,7 +97,7 @@ func TestCommitsThatWereNeverComparedRemoveNothing(t *testing.T) {
 	h := newHub(t, branch)
 	h.setCommit("c1", "a=1", "b=1")
 	h.runCheck()
-	h.descentFails = &gitfetch.Failure{Reason: atoll.ReasonFetchTimedOut, Message: "too slow"}
+	h.descentFails = &fetch.Failure{Reason: atoll.ReasonFetchTimedOut, Message: "too slow"}
 	h.setCommit("c2", "a=1", "n=1")
 	h.expectCheck("a comparison that fails", "apply n", "Applied=False/FetchTimedOut")
 	h.expectCheck("once more", "", "Applied=False/FetchTimedOut")

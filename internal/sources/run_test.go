@@ -13,7 +13,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/fetch"
 	"atoll.dev/atoll/internal/sources/render"
 )
 
@@ -164,7 +164,7 @@ func TestAChecksFetchesAreBounded(t *testing.T) {
 		}
 		h.tables.Sources.Put(s)
 	}
-	h.commit = gitfetch.Content{Commit: "c1", Result: render.Result{Failure: &gitfetch.Failure{Reason: atoll.ReasonContentTooLarge, Message: "large"}}}
+	h.commit = fetch.Content{Commit: "c1", Result: render.Result{Failure: &fetch.Failure{Reason: atoll.ReasonContentTooLarge, Message: "large"}}}
 	settled := func() (n int) {
 		for _, s := range h.tables.Sources.InNamespace("shop") {
 			if isSettled(s) {

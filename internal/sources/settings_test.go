@@ -24,7 +24,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/policymatch"
-	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/fetch"
 	"atoll.dev/atoll/internal/sources/render"
 )
 
@@ -212,7 +212,7 @@ func TestLanes(t *testing.T) {
 	if h.r.laneOf(repoKey) != h.r.healthy {
 		t.Error("a new Repository is not checked by the healthy lane")
 	}
-	h.fails = &gitfetch.Failure{Reason: atoll.ReasonFetchTimedOut}
+	h.fails = &fetch.Failure{Reason: atoll.ReasonFetchTimedOut}
 	h.runCheck()
 	if h.r.laneOf(repoKey) != h.r.failing {
 		t.Error("a Repository that failed is not in the lane of failures")

@@ -27,7 +27,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/policymatch"
-	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/fetch"
 	"atoll.dev/atoll/internal/sources/render"
 	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/state/statetest"
@@ -50,10 +50,10 @@ type hub struct {
 	watched   watchedObjects
 	forbidden error
 	// commit is what the repository has; fails is the failure of all fetches.
-	commit gitfetch.Content
-	fails  *gitfetch.Failure
+	commit fetch.Content
+	fails  *fetch.Failure
 	// descentFails is the failure of comparisons of commits.
-	descentFails *gitfetch.Failure
+	descentFails *fetch.Failure
 	// took is how long each fetch takes; postpones leaves all contents but the first to the next fetch.
 	took      time.Duration
 	postpones bool
@@ -61,7 +61,7 @@ type hub struct {
 	// descendsFrom are the only ancestors; nil: descends is of all.
 	descendsFrom map[string]bool
 	mu           sync.Mutex // of requests
-	requests     []gitfetch.Request
+	requests     []fetch.Request
 	// during is called once, in the next write of an object.
 	during  func()
 	made    int
@@ -74,7 +74,7 @@ func newHub(t *testing.T, spec string) *hub {
 	t.Helper()
 	h := &hub{t: t, objects: map[string]*unstructured.Unstructured{}, refuse: map[string]error{}, descends: true, bundles: map[string][]policymatch.BundleID{}}
 	repo := &v1alpha1.Repository{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "repo", UID: "r", Generation: 1}}
-	repo.Spec.Git.URL = "https://git.example.com/shop.git"
+	repo.Spec.Git = &v1alpha1.GitRepository{URL: "https://git.example.com/shop.git"}
 	s := &v1alpha1.Source{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "s", Generation: 1}}
 	if err := yaml.UnmarshalStrict([]byte(spec), &s.Spec); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func (h *hub) callDuring() {
 	}
 }
 
-func (h *hub) Fetch(_ context.Context, r gitfetch.Request) (*gitfetch.Answer, error) {
+func (h *hub) Fetch(_ context.Context, r fetch.Request) (*fetch.Answer, error) {
 	h.mu.Lock()
 	h.requests = append(h.requests, r)
 	h.mu.Unlock()
@@ -172,14 +172,14 @@ func (h *hub) Fetch(_ context.Context, r gitfetch.Request) (*gitfetch.Answer, er
 	case r.Descends != nil && h.descentFails != nil:
 		return nil, h.descentFails
 	case r.Descends != nil && h.descendsFrom != nil:
-		return &gitfetch.Answer{Descends: h.descendsFrom[r.Descends.Old]}, nil
+		return &fetch.Answer{Descends: h.descendsFrom[r.Descends.Old]}, nil
 	case r.Descends != nil:
-		return &gitfetch.Answer{Descends: h.descends}, nil
+		return &fetch.Answer{Descends: h.descends}, nil
 	}
-	a := &gitfetch.Answer{}
+	a := &fetch.Answer{}
 	for i, w := range r.Wants {
 		if i > 0 && h.postpones {
-			a.Contents = append(a.Contents, gitfetch.Content{ID: w.ID, Postponed: true})
+			a.Contents = append(a.Contents, fetch.Content{ID: w.ID, Postponed: true})
 			continue
 		}
 		c := h.commit
@@ -210,7 +210,7 @@ func (h *hub) RecordEvent(about corev1.ObjectReference, reason atoll.Reason, mes
 
 // setCommit brings a commit with ConfigMaps, by NAME=VALUE.
 func (h *hub) setCommit(hash string, objects ...string) {
-	h.commit = gitfetch.Content{Commit: hash, Digest: strings.Join(objects, ","), Message: "change " + hash, Author: "Aiko"}
+	h.commit = fetch.Content{Commit: hash, Digest: strings.Join(objects, ","), Message: "change " + hash, Author: "Aiko"}
 	for i, o := range objects {
 		name, value, _ := strings.Cut(o, "=")
 		h.commit.Objects = append(h.commit.Objects, render.Object{File: "a.yaml", Line: i + 1, Fields: map[string]any{
@@ -347,7 +347,7 @@ func TestWhatIsNotReadRemovesNothing(t *testing.T) {
 	h.runCheck()
 	before := h.readSource().ResourceVersion
 
-	h.fails = &gitfetch.Failure{Reason: atoll.ReasonRepositoryUnreachable, Message: "the server is away"}
+	h.fails = &fetch.Failure{Reason: atoll.ReasonRepositoryUnreachable, Message: "the server is away"}
 	h.expectCheck("the first failure", "", good)
 	if h.readSource().ResourceVersion != before {
 		t.Error("one failed check is written to each Source")
@@ -369,13 +369,13 @@ func TestWhatIsNotReadRemovesNothing(t *testing.T) {
 		t.Errorf("%+v", s.Status)
 	}
 	h.expectCheck("the same error again", "", invalid)
-	h.fails = &gitfetch.Failure{Reason: atoll.ReasonRepositoryUnreachable}
+	h.fails = &fetch.Failure{Reason: atoll.ReasonRepositoryUnreachable}
 	h.runCheck()
 	h.expectCheck("an error, and away", "", invalid)
 	h.fails = nil
 	h.setCommit("c4", "a=1", "a=2")
 	h.expectCheck("an object twice", "", invalid)
-	h.commit = gitfetch.Content{Result: render.Result{Failure: &gitfetch.Failure{Reason: atoll.ReasonRefMissing, Message: "no branch main"}}}
+	h.commit = fetch.Content{Result: render.Result{Failure: &fetch.Failure{Reason: atoll.ReasonRefMissing, Message: "no branch main"}}}
 	h.editSource(func(s *v1alpha1.SourceSpec) { s.Ref.Branch = "next" })
 	h.expectCheck("no such branch", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/RefMissing")
 
@@ -395,7 +395,7 @@ func TestACommitWhosePackFailedIsReadLater(t *testing.T) {
 		h := newHub(t, branch)
 		h.setCommit("c1", "a=1")
 		h.expectCheck("the first commit", "apply a", good)
-		h.commit = gitfetch.Content{Commit: "c2", Result: render.Result{Failure: &gitfetch.Failure{Reason: reason, Message: "half a pack"}}}
+		h.commit = fetch.Content{Commit: "c2", Result: render.Result{Failure: &fetch.Failure{Reason: reason, Message: "half a pack"}}}
 		h.expectCheck("half a pack", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/"+string(reason))
 		if repo, _ := h.tables.Repositories.Get(repoKey); len(repo.Status.Refs) != 0 {
 			t.Errorf("the commit counts as considered: %+v", repo.Status.Refs)
@@ -404,7 +404,7 @@ func TestACommitWhosePackFailedIsReadLater(t *testing.T) {
 		h.expectCheck("the same commit, in whole", "apply a, apply b", good)
 	}
 	h := newHub(t, branch)
-	h.commit = gitfetch.Content{Commit: "c2", Result: render.Result{Failure: &gitfetch.Failure{Reason: atoll.ReasonContentTooLarge, Message: "too many files"}}}
+	h.commit = fetch.Content{Commit: "c2", Result: render.Result{Failure: &fetch.Failure{Reason: atoll.ReasonContentTooLarge, Message: "too many files"}}}
 	h.expectCheck("content that is too large", "", "Applied=False/NotRendered Ready=False/NotRendered Rendered=False/ContentTooLarge")
 	h.runCheck()
 	if w := h.requests[len(h.requests)-1].Wants[0]; w.SeenCommit != "c2" {
@@ -464,7 +464,7 @@ func TestRewrittenHistoryAndSettingsRemoveNothing(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	h.descends = true
-	h.descentFails = &gitfetch.Failure{Reason: atoll.ReasonFetchTimedOut, Message: "too slow"}
+	h.descentFails = &fetch.Failure{Reason: atoll.ReasonFetchTimedOut, Message: "too slow"}
 	h.setCommit("x1b", "a=2")
 	h.expectCheck("a history that cannot be compared", "", "Applied=False/FetchTimedOut")
 	if s := h.readSource(); !strings.Contains(s.Status.Errors[0].Message, "x1, an applied one: too slow") || len(s.Status.Inventory) != 3 {

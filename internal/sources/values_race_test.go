@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/fetch"
 )
 
 // Values that change back while a check applies them make an event of values as they were before the check. The check itself plans
@@ -35,7 +35,7 @@ func TestBadContentStaysBadAfterMissingValues(t *testing.T) {
 	h.setCommit("c2")
 	h.expectCheck("bad content", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/ContentEmpty")
 	h.putValues("Secret/v", "")
-	h.fails = &gitfetch.Failure{Reason: atoll.ReasonRepositoryUnreachable, Message: "away"}
+	h.fails = &fetch.Failure{Reason: atoll.ReasonRepositoryUnreachable, Message: "away"}
 	h.expectCheck("gone, and the server is away", "", "Applied=True/Applied Ready=False/Nowhere Rendered=False/ValuesMissing")
 	h.putValues("Secret/v", "a: 1")
 	h.runCheck()

@@ -12,7 +12,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/sources/gitfetch"
+	"atoll.dev/atoll/internal/sources/fetch"
 	"atoll.dev/atoll/internal/sources/render"
 )
 
@@ -177,7 +177,7 @@ func TestAVariantThatCannotBeHadHoldsTheCommit(t *testing.T) {
 	if e := h.readSource().Status.Errors; len(e) != 1 || e[0].File != "one.yaml" || e[0].Line != 1 || !strings.HasPrefix(e[0].Message, "variant one: ConfigMap a: metadata.finalizers differs") {
 		t.Errorf("%+v", e)
 	}
-	h.commit = gitfetch.Content{Commit: "c3", Digest: "d", Result: render.Result{Problems: []render.Problem{{File: "one.yaml", Line: 2, Message: "variant one: no"}}}}
+	h.commit = fetch.Content{Commit: "c3", Digest: "d", Result: render.Result{Problems: []render.Problem{{File: "one.yaml", Line: 2, Message: "variant one: no"}}}}
 	if got := h.runInOrder(); got != "" || !strings.Contains(h.readRendered().Message, "one.yaml:2: variant one: no") {
 		t.Errorf("%s %+v", got, h.readRendered())
 	}

@@ -155,7 +155,15 @@ var layers = []layer{
 		why: "Helm and Kustomize read hostile content in a process of their own, which only the main of the hub links",
 	},
 	{
-		name: "source fetch", packages: []string{"internal/sources/gitfetch"}, below: []string{"vocabulary", "source cores", "source child", "address guard"},
+		name: "OCI artifacts", packages: []string{"internal/ociartifact"},
+		why: "how an artifact is read within bounds is the same whatever is in it",
+	},
+	{
+		name: "charts of tests", packages: []string{"internal/sources/chartstest"},
+		why: "tests of several modules start the same registry, and push the same charts",
+	},
+	{
+		name: "source fetch", packages: []string{"internal/sources/fetch"}, below: []string{"vocabulary", "source cores", "source child", "address guard", "OCI artifacts"},
 		why: "a child process reads hostile repositories by it, and must bring nothing of the hub along",
 	},
 	{
@@ -302,7 +310,7 @@ var layers = []layer{
 		why: "what commands share that read of containers and run in them: whose they are",
 	},
 	{
-		name: "planning commands", packages: []string{"internal/command/crd", "internal/command/diff", "internal/command/drift", "internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client"},
+		name: "planning commands", packages: []string{"internal/command/crd", "internal/command/diff", "internal/command/drift", "internal/command/plan", "internal/command/schedule", "internal/command/rebalance", "internal/command/interpret"}, below: []string{"api", "vocabulary", "cores", "contents", "plan", "client", "OCI artifacts"},
 		why: "they decide over files alone by the cores, and word what a hub answers; nothing of the hub comes along",
 	},
 	{

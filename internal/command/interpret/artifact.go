@@ -1,31 +1,23 @@
 package interpret
 
 import (
-	"archive/tar"
-	"bufio"
-	"bytes"
-	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
-	"path"
-	"slices"
 	"strings"
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
 	"oras.land/oras-go/v2/registry/remote/errcode"
 
 	"atoll.dev/atoll/internal/kinds/script"
+	"atoll.dev/atoll/internal/ociartifact"
 )
 
 // artifactScheme precedes the address of an OCI artifact.
@@ -39,6 +31,8 @@ const (
 	maxUnpacked     = 128 << 20 // bytes of all layers
 	artifactTimeout = 2 * time.Minute
 )
+
+var artifactBounds = ociartifact.Bounds{ManifestBytes: maxManifest, LayerBytes: maxArtifact, Layers: maxLayers}
 
 // convertArtifact fetches an OCI artifact and converts the interpreters in it. The address is
 // oci://REGISTRY/REPOSITORY with a tag or a digest. Credentials are those of docker login.
@@ -108,158 +102,32 @@ func loginHint(err error, registry string) string {
 	return ""
 }
 
-// fetchArtifact reads the files of all layers. A file of a later layer replaces one before it.
+// fetchArtifact reads the files of all layers. A file of a later layer replaces one before it. Links and devices are ignored.
 func (r *treeReader) fetchArtifact(ctx context.Context, repository *remote.Repository) error {
-	layers, err := fetchLayers(ctx, repository)
+	manifest, err := ociartifact.FetchManifest(ctx, repository, repository.Reference.Reference, artifactBounds)
 	if err != nil {
 		return err
 	}
-	unpacked := &byteBudget{left: maxUnpacked}
-	for _, layer := range layers {
-		from, err := repository.Blobs().Fetch(ctx, layer)
+	unpacker := ociartifact.NewUnpacker(maxUnpacked)
+	for _, layer := range manifest.Layers {
+		text, err := ociartifact.FetchLayer(ctx, repository, layer)
 		if err != nil {
 			return fmt.Errorf("layer %s: %w", layer.Digest, err)
 		}
-		text, err := content.ReadAll(from, layer)
-		from.Close()
-		if err != nil {
-			return fmt.Errorf("layer %s: %w", layer.Digest, err)
-		}
-		if err := r.unpackLayer(text, layer.Annotations[ocispec.AnnotationTitle], unpacked); err != nil {
+		if err := unpacker.UnpackLayer(text, layer.Annotations[ocispec.AnnotationTitle], r.addEntry); err != nil {
 			return fmt.Errorf("layer %s: %w", layer.Digest, err)
 		}
 	}
 	return nil
 }
 
-// fetchLayers returns the layers of the manifest, after a check of their sizes.
-func fetchLayers(ctx context.Context, repository *remote.Repository) ([]ocispec.Descriptor, error) {
-	described, from, err := repository.Manifests().FetchReference(ctx, repository.Reference.Reference)
-	if err != nil {
-		return nil, err
-	}
-	defer from.Close()
-	if described.Size > maxManifest {
-		return nil, fmt.Errorf("its manifest has more than %d MiB", maxManifest>>20)
-	}
-	text, err := content.ReadAll(from, described)
-	if err != nil {
-		return nil, fmt.Errorf("its manifest: %w", err)
-	}
-	var manifest struct {
-		ocispec.Manifest
-		Manifests []ocispec.Descriptor `json:"manifests"`
-	}
-	if err := json.Unmarshal(text, &manifest); err != nil {
-		return nil, fmt.Errorf("its manifest: %w", err)
-	}
-	total := int64(0)
-	for _, layer := range manifest.Layers {
-		if layer.Size < 0 || layer.Size > maxArtifact {
-			total = maxArtifact
-		}
-		total += layer.Size
-	}
-	switch {
-	case len(manifest.Manifests) > 0:
-		return nil, errors.New("it is an index of several artifacts: give the digest of one of them")
-	case len(manifest.Layers) == 0:
-		return nil, errors.New("it has no layers")
-	case len(manifest.Layers) > maxLayers:
-		return nil, fmt.Errorf("it has more than %d layers", maxLayers)
-	case total > maxArtifact:
-		return nil, fmt.Errorf("its layers have more than %d MiB", maxArtifact>>20)
-	}
-	return manifest.Layers, nil
-}
-
-// byteBudget bounds what several readers return in all.
-type byteBudget struct{ left int64 }
-
-// budgetReader returns an error once its budget is spent.
-type budgetReader struct {
-	from   io.Reader
-	budget *byteBudget
-}
-
-// Read implements io.Reader.
-func (r *budgetReader) Read(p []byte) (int, error) {
-	n, err := r.from.Read(p)
-	if r.budget.left -= int64(n); r.budget.left < 0 {
-		return 0, fmt.Errorf("the layers of the artifact unpack to more than %d MiB", maxUnpacked>>20)
-	}
-	return n, err
-}
-
-// The magic number of a tar, with its place, and those of compressed files.
-const (
-	tarMagicAt = 257
-	tarMagic   = "ustar"
-	gzipMagic  = "\x1f\x8b"
-	zstdMagic  = "\x28\xb5\x2f\xfd"
-)
-
-// unpackLayer reads a tar, compressed or not, as flux and oras push directories. Any other layer is a
-// file with its title as the path, as oras pushes files.
-func (r *treeReader) unpackLayer(text []byte, title string, unpacked *byteBudget) error {
-	var from io.Reader = bytes.NewReader(text)
-	switch {
-	case bytes.HasPrefix(text, []byte(zstdMagic)):
-		return errors.New("it is compressed with zstd: push it with gzip")
-	case bytes.HasPrefix(text, []byte(gzipMagic)):
-		unzipped, err := gzip.NewReader(from)
-		if err != nil {
-			return err
-		}
-		defer unzipped.Close()
-		from = unzipped
-	}
-	buffered := bufio.NewReader(&budgetReader{from, unpacked})
-	head, err := buffered.Peek(tarMagicAt + len(tarMagic))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	if len(head) > tarMagicAt && string(head[tarMagicAt:]) == tarMagic {
-		return r.unpackTar(tar.NewReader(buffered))
-	}
-	if title == "" {
-		return nil // a configuration, or a layer of another type
-	}
-	return r.addEntry(title, int64(len(text)), buffered)
-}
-
-// unpackTar reads the regular files of a tar. Links and devices are ignored.
-func (r *treeReader) unpackTar(from *tar.Reader) error {
-	for {
-		header, err := from.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read the tar: %w", err)
-		}
-		if header.Typeflag == tar.TypeReg {
-			err = r.addEntry(header.Name, header.Size, from)
-		} else {
-			err = r.countVisited()
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// addEntry adds a file of an artifact under a checked path.
-func (r *treeReader) addEntry(name string, size int64, from io.Reader) error {
+// addEntry adds a file of an artifact that can hold interpreters.
+func (r *treeReader) addEntry(e ociartifact.Entry, from io.Reader) error {
 	if err := r.countVisited(); err != nil {
 		return err
 	}
-	clean := path.Clean(name)
-	if slices.Contains(strings.Split(name, "/"), "..") || !fs.ValidPath(clean) || strings.ContainsRune(name, '\\') {
-		return fmt.Errorf("the path %q leads out of the artifact, or is no path", name)
-	}
-	if !script.IsInterpreterFile(clean) {
+	if !e.Mode.IsRegular() || !script.IsInterpreterFile(e.Name) {
 		return nil
 	}
-	return r.addFile(clean, size, from)
+	return r.addFile(e.Name, e.Size, from)
 }

@@ -133,7 +133,7 @@ func TestConvertArtifact(t *testing.T) {
 		"a path that leads out":       {[]fakeLayer{{text: tarOf(t, "a/../../b.yaml", trainers)}}, ":v1", "error: oci://HOST/lib:v1: layer sha256:DIGEST: the path \"a/../../b.yaml\" leads out of the artifact, or is no path"},
 		"an absolute path":            {[]fakeLayer{{text: tarOf(t, "/b.yaml", trainers)}}, ":v1", "error: oci://HOST/lib:v1: layer sha256:DIGEST: the path \"/b.yaml\" leads out"},
 		"a title that leads out":      {[]fakeLayer{{title: "../b.yaml", text: []byte(trainers)}}, ":v1", "error: oci://HOST/lib:v1: layer sha256:DIGEST: the path \"../b.yaml\" leads out"},
-		"zstd":                        {[]fakeLayer{{text: []byte(zstdMagic + "x")}}, ":v1", "error: oci://HOST/lib:v1: layer sha256:DIGEST: it is compressed with zstd: push it with gzip"},
+		"zstd":                        {[]fakeLayer{{text: []byte("\x28\xb5\x2f\xfd" + "x")}}, ":v1", "error: oci://HOST/lib:v1: layer sha256:DIGEST: it is compressed with zstd: push it with gzip"},
 		"a cut archive":               {[]fakeLayer{{text: gzipOf(t, library)[:40]}}, ":v1", "error: oci://HOST/lib:v1: layer sha256:DIGEST: unexpected EOF"},
 		"a layer that is large":       {[]fakeLayer{{text: library, size: maxArtifact + 1}}, ":v1", "error: oci://HOST/lib:v1: its layers have more than 32 MiB"},
 		"a layer of a negative size":  {[]fakeLayer{{text: library, size: -1}}, ":v1", "error: oci://HOST/lib:v1: "},

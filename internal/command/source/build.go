@@ -20,8 +20,13 @@ type buildFlags struct {
 	omitHooks                              bool
 }
 
-func (b *buildFlags) addTo(f *pflag.FlagSet) {
+// addType adds the flag of the type of a build.
+func (b *buildFlags) addType(f *pflag.FlagSet) {
 	f.StringVar(&b.kind, "build", "", "plain, kustomize or helm (default: found out of the files of each path)")
+}
+
+// addTo adds the flags of charts.
+func (b *buildFlags) addTo(f *pflag.FlagSet) {
 	f.StringVar(&b.values, "values", "", "file of this machine with values of the chart, which the Source then has inline")
 	f.StringSliceVar(&b.valuesFiles, "values-path", nil, "file of the repository with values of the chart; may be given more than once")
 	f.StringVar(&b.releaseName, "release-name", "", "name of the release in the chart's templates (default: that of the Source)")

@@ -23,6 +23,7 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
 	"atoll.dev/atoll/internal/policymatch"
+	"atoll.dev/atoll/internal/sources/changes"
 )
 
 // teamRole is the shipped role that the ServiceAccount of Sources gets in their namespace.
@@ -32,7 +33,7 @@ type createOptions struct {
 	flags                    *client.ConnectionFlags
 	format                   output.Format
 	name, repository         string
-	branch, tag, commit      string
+	ref                      v1alpha1.SourceRef
 	paths, exclude           []string
 	clusters, placement      string
 	targetNamespace, account string
@@ -42,49 +43,105 @@ type createOptions struct {
 	build                    buildFlags
 }
 
-func newCreateGitCommand(flags *client.ConnectionFlags) *cobra.Command {
-	o := &createOptions{flags: flags}
-	cmd := &cobra.Command{
-		Use:   "git URL --name NAME [-n NAMESPACE] [--branch BRANCH] [--path PATH...] [--clusters LABELS]",
-		Short: "Make a Source of a git repository, with a preview first",
-		Long: `Make a Source of a git repository, with a preview first.
+// createHelp is the end of the long text of each command that makes a Source.
+const createHelp = `
 
 The command shows the objects that it makes, and waits for a yes. --yes makes them at once. They are a Repository, a
 Source, and where it is missing the ServiceAccount atoll-sources with the role atoll:application-team in the
 namespace, by whose rights the Source writes. --service-account names another one.
 
 --clusters chooses clusters by their labels, and --placement names a Placement. Without both, the policies and
-annotations of the hub place the objects. A Repository of the same name and URL is used by several Sources.
+annotations of the hub place the objects. A Repository of the same name and URL is used by several Sources.`
+
+func newCreateGitCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &createOptions{flags: flags}
+	cmd := o.newCommand(&v1alpha1.RepositorySpec{Git: &v1alpha1.GitRepository{}}, &cobra.Command{
+		Use:   "git URL --name NAME [-n NAMESPACE] [--branch BRANCH] [--path PATH...] [--clusters LABELS]",
+		Short: "Make a Source of a git repository, with a preview first",
+		Long: `Make a Source of a git repository, with a preview first.` + createHelp + `
 
 The hub finds out of a path's files whether it is a Helm chart, a kustomization or a directory of objects. --values
 and the flags after it are for a chart. atoll source render shows the objects.`,
 		Example: `  atoll source create git https://git.example.com/shop.git --name shop -n shop --path deploy --clusters env=prod
   atoll source create git https://git.example.com/shop.git --name shop -n shop --tag v1.4.0 --secret git-token --yes`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
-	}
+	})
 	f := cmd.Flags()
-	flags.AddNamespace(f)
+	f.StringVar(&o.ref.Branch, "branch", "", "branch (default: main)")
+	f.StringVar(&o.ref.Tag, "tag", "", "tag")
+	f.StringVar(&o.ref.Commit, "commit", "", "full hash of a commit")
+	f.StringSliceVar(&o.paths, "path", nil, "directory or file of the repository; may be given more than once (default: all)")
+	cmd.MarkFlagsMutuallyExclusive("branch", "tag", "commit")
+	o.build.addType(f)
+	return cmd
+}
+
+func newCreateHelmCommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &createOptions{flags: flags}
+	cmd := o.newCommand(&v1alpha1.RepositorySpec{Helm: &v1alpha1.HelmRepository{}}, &cobra.Command{
+		Use:   "helm URL --chart NAME --version RANGE --name NAME [-n NAMESPACE] [--values FILE] [--clusters LABELS]",
+		Short: "Make a Source of a chart of a Helm repository, with a preview first",
+		Long: `Make a Source of a chart of a Helm repository, with a preview first.
+
+The URL is that of a directory with an index.yaml, or oci://HOST/PATH of a registry that has the chart below the path.
+--version is an exact version, or a range such as '>=1.4 <2' of which the hub takes the latest.` + createHelp,
+		Example: `  atoll source create helm https://charts.example.com --chart shop --version 1.4.2 --name shop -n shop --clusters env=prod
+  atoll source create helm oci://registry.example.com/charts --chart shop --version '1.x' --name shop -n shop --values prod.yaml`,
+	})
+	f := cmd.Flags()
+	f.StringVar(&o.ref.Chart, "chart", "", "name of the chart (required)")
+	f.StringVar(&o.ref.Version, "version", "", "version of the chart, or a range; * for the latest (required)")
+	for _, name := range []string{"chart", "version"} {
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			panic(err)
+		}
+	}
+	return cmd
+}
+
+func newCreateOCICommand(flags *client.ConnectionFlags) *cobra.Command {
+	o := &createOptions{flags: flags}
+	cmd := o.newCommand(&v1alpha1.RepositorySpec{OCI: &v1alpha1.OCIRepository{}}, &cobra.Command{
+		Use:   "oci URL (--tag TAG | --version RANGE | --digest DIGEST) --name NAME [-n NAMESPACE] [--path PATH...] [--clusters LABELS]",
+		Short: "Make a Source of an OCI artifact, with a preview first",
+		Long: `Make a Source of an OCI artifact, with a preview first.
+
+The URL is oci://HOST/PATH of a repository in a registry. Its artifacts have files, as flux push artifact and oras push make
+them. The hub reads them as it reads those of a commit.` + createHelp,
+		Example: `  atoll source create oci oci://registry.example.com/shop/deploy --tag latest --name shop -n shop --clusters env=prod
+  atoll source create oci oci://registry.example.com/shop/deploy --version '1.x' --name shop -n shop --path prod --yes`,
+	})
+	f := cmd.Flags()
+	f.StringVar(&o.ref.Tag, "tag", "", "tag, which is followed")
+	f.StringVar(&o.ref.Version, "version", "", "version that a tag is, or a range; * for the latest")
+	f.StringVar(&o.ref.Digest, "digest", "", "digest of a manifest, such as sha256:HEX")
+	f.StringSliceVar(&o.paths, "path", nil, "directory or file of the artifact; may be given more than once (default: all)")
+	cmd.MarkFlagsMutuallyExclusive("tag", "version", "digest")
+	cmd.MarkFlagsOneRequired("tag", "version", "digest")
+	o.build.addType(f)
+	return cmd
+}
+
+// newCommand completes a command that makes a Source of a Repository of a type, by the flags of all types.
+func (o *createOptions) newCommand(spec *v1alpha1.RepositorySpec, cmd *cobra.Command) *cobra.Command {
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, spec, args[0]) }
+	f := cmd.Flags()
+	o.flags.AddNamespace(f)
 	f.StringVar(&o.name, "name", "", "name of the Source (required)")
 	f.StringVar(&o.repository, "repository", "", "name of the Repository (default: that of the Source)")
-	f.StringVar(&o.branch, "branch", "", "branch (default: main)")
-	f.StringVar(&o.tag, "tag", "", "tag")
-	f.StringVar(&o.commit, "commit", "", "full hash of a commit")
-	f.StringSliceVar(&o.paths, "path", nil, "directory or file of the repository; may be given more than once (default: all)")
 	f.StringSliceVar(&o.exclude, "exclude", nil, "pattern of files that are not read; may be given more than once")
 	f.StringVar(&o.clusters, "clusters", "", "labels of the clusters, such as env=prod,region in (eu,us); * for all")
 	f.StringVar(&o.placement, "placement", "", "Placement of the namespace that chooses the clusters")
 	f.StringVar(&o.targetNamespace, "target-namespace", "", "namespace of objects that state none (default: that of the Source)")
 	f.StringVar(&o.account, "service-account", "", "ServiceAccount by whose rights the Source writes (default: atoll-sources)")
 	f.StringVar(&o.secret, "secret", "", "Secret of the namespace with username and password, or token")
-	f.StringVar(&o.webhook, "webhook-secret", "", "Secret of the namespace whose key token verifies webhooks of the git server")
+	f.StringVar(&o.webhook, "webhook-secret", "", "Secret of the namespace whose key token verifies webhooks of the server")
 	f.StringVar(&o.caFile, "ca-file", "", "file with the CAs of the server, in PEM")
 	f.DurationVar(&o.interval, "interval", 0, "time between two checks, from 30s to 24h (default: 5m)")
-	f.BoolVar(&o.keep, "keep", false, "keep objects that a commit drops")
+	f.BoolVar(&o.keep, "keep", false, "keep objects that a later content drops")
 	f.BoolVar(&o.force, "force", false, "take fields over that others own")
 	f.BoolVarP(&o.yes, "yes", "y", false, "make it without a prompt")
 	f.BoolVar(&o.dryRun, "dry-run", false, "only show what would be made")
-	cmd.MarkFlagsMutuallyExclusive("branch", "tag", "commit")
 	cmd.MarkFlagsMutuallyExclusive("clusters", "placement")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "yes")
 	if err := cmd.MarkFlagRequired("name"); err != nil {
@@ -95,13 +152,13 @@ and the flags after it are for a chart. atoll source render shows the objects.`,
 	return cmd
 }
 
-func (o *createOptions) run(cmd *cobra.Command, url string) error {
+func (o *createOptions) run(cmd *cobra.Command, spec *v1alpha1.RepositorySpec, url string) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	c, err := o.flags.LoadClusterConnection()
 	if err != nil {
 		return err
 	}
-	made, err := o.newObjects(ctx, c, url)
+	made, err := o.newObjects(ctx, c, spec, url)
 	if err != nil {
 		return err
 	}
@@ -141,7 +198,7 @@ type madeObject struct {
 }
 
 // newObjects returns the objects that are missing.
-func (o *createOptions) newObjects(ctx context.Context, c *client.Connection, url string) ([]madeObject, error) {
+func (o *createOptions) newObjects(ctx context.Context, c *client.Connection, spec *v1alpha1.RepositorySpec, url string) ([]madeObject, error) {
 	var out []madeObject
 	if o.account == "" {
 		account, err := o.newAccount(ctx, c)
@@ -150,7 +207,7 @@ func (o *createOptions) newObjects(ctx context.Context, c *client.Connection, ur
 		}
 		out = account
 	}
-	repo, err := o.newRepository(ctx, c, url)
+	repo, err := o.newRepository(ctx, c, spec, url)
 	if err != nil {
 		return nil, err
 	}
@@ -190,49 +247,67 @@ func (o *createOptions) newAccount(ctx context.Context, c *client.Connection) (o
 	return append(out, madeObject{client.RoleBindings, convertTyped(binding, rbacv1.SchemeGroupVersion.String(), "RoleBinding"), teamRole + " in this namespace"}), nil
 }
 
-// newRepository returns the Repository; nil when there is one of the same name and URL.
-func (o *createOptions) newRepository(ctx context.Context, c *client.Connection, url string) (*v1alpha1.Repository, error) {
+// newRepository returns the Repository of the type that a spec states; nil when there is one of the same name and place.
+func (o *createOptions) newRepository(ctx context.Context, c *client.Connection, spec *v1alpha1.RepositorySpec, url string) (*v1alpha1.Repository, error) {
 	if o.repository == "" {
 		o.repository = o.name
 	}
-	existing, err := c.Dynamic.Resource(repositories).Namespace(c.Namespace).Get(ctx, o.repository, metav1.GetOptions{})
+	existing, err := client.Get[v1alpha1.Repository](ctx, c, repositories, c.Namespace, o.repository)
 	if err == nil {
-		if at, _, _ := unstructured.NestedString(existing.Object, "spec", "git", "url"); at != url {
-			return nil, fmt.Errorf("the Repository %s is there, with the URL %s: name another one with --repository", o.repository, at)
+		at := changes.PlaceOf(&existing.Spec)
+		if at.URL != url || at.Type != changes.PlaceOf(spec).Type {
+			return nil, fmt.Errorf("the Repository %s is there, with the URL %s of the type %s: name another one with --repository", o.repository, at.URL, at.Type)
 		}
 		return nil, nil
 	}
 	if !apierrors.IsNotFound(err) {
-		return nil, c.ExplainError(err)
+		return nil, err
 	}
-	repo := &v1alpha1.Repository{ObjectMeta: metav1.ObjectMeta{Name: o.repository, Namespace: c.Namespace}}
-	repo.Spec.Git.URL = url
+	repo := &v1alpha1.Repository{ObjectMeta: metav1.ObjectMeta{Name: o.repository, Namespace: c.Namespace}, Spec: *spec}
+	if err := o.setPlace(&repo.Spec, url); err != nil {
+		return nil, err
+	}
 	if o.webhook != "" {
 		repo.Spec.Webhook = &v1alpha1.RepositoryWebhook{SecretRef: v1alpha1.RepositorySecretRef{Name: o.webhook}}
-	}
-	if o.secret != "" {
-		repo.Spec.Git.SecretRef = &v1alpha1.RepositorySecretRef{Name: o.secret}
 	}
 	if o.interval != 0 {
 		repo.Spec.Interval = &metav1.Duration{Duration: o.interval}
 	}
+	return repo, nil
+}
+
+// setPlace states where the content is, in the type that a spec has.
+func (o *createOptions) setPlace(spec *v1alpha1.RepositorySpec, url string) error {
+	var secret *v1alpha1.RepositorySecretRef
+	if o.secret != "" {
+		secret = &v1alpha1.RepositorySecretRef{Name: o.secret}
+	}
+	bundle := ""
 	if o.caFile != "" {
 		text, err := os.ReadFile(o.caFile)
 		if err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
+			return fmt.Errorf("--ca-file: %w", err)
 		}
-		repo.Spec.Git.CABundle = string(text)
+		bundle = string(text)
 	}
-	return repo, nil
+	switch {
+	case spec.Git != nil:
+		spec.Git = &v1alpha1.GitRepository{URL: url, SecretRef: secret, CABundle: bundle}
+	case spec.Helm != nil:
+		spec.Helm = &v1alpha1.HelmRepository{URL: url, SecretRef: secret, CABundle: bundle}
+	case spec.OCI != nil:
+		spec.OCI = &v1alpha1.OCIRepository{URL: url, SecretRef: secret, CABundle: bundle}
+	}
+	return nil
 }
 
 func (o *createOptions) newSource(namespace string) (*v1alpha1.Source, error) {
 	s := &v1alpha1.Source{ObjectMeta: metav1.ObjectMeta{Name: o.name, Namespace: namespace}}
 	s.Spec = v1alpha1.SourceSpec{
-		Repository: o.repository, Ref: v1alpha1.SourceRef{Branch: o.branch, Tag: o.tag, Commit: o.commit}, Paths: o.paths, Exclude: o.exclude,
+		Repository: o.repository, Ref: o.ref, Paths: o.paths, Exclude: o.exclude,
 		TargetNamespace: o.targetNamespace, ServiceAccountName: o.account, Force: o.force,
 	}
-	if s.Spec.Ref == (v1alpha1.SourceRef{}) {
+	if s.Spec.Ref == (v1alpha1.SourceRef{}) { // of git: the other types need one
 		s.Spec.Ref.Branch = "main"
 	}
 	build, err := o.build.newBuild()
@@ -264,14 +339,17 @@ func (o *createOptions) newSource(namespace string) (*v1alpha1.Source, error) {
 // describeSource returns what the Source reads, and where the objects go.
 func (o *createOptions) describeSource() string {
 	ref := "branch main"
-	for kind, name := range map[string]string{"branch ": o.branch, "tag ": o.tag, "commit ": o.commit} {
+	for kind, name := range map[string]string{"branch ": o.ref.Branch, "tag ": o.ref.Tag, "commit ": o.ref.Commit, "version ": o.ref.Version, "digest ": o.ref.Digest} {
 		if name != "" {
 			ref = kind + name
 		}
 	}
-	paths, to := "all files", "where policies and annotations of the hub place them"
-	if len(o.paths) > 0 {
-		paths = strings.Join(o.paths, ", ")
+	what, to := "all files of "+ref, "where policies and annotations of the hub place them"
+	switch {
+	case o.ref.Chart != "":
+		what = "chart " + o.ref.Chart + " " + o.ref.Version
+	case len(o.paths) > 0:
+		what = strings.Join(o.paths, ", ") + " of " + ref
 	}
 	switch {
 	case o.placement != "":
@@ -281,7 +359,7 @@ func (o *createOptions) describeSource() string {
 	case o.clusters != "":
 		to = "to the clusters with " + o.clusters
 	}
-	return fmt.Sprintf("%s of %s, %s", paths, ref, to)
+	return what + ", " + to
 }
 
 func convertObject(o runtime.Object, kind string) *unstructured.Unstructured {

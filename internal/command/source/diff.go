@@ -206,7 +206,7 @@ func compareContent(ctx context.Context, c *client.Connection, s *v1alpha1.Sourc
 	}
 	decided := changes.Decide(changes.Input{
 		Source: s, Wanted: x.wanted.Keys, Inventory: s.Status.Inventory, Prune: s.Spec.Prune,
-		SameSettings: s.Status.Settings == changes.DigestSettings(s, repo.Spec.Git.URL, content, inputs),
+		SameSettings: s.Status.Settings == changes.DigestSettings(s, changes.PlaceOf(&repo.Spec).URL, content, inputs),
 		ApplyAll:     !s.Status.SyncRequest.Equal(s.Spec.SyncRequest),
 	})
 	if tooLarge := changes.CheckSize(slices.Concat(x.wanted.Keys, decided.Keep, decided.Remove)); tooLarge != nil {

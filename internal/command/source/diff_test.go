@@ -343,3 +343,12 @@ func TestMarkdownKeepsHostileTextInFences(t *testing.T) {
 		}
 	}
 }
+
+// A version of a chart is called one, and not a commit.
+func TestDiffNamesTheRevision(t *testing.T) {
+	for revision, want := range map[string]string{"c0ffee": "commit c0ffee", "shop:1.2.0@sha256:ab": "version shop:1.2.0@sha256:ab", "": "nothing, because no commit is applied yet"} {
+		if got := (&contentDiff{Source: "web", Namespace: "shop", Commit: revision}).formatHeading(); got != "source/web in namespace shop, compared with "+want {
+			t.Errorf("%q: %s", revision, got)
+		}
+	}
+}

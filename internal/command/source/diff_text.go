@@ -6,6 +6,7 @@ import (
 
 	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/preview"
+	"atoll.dev/atoll/internal/sources/changes"
 )
 
 const (
@@ -30,7 +31,7 @@ func (d *contentDiff) formatHeading() string {
 	if d.Commit == "" {
 		text += "nothing, because no commit is applied yet"
 	} else {
-		text += "commit " + phrase.EscapeLine(d.Commit)
+		text += changes.RevisionNoun(d.Commit) + " " + phrase.EscapeLine(d.Commit)
 	}
 	if d.Suspended {
 		text += "\nsuspended: the hub takes no commit until the Source and its Repository are resumed"

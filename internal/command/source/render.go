@@ -65,6 +65,7 @@ so a file with the same fields will do.`,
 	f.StringVar(&o.variant, "variant", "", "variant of the Source of -f to print (default: what clusters without a variant get)")
 	f.StringVar(&o.program, "hub-program", "", "path of "+hubProgram+" (default: beside atoll, or in the PATH)")
 	f.StringArrayVar(&o.inputs, "input", nil, "text of a key of valuesFrom, as KIND/NAME/KEY=FILE; may be given more than once")
+	o.build.addType(f)
 	o.build.addTo(f)
 	for _, flag := range []string{"name", "path", "exclude", "build", "values", "values-path", "release-name", "kube-version", "api-versions", "omit-hooks"} {
 		cmd.MarkFlagsMutuallyExclusive("filename", flag)

@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +25,7 @@ import (
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/command/output"
 	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/sources/changes"
 	"atoll.dev/atoll/internal/sources/render"
 )
 
@@ -35,16 +38,18 @@ var (
 func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "source",
-		Short: "Apply the objects of a git repository, and follow its commits",
-		Long: `Apply the objects of a git repository, and follow its commits.
+		Short: "Apply the objects of a git, Helm or OCI repository, and follow it",
+		Long: `Apply the objects of a git, Helm or OCI repository, and follow it.
 
 A Source applies the objects of a directory of a Repository as templates on the hub: those of YAML and JSON files,
-of a kustomization, or of a Helm chart. A commit
-that changes the directory changes the templates. What a commit drops is removed; nothing else removes
-anything: what runs stays while the repository cannot be read, and when the Source is deleted.`,
+of a kustomization, or of a Helm chart. A chart may also come from a Helm repository or a registry, and
+files from an OCI artifact. A commit
+that changes the directory changes the templates, and so does a later version of a chart. What a commit or a later version
+drops is removed; nothing else removes anything: what runs stays while the repository cannot be read, and when the
+Source is deleted.`,
 	}
 	create := &cobra.Command{Use: "create", Short: "Make a Source"}
-	create.AddCommand(newCreateGitCommand(flags))
+	create.AddCommand(newCreateGitCommand(flags), newCreateHelmCommand(flags), newCreateOCICommand(flags))
 	cmd.AddCommand(create, newRenderCommand(), newDiffCommand(flags), newListCommand(flags), newGetCommand(flags),
 		newPatchCommand(flags, patchCommand{"sync NAME", "Check the Repository now, and apply every object again",
 			func(read readSource) (map[string]any, error) {
@@ -146,10 +151,10 @@ func newListCommand(flags *client.ConnectionFlags) *cobra.Command {
 
 func printSources(out io.Writer, found []v1alpha1.Source) error {
 	if len(found) == 0 {
-		_, err := fmt.Fprintln(out, "no Sources; `atoll source create git URL` makes one")
+		_, err := fmt.Fprintln(out, "no Sources; `atoll source create git URL` or `atoll source create helm URL` makes one")
 		return err
 	}
-	table := output.NewTable(out, "NAMESPACE", "NAME", "REPOSITORY", "COMMIT", "MESSAGE", "CLUSTERS", "WAITS FOR")
+	table := output.NewTable(out, "NAMESPACE", "NAME", "REPOSITORY", "REVISION", "MESSAGE", "CLUSTERS", "WAITS FOR")
 	for i := range found {
 		s := &found[i]
 		table.AddRow(s.Namespace, s.Name, s.Spec.Repository, s.Status.ShortCommit, phrase.TruncateText(s.Status.Message, 50), s.Status.Clusters.Summary, phrase.TruncateText(s.Status.WaitsFor, 80))
@@ -186,10 +191,12 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 	st := &s.Status
 	lines := []string{
 		fmt.Sprintf("source/%s in namespace %s", s.Name, s.Namespace),
-		fmt.Sprintf("  commit    %s %s", st.Commit, st.Message),
-		"  author    " + st.Author,
+		strings.TrimRight(fmt.Sprintf("  %-9s %s %s", changes.RevisionNoun(st.Commit), st.Commit, st.Message), " "),
 		fmt.Sprintf("  objects   %d in the content, %d applied, %d kept", st.Objects.Total, st.Objects.Applied, st.Objects.Kept),
 		"  clusters  " + st.Clusters.Summary,
+	}
+	if st.Author != "" {
+		lines = slices.Insert(lines, 2, "  author    "+st.Author)
 	}
 	for _, b := range st.Builds {
 		lines = append(lines, fmt.Sprintf("  build     %s of %s %s", b.Type, b.Path, b.Chart))
@@ -222,7 +229,7 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 // describeRepository returns what the hub reports of a Repository.
 func describeRepository(repo *v1alpha1.Repository) (lines []string) {
 	if c := meta.FindStatusCondition(repo.Status.Conditions, v1alpha1.RepositoryReachable); c != nil {
-		lines = append(lines, formatCondition(*c, "repository "+repo.Spec.Git.URL))
+		lines = append(lines, formatCondition(*c, "repository "+changes.PlaceOf(&repo.Spec).URL))
 	}
 	if c := meta.FindStatusCondition(repo.Status.Conditions, v1alpha1.RepositoryWebhookReady); c != nil {
 		lines = append(lines, formatCondition(*c, "webhook /webhooks/"+repo.Namespace+"/"+repo.Name))

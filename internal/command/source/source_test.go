@@ -1,6 +1,9 @@
 package source
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +71,59 @@ func TestCreateMakesWhatItShows(t *testing.T) {
 	env := readField(h, sourcePath, "spec", "placement", "clusterAffinity", in, "matchLabels", "env")
 	if tiers, ok := readField(h, sourcePath, "spec", "placement", "clusterAffinity", in, "matchExpressions").([]any); env != "prod" || !ok || len(tiers) != 1 {
 		t.Errorf("the Source places by %v", readField(h, sourcePath, "spec", "placement"))
+	}
+}
+
+// A chart of a Helm repository is made as a Source of git is. A Repository of another type is another place.
+func TestCreateOfAChart(t *testing.T) {
+	h := clienttest.NewFakeHub(t, map[string]string{"namespaces/shop": "{}"})
+	const registry = "oci://registry.example.com/charts"
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, []byte("pem"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"create", "helm", registry, "--name", "web", "--chart", "shop", "--version", ">=1 <2", "--clusters", "*", "--secret", "token", "--ca-file", ca, "--release-name", "r", "--yes"}
+	out, err := clienttest.RunForOutput(t, h, NewCommand, args...)
+	if err != nil || !strings.Contains(out, "+ source/web: chart shop >=1 <2, to all clusters") || !strings.Contains(out, "+ repository/web: "+registry) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for field, want := range map[string]string{"url": registry, "caBundle": "pem"} {
+		if got := readField(h, repoPath, "spec", "helm", field); got != want || readField(h, repoPath, "spec", "git") != nil {
+			t.Errorf("%s: %v", field, got)
+		}
+	}
+	if readField(h, repoPath, "spec", "helm", "secretRef", "name") != "token" || readField(h, sourcePath, "spec", "ref", "chart") != "shop" || readField(h, sourcePath, "spec", "ref", "version") != ">=1 <2" ||
+		readField(h, sourcePath, "spec", "build", "helm", "releaseName") != "r" || readField(h, sourcePath, "spec", "ref", "branch") != nil {
+		t.Errorf("%v", h.Object(sourcePath))
+	}
+	if _, err := clienttest.RunForOutput(t, h, NewCommand, "create", "git", registry, "--name", "other", "--repository", "web", "--yes"); err == nil || !strings.Contains(err.Error(), "with the URL "+registry+" of the type helm") {
+		t.Errorf("a Repository of another type: %v", err)
+	}
+	for _, missing := range []string{"--chart", "--version"} {
+		i := slices.Index(args, missing)
+		if _, err := clienttest.RunForOutput(t, h, NewCommand, slices.Delete(slices.Clone(args), i, i+2)...); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(missing, "--")) {
+			t.Errorf("without %s: %v", missing, err)
+		}
+	}
+}
+
+// An artifact is made by one of tag, version and digest.
+func TestCreateOfAnArtifact(t *testing.T) {
+	const repository = "oci://registry.example.com/shop/deploy"
+	digest := "sha256:" + strings.Repeat("a", 64)
+	for flag, value := range map[string]string{"tag": "latest", "version": "1.x", "digest": digest} {
+		h := clienttest.NewFakeHub(t, map[string]string{"namespaces/shop": "{}"})
+		out, err := clienttest.RunForOutput(t, h, NewCommand, "create", "oci", repository, "--name", "web", "--"+flag, value, "--path", "prod", "--build", "plain", "--yes")
+		if err != nil || !strings.Contains(out, "+ source/web: prod of "+flag+" "+value+", where policies") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if readField(h, repoPath, "spec", "oci", "url") != repository || readField(h, sourcePath, "spec", "ref", flag) != value || readField(h, sourcePath, "spec", "ref", "branch") != nil || readField(h, sourcePath, "spec", "build", "type") != "Plain" {
+			t.Errorf("%s: %v", flag, h.Object(sourcePath))
+		}
+	}
+	h := clienttest.NewFakeHub(t, map[string]string{"namespaces/shop": "{}"})
+	if _, err := clienttest.RunForOutput(t, h, NewCommand, "create", "oci", repository, "--name", "web", "--yes"); err == nil || !strings.Contains(err.Error(), "digest") {
+		t.Errorf("without a ref: %v", err)
 	}
 }
 

@@ -87,7 +87,7 @@ func checkDependencies(c *chart.Chart) error {
 			return sub.Name() == d.Name && chartutil.IsCompatibleRange(d.Version, sub.Metadata.Version)
 		}
 		if !slices.ContainsFunc(c.Dependencies(), has) {
-			return fmt.Errorf("the dependency %s %s of chart %s is not in its directory charts/, and nothing is fetched; run `helm dependency build`, and commit charts/", d.Name, d.Version, c.Name())
+			return fmt.Errorf("the dependency %s %s of chart %s is not in its directory charts/, and nothing is fetched; run `helm dependency build` before the chart is committed or packaged", d.Name, d.Version, c.Name())
 		}
 	}
 	for _, sub := range c.Dependencies() {

@@ -244,8 +244,11 @@ func FieldManagerOf(s *v1alpha1.Source) string {
 // so are the program that rendered them and the digest of the inputs: another type, a new version of the hub and an edit of a
 // ConfigMap remove nothing.
 func DigestSettings(s *v1alpha1.Source, url string, content render.Result, inputs string) string {
-	builds := content.Builds
-	settings := []any{url, s.Spec.Ref, s.Spec.Paths, s.Spec.Exclude, s.Spec.TargetNamespace, s.Spec.Placement == nil && s.Spec.PlacementRef == nil}
+	builds, ref := content.Builds, s.Spec.Ref
+	if ref.Version != "" {
+		ref.Version = "*" // it is the revision: a later version removes what it drops, as a later commit of a branch does
+	}
+	settings := []any{url, ref, s.Spec.Paths, s.Spec.Exclude, s.Spec.TargetNamespace, s.Spec.Placement == nil && s.Spec.PlacementRef == nil}
 	if s.Spec.Build != nil || len(builds) > 0 {
 		settings = append(settings, s.Spec.Build, content.Program)
 	}

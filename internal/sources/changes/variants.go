@@ -115,7 +115,7 @@ func describeVariant(s *v1alpha1.Source, variant string, f form, commit string) 
 		text += ": ..." + strings.ToValidUTF8(file[len(file)-most:], "")
 	}
 	if commit != "" {
-		text += " of commit " + commit[:min(12, len(commit))]
+		text += " of " + DescribeRevision(commit)
 	}
 	return text
 }

@@ -10,10 +10,10 @@ import (
 // errAliases is the error of a document that its aliases make too large.
 var errAliases = fmt.Errorf("the document has more than %d bytes when its aliases are expanded", MaxContentBytes)
 
-// checkAliases returns an error for a document that expands to more bytes than all objects of a Source may have.
+// CheckAliases returns an error for a document that expands to more bytes than all objects of a Source may have.
 // The decoder bounds the number of fields that aliases make, and not their bytes, and its memory is that of all Sources of
 // the Repository. So this comes first.
-func checkAliases(text []byte) error {
+func CheckAliases(text []byte) error {
 	if !bytes.ContainsRune(text, '*') || !bytes.ContainsRune(text, '&') {
 		return nil
 	}

@@ -92,7 +92,7 @@ func (c *closure) parseFields(name string, text []byte) (fields map[string]any, 
 	if c.parsed += len(text); c.parsed > MaxJobBytes {
 		return nil, NewFailure(atoll.ReasonContentTooLarge, "the kustomizations of the Source have more than %d bytes, with the texts in their texts", MaxJobBytes)
 	}
-	switch err := checkAliases(text); {
+	switch err := CheckAliases(text); {
 	case errors.Is(err, errAliases):
 		c.reportProblem(name, "%v", err)
 		return nil, nil

@@ -124,7 +124,7 @@ func (r *Reader) readDocument(name string, d document) {
 
 // expandDocument returns a document as JSON, whose bytes are bounded.
 func expandDocument(text []byte) ([]byte, error) {
-	if err := checkAliases(text); err != nil {
+	if err := CheckAliases(text); err != nil {
 		return nil, err
 	}
 	raw, err := yaml.YAMLToJSONStrict(text)

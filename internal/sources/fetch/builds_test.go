@@ -1,4 +1,4 @@
-package gitfetch
+package fetch
 
 import (
 	"errors"
@@ -37,7 +37,7 @@ func TestBuildsOfACommit(t *testing.T) {
 		}
 		return strings.Join(out, "; ")
 	}
-	first := mustFetch(t, Request{URL: url, Wants: wants})
+	first := mustFetch(t, Request{Type: TypeGit, URL: url, Wants: wants})
 	if got := names(first); got != "chart/templates/a.yaml:1 web; over/kustomization.yaml:1 p-a" {
 		t.Fatal(got)
 	}
@@ -49,7 +49,7 @@ func TestBuildsOfACommit(t *testing.T) {
 		for i := range wants {
 			wants[i].SeenDigest = first[i].Digest
 		}
-		return names(mustFetch(t, Request{URL: url, Wants: wants}))
+		return names(mustFetch(t, Request{Type: TypeGit, URL: url, Wants: wants}))
 	}
 	r.commit(t, map[string]string{"README.md": "y", "chart2/Chart.yaml": chartFile, "base/unused.yaml": configMap})
 	if got := seen(); got != "unchanged; unchanged" {
@@ -75,7 +75,7 @@ func TestInputsOfAFetch(t *testing.T) {
 		t.Helper()
 		w := Want{ID: "w", Ref: "refs/heads/main", SeenDigest: seen, Want: render.Want{Options: render.Options{ReleaseName: "web", Helm: &render.HelmOptions{ValuesFrom: []render.InputID{"Secret/s/k"}}}}}
 		w.Inputs = render.Inputs{"Secret/s/k": []byte("a: " + value)}
-		return mustFetch(t, Request{URL: url, Wants: []Want{w}})[0]
+		return mustFetch(t, Request{Type: TypeGit, URL: url, Wants: []Want{w}})[0]
 	}
 	first := fetch("hush", "")
 	if len(first.Objects) != 1 || first.Objects[0].Fields["data"].(map[string]any)["a"] != "hush" || strings.Contains(first.Digest, "hush") {
@@ -103,7 +103,7 @@ func TestABadChartIsItsOwnFailure(t *testing.T) {
 	for _, dir := range []string{"bomb", "bad", "random", "good"} {
 		wants = append(wants, Want{ID: dir, Ref: "refs/heads/main", Want: render.Want{Paths: []string{dir}, Options: render.Options{ReleaseName: "web"}}})
 	}
-	got := mustFetch(t, Request{URL: r.serve(t), Wants: wants})
+	got := mustFetch(t, Request{Type: TypeGit, URL: r.serve(t), Wants: wants})
 	for i, want := range []string{"failure " + string(atoll.ReasonContentTooLarge), "problem bad/templates/a.yaml", "random/templates/a.yaml:1", "good/a.yaml:1"} {
 		if describe(got[i]) != want || got[i].Commit == "" || got[i].Digest == "" {
 			t.Errorf("%s: %s, want %s", wants[i].ID, describe(got[i]), want)
@@ -113,8 +113,8 @@ func TestABadChartIsItsOwnFailure(t *testing.T) {
 
 // A build that is not the first one ends with the time of all builds, and is left to the next child.
 func TestALaterBuildEndsInTime(t *testing.T) {
-	run := func(building time.Duration, program ...string) (*fetched, error) {
-		f := &fetched{server: &gitServer{builds: renderchild.Runner{Executable: program}}, building: building}
+	run := func(building time.Duration, program ...string) (*contentReader, error) {
+		f := &contentReader{builds: renderchild.Runner{Executable: program}, building: building}
 		_, err := f.runJob(t.Context(), render.Job{})
 		return f, err
 	}

@@ -1,6 +1,7 @@
-package gitfetch
+package fetch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,7 +20,7 @@ func TestSeenCommitsStartNoChild(t *testing.T) {
 	f := &Fetcher{Executable: []string{"/bin/sh", "-c", `cat > /dev/null; echo '{"contents": [{"id": "child"}]}'`}, AllowedNetworks: loopback}
 	read := func(url string, change func(*Want)) string {
 		t.Helper()
-		a, err := f.Fetch(t.Context(), Request{URL: url, Wants: wantMain(func(w *Want) { w.SeenCommit, w.SeenDigest = commit, "d" }, change)})
+		a, err := f.Fetch(t.Context(), Request{Type: TypeGit, URL: url, Wants: wantMain(func(w *Want) { w.SeenCommit, w.SeenDigest = commit, "d" }, change)})
 		var failure *Failure
 		if errors.As(err, &failure) {
 			return string(failure.Reason)
@@ -69,9 +70,24 @@ func BenchmarkIdleCheck(b *testing.B) {
 	b.Cleanup(server.Close)
 	f := &Fetcher{AllowedNetworks: loopback}
 	for b.Loop() {
-		a, err := f.Fetch(b.Context(), Request{URL: server.URL, Wants: wantMain(func(w *Want) { w.SeenCommit = commit })})
+		a, err := f.Fetch(b.Context(), Request{Type: TypeGit, URL: server.URL, Wants: wantMain(func(w *Want) { w.SeenCommit = commit })})
 		if err != nil || !a.Contents[0].Unchanged {
 			b.Fatal(a, err)
 		}
 	}
 }
+
+// A decoder that panics on an answer of a registry ends in a child, and not the hub.
+func TestDecodersOfRefsMayPanic(t *testing.T) {
+	same, err := confirmWants(t.Context(), panickingRepository{}, []Want{{Ref: "a", SeenCommit: "b"}})
+	if same || err != nil {
+		t.Errorf("%v, %v", same, err)
+	}
+}
+
+// panickingRepository panics when it resolves a ref.
+type panickingRepository struct{ repository }
+
+func (panickingRepository) readRefs(context.Context) error { return nil }
+
+func (panickingRepository) resolveRef(context.Context, string) (string, error) { panic("no") }

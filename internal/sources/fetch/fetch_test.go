@@ -1,4 +1,4 @@
-package gitfetch
+package fetch
 
 import (
 	"bytes"
@@ -50,21 +50,21 @@ func TestMain(m *testing.M) {
 
 var loopback = []string{"127.0.0.0/8", "::1/128"}
 
-// repository is a git repository with a work tree.
-type repository struct {
+// gitWork is a git repository with a work tree.
+type gitWork struct {
 	root, work string
 }
 
-func newRepository(t *testing.T) *repository {
+func newRepository(t *testing.T) *gitWork {
 	t.Helper()
 	dir := t.TempDir()
-	r := &repository{root: filepath.Join(dir, "root"), work: filepath.Join(dir, "work")}
+	r := &gitWork{root: filepath.Join(dir, "root"), work: filepath.Join(dir, "work")}
 	r.runGit(t, dir, "init", "--quiet", "--bare", "--initial-branch=main", filepath.Join(r.root, "a.git"))
 	r.runGit(t, dir, "clone", "--quiet", filepath.Join(r.root, "a.git"), r.work)
 	return r
 }
 
-func (r *repository) runGit(t *testing.T, dir string, args ...string) string {
+func (r *gitWork) runGit(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
@@ -77,7 +77,7 @@ func (r *repository) runGit(t *testing.T, dir string, args ...string) string {
 }
 
 // commit writes files, pushes the commit, and returns its hash.
-func (r *repository) commit(t *testing.T, files map[string]string) string {
+func (r *gitWork) commit(t *testing.T, files map[string]string) string {
 	t.Helper()
 	for name, text := range files {
 		at := filepath.Join(r.work, name)
@@ -101,14 +101,14 @@ func (r *repository) commit(t *testing.T, files map[string]string) string {
 }
 
 // handler serves the repository by git's own program.
-func (r *repository) newHandler(t *testing.T) http.Handler {
+func (r *gitWork) newHandler(t *testing.T) http.Handler {
 	t.Helper()
 	return &cgi.Handler{
 		Path: filepath.Join(r.runGit(t, r.root, "--exec-path"), "git-http-backend"), Env: []string{"GIT_PROJECT_ROOT=" + r.root, "GIT_HTTP_EXPORT_ALL=1"}, Stderr: io.Discard,
 	}
 }
 
-func (r *repository) serve(t *testing.T) string {
+func (r *gitWork) serve(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(r.newHandler(t))
 	t.Cleanup(server.Close)
@@ -176,7 +176,7 @@ func TestContentsOfACommit(t *testing.T) {
 		{ID: "without", Ref: "refs/heads/main", Want: render.Want{Paths: []string{"deploy/"}, Exclude: []string{"sub"}}}, {ID: "none", Ref: "refs/heads/main", Want: render.Want{Paths: []string{"absent"}}},
 		{ID: "gone", Ref: "refs/heads/gone"}, {ID: "bad", Ref: "refs/heads/main"}, {ID: "commit", Ref: second, Want: render.Want{Paths: []string{"deploy"}}},
 	}
-	got := mustFetch(t, Request{URL: url, Wants: wants})
+	got := mustFetch(t, Request{Type: TypeGit, URL: url, Wants: wants})
 	for i, want := range []string{"deploy/a.yaml:1, deploy/sub/b.yml:2, other/c.json:1", "deploy/a.yaml:1, deploy/sub/b.yml:2", "deploy/a.yaml:1", "deploy/a.yaml:1", "", "failure RefMissing", "problem other/c.json", "deploy/a.yaml:1, deploy/sub/b.yml:2"} {
 		if describe(got[i]) != want || got[i].ID != wants[i].ID {
 			t.Errorf("%s: %s, want %s", wants[i].ID, describe(got[i]), want)
@@ -190,7 +190,7 @@ func TestContentsOfACommit(t *testing.T) {
 	seen[0].SeenCommit = second
 	seen[1].SeenDigest = got[1].Digest
 	for i, want := range []string{"unchanged", "unchanged", "deploy/a.yaml:1, deploy/sub/b.yml:2"} {
-		if c := mustFetch(t, Request{URL: url, Wants: seen[i : i+1]})[0]; describe(c) != want || c.Commit != second {
+		if c := mustFetch(t, Request{Type: TypeGit, URL: url, Wants: seen[i : i+1]})[0]; describe(c) != want || c.Commit != second {
 			t.Errorf("seen %d: %s", i, describe(c))
 		}
 	}
@@ -200,7 +200,7 @@ func TestContentsOfACommit(t *testing.T) {
 func TestLargeNumbersStay(t *testing.T) {
 	r := newRepository(t)
 	r.commit(t, map[string]string{"a.yaml": configMap + "most: 9223372036854775807\nnested: {least: [-9007199254740993, 1.5]}\n"})
-	got := mustFetch(t, Request{URL: r.serve(t), Wants: wantMain()})[0].Objects[0].Fields
+	got := mustFetch(t, Request{Type: TypeGit, URL: r.serve(t), Wants: wantMain()})[0].Objects[0].Fields
 	if want := map[string]any{"least": []any{int64(-9007199254740993), 1.5}}; got["most"] != int64(9223372036854775807) || !reflect.DeepEqual(got["nested"], want) {
 		t.Errorf("%#v", got)
 	}
@@ -221,7 +221,7 @@ func TestDescent(t *testing.T) {
 			old, now string
 			want     bool
 		}{{first, rewritten, true}, {second, rewritten, false}, {third, rewritten, false}, {first, third, true}, {strings.Repeat("1", 40), rewritten, false}} {
-			a, err := runFetch(t, Request{URL: url, Descends: &Descent{Old: c.old, New: c.now}})
+			a, err := runFetch(t, Request{Type: TypeGit, URL: url, Descends: &Descent{Old: c.old, New: c.now}})
 			if err != nil || a.Descends != c.want {
 				t.Errorf("%s from %s (filter %s): %v, %v, want %v", c.now, c.old, filter, a, err, c.want)
 			}
@@ -255,7 +255,7 @@ func TestCredentialsOverTLS(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	right := Request{URL: server.URL + "/a.git", Username: "ann", Password: "hush", CABundle: ca, Wants: wantMain()}
+	right := Request{Type: TypeGit, URL: server.URL + "/a.git", Username: "ann", Password: "hush", CABundle: ca, Wants: wantMain()}
 	if got := describe(mustFetch(t, right)[0]); got != "a.yaml:1" {
 		t.Error(got)
 	}
@@ -285,7 +285,7 @@ func TestRedirectToAnotherHostIsRefused(t *testing.T) {
 		http.Redirect(w, req, other.URL+req.URL.RequestURI(), http.StatusFound)
 	}))
 	t.Cleanup(server.Close)
-	_, err := runFetch(t, Request{URL: server.URL + "/a.git", Username: "ann", Password: "hush", Wants: wantMain()})
+	_, err := runFetch(t, Request{Type: TypeGit, URL: server.URL + "/a.git", Username: "ann", Password: "hush", Wants: wantMain()})
 	if got := reasonOf(t, err); got != atoll.ReasonRedirectRefused || asked {
 		t.Errorf("%v, asked %v", err, asked)
 	}
@@ -304,7 +304,7 @@ func TestFailuresHaveNoTextOfOthers(t *testing.T) {
 		"it has expired": {&tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Cert: named, Reason: x509.Expired, Detail: "hush"}}, atoll.ReasonServerNotVerified, "not valid now"},
 		"another fault":  {&tls.CertificateVerificationError{Err: errors.New("hush")}, atoll.ReasonServerNotVerified, "no valid form"},
 		"a name":         {&net.OpError{Op: "dial", Err: &net.DNSError{Name: "hush"}}, atoll.ReasonRepositoryUnreachable, "cannot be resolved"},
-		"a proxy":        {errors.New("hush"), atoll.ReasonRepositoryUnreachable, "does not answer as a git server does"},
+		"a proxy":        {errors.New("hush"), atoll.ReasonRepositoryUnreachable, "does not answer as a server of such a Repository"},
 	} {
 		f := failureOf(fmt.Errorf("fetch: %w", c.err))
 		if f.Reason != c.want || !strings.Contains(f.Message, c.detail) || strings.Contains(f.Message, "hush") {
@@ -353,7 +353,7 @@ func TestServersThatMisbehave(t *testing.T) {
 		}},
 	} {
 		server := httptest.NewServer(c.handle)
-		a, err := runFetch(t, Request{URL: server.URL + "/a.git", Wants: wantMain()})
+		a, err := runFetch(t, Request{Type: TypeGit, URL: server.URL + "/a.git", Wants: wantMain()})
 		server.Close()
 		if err == nil && len(a.Contents) == 1 && a.Contents[0].Failure != nil {
 			err = a.Contents[0].Failure
@@ -384,7 +384,7 @@ func TestSlowServer(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		f := &Fetcher{Executable: []string{own, ChildCommand}, AllowedNetworks: loopback}
-		_, err := f.Fetch(ctx, Request{URL: server.URL + "/a.git", Wants: wantMain()})
+		_, err := f.Fetch(ctx, Request{Type: TypeGit, URL: server.URL + "/a.git", Wants: wantMain()})
 		done <- err
 	}()
 	<-reached
@@ -400,20 +400,20 @@ func TestAddressesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, url := range []string{"http://127.0.0.1:1/a.git", "http://localhost:1/a.git", "http://169.254.169.254/a.git", "http://[::1]:1/a.git", "http://0.0.0.0:1/a.git"} {
-		_, err := (&Fetcher{Executable: []string{own, ChildCommand}}).Fetch(t.Context(), Request{URL: url, Wants: wantMain()})
+		_, err := (&Fetcher{Executable: []string{own, ChildCommand}}).Fetch(t.Context(), Request{Type: TypeGit, URL: url, Wants: wantMain()})
 		if got := reasonOf(t, err); got != atoll.ReasonAddressRefused || !strings.Contains(err.Error(), "--source-allowed-cidrs") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
 	t.Run("behind a proxy", func(t *testing.T) {
 		t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
-		_, err := (&Fetcher{Executable: []string{own, ChildCommand}}).Fetch(t.Context(), Request{URL: "http://169.254.169.254/a.git", Wants: wantMain()})
+		_, err := (&Fetcher{Executable: []string{own, ChildCommand}}).Fetch(t.Context(), Request{Type: TypeGit, URL: "http://169.254.169.254/a.git", Wants: wantMain()})
 		if got := reasonOf(t, err); got != atoll.ReasonAddressRefused {
 			t.Error(err)
 		}
 	})
 	for _, url := range []string{"file:///etc", "ext::sh -c true", "ssh://host/a", "https://ann:hush@host/a", "/tmp", "http://[::%2525lo]:1/a.git", "http://[fe80::1%25lo]:1/a.git"} {
-		_, err := runFetch(t, Request{URL: url})
+		_, err := runFetch(t, Request{Type: TypeGit, URL: url})
 		if got := reasonOf(t, err); got != atoll.ReasonInvalidField || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", url, err)
 		}
@@ -426,7 +426,7 @@ func TestHostileContents(t *testing.T) {
 	commit := func(files map[string]string) Content {
 		t.Helper()
 		r.commit(t, files)
-		return mustFetch(t, Request{URL: url, Wants: wantMain()})[0]
+		return mustFetch(t, Request{Type: TypeGit, URL: url, Wants: wantMain()})[0]
 	}
 	if got := describe(commit(map[string]string{"a.yaml": configMap, "link.yaml": "-> /etc/passwd"})); got != "problem link.yaml" {
 		t.Errorf("a link to a file: %s", got)
@@ -447,7 +447,7 @@ func TestHostileContents(t *testing.T) {
 	if got := describe(commit(many)); got != "failure ContentTooLarge" {
 		t.Errorf("many files: %s", got)
 	}
-	if got := describe(mustFetch(t, Request{URL: url, Wants: wantMain(func(w *Want) { w.Paths = []string{"a.yaml"} })})[0]); got != "a.yaml:1" {
+	if got := describe(mustFetch(t, Request{Type: TypeGit, URL: url, Wants: wantMain(func(w *Want) { w.Paths = []string{"a.yaml"} })})[0]); got != "a.yaml:1" {
 		t.Errorf("a file beside many: %s", got)
 	}
 }
@@ -464,7 +464,7 @@ func TestContentsArePostponed(t *testing.T) {
 	for i := range 5 {
 		wants = append(wants, Want{ID: fmt.Sprint(i), Ref: "refs/heads/main"})
 	}
-	got := mustFetch(t, Request{URL: r.serve(t), Wants: wants})
+	got := mustFetch(t, Request{Type: TypeGit, URL: r.serve(t), Wants: wants})
 	for i, c := range got {
 		if c.Postponed != (i > 2) || len(c.Objects) != map[bool]int{false: 4, true: 0}[i > 2] {
 			t.Errorf("content %d: postponed %v, %d objects", i, c.Postponed, len(c.Objects))
@@ -483,7 +483,7 @@ func TestChildrenThatFail(t *testing.T) {
 		"it says nothing":       {"true", atoll.ReasonFetchFailed},
 		"it says other things":  {"echo hello", atoll.ReasonFetchFailed},
 	} {
-		_, err := (&Fetcher{Executable: []string{"/bin/sh", "-c", c.program}}).Fetch(t.Context(), Request{URL: "https://example.com/a", Password: "hush"})
+		_, err := (&Fetcher{Executable: []string{"/bin/sh", "-c", c.program}}).Fetch(t.Context(), Request{Type: TypeGit, URL: "https://example.com/a", Password: "hush"})
 		if got := reasonOf(t, err); got != c.want || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -499,7 +499,7 @@ func TestCredentialsAreNotInArgumentsOrEnvironment(t *testing.T) {
 	t.Setenv("ATOLL_SOMETHING", "of the hub")
 	file := filepath.Join(t.TempDir(), "seen")
 	program := "cat /proc/$$/cmdline /proc/$$/environ > " + file + "; cat > " + file + ".in; pwd > " + file + ".dir; echo '{}'"
-	if _, err := (&Fetcher{Executable: []string{"/bin/sh", "-c", program}}).Fetch(t.Context(), Request{URL: "https://example.com/a", Username: "ann", Password: "hush"}); err != nil {
+	if _, err := (&Fetcher{Executable: []string{"/bin/sh", "-c", program}}).Fetch(t.Context(), Request{Type: TypeGit, URL: "https://example.com/a", Username: "ann", Password: "hush"}); err != nil {
 		t.Fatal(err)
 	}
 	seen, err := os.ReadFile(file)

@@ -1,12 +1,13 @@
-// Package gitfetch reads the objects of git repositories in a child process of the hub's own binary.
+// Package fetch reads the objects of git, Helm and OCI repositories in a child process of the hub's own binary.
 //
 // Contract: Fetch returns within its context, whatever the server sends: the child has bounds of time, memory, files
-// and bytes, and its end ends nothing else. The hub itself reads a short list of refs, and starts no child when no
-// ref moved. The request with its credentials goes to the child by standard
+// and bytes, and its end ends nothing else. The hub itself reads a short list of refs, or an index without
+// parsing it, and starts no child when no ref moved. The request with its credentials goes to the child by standard
 // input, and never by arguments or environment. Credentials are sent to the host of the URL alone. No error has
 // a credential or the text of a server's answer. Symlinks and submodules are not followed; where they may hold content,
-// they are problems. Nothing is kept between two fetches. Fetch is safe for concurrent use.
-package gitfetch
+// they are problems. Digests of indexes, with the revisions in them, are all that
+// is kept between two fetches. Fetch is safe for concurrent use.
+package fetch
 
 import (
 	"time"
@@ -44,6 +45,8 @@ var buildTime = 50 * time.Second
 
 // Request is the request to a child.
 type Request struct {
+	// Type of the Repository, such as TypeGit.
+	Type     string `json:"type"`
 	URL      string `json:"url"`
 	Username string `json:"username,omitempty"`
 	Password string `json:"password,omitempty"`
@@ -79,6 +82,8 @@ type Answer struct {
 	Contents []Content `json:"contents,omitempty"`
 	// Descends answers the question of that name.
 	Descends bool `json:"descends,omitempty"`
+	// Checkpoint is of an index that was read; nil without one.
+	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 }
 
 // Content of one Source.

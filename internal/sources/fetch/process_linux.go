@@ -1,4 +1,4 @@
-package gitfetch
+package fetch
 
 import (
 	"os"

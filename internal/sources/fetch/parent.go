@@ -1,4 +1,4 @@
-package gitfetch
+package fetch
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/sources/childprocess"
+	"atoll.dev/atoll/internal/sources/renderchild"
 )
 
 // ChildCommand is the hidden subcommand of the hub's binary that runs ServeChild.
@@ -26,6 +26,7 @@ type Fetcher struct {
 	// AllowedNetworks are dialled although they are refused otherwise.
 	AllowedNetworks []string
 	sweep           sync.Once
+	checkpoints     checkpoints
 }
 
 // dirPrefix begins the names of the directories of fetches.
@@ -38,7 +39,10 @@ var passedEnvironment = []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ht
 // content exceeds is in the answer.
 func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Answer, error) {
 	r.AllowedNetworks = f.AllowedNetworks
-	if contents, same, err := confirmSeen(ctx, r); same || err != nil {
+	if compare := protocols[r.Type].compare; compare != nil && r.Descends != nil {
+		return &Answer{Descends: compare(*r.Descends)}, nil
+	}
+	if contents, same, err := f.confirmSeen(ctx, r); same || err != nil {
 		return &Answer{Contents: contents}, err
 	}
 	in, err := json.Marshal(r)
@@ -68,6 +72,7 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (*Answer, error) {
 	if a.Failure != nil {
 		return nil, a.Failure
 	}
+	f.checkpoints.replaceNote(r, a.Checkpoint)
 	return &a, nil
 }
 
@@ -148,19 +153,14 @@ func ServeChild(ctx context.Context, in io.Reader, out io.Writer) error {
 
 // runRequest answers a request; dir is an empty directory.
 func runRequest(ctx context.Context, r Request, dir string) Answer {
-	s, err := openServer(r, maxTextBytes)
+	of, err := openRepository(r, place{maxText: maxTextBytes, dir: dir})
 	if err != nil {
 		return Answer{Failure: failureOf(err)}
 	}
 	if r.Descends != nil {
-		descends, err := s.isDescendant(ctx, *r.Descends)
+		descends, err := protocols[r.Type].readHistory(ctx, of, *r.Descends)
 		return Answer{Descends: descends, Failure: failureOf(err)}
 	}
-	contents, err := s.readContents(ctx, r.Wants, dir)
-	return Answer{Contents: contents, Failure: failureOf(err)}
-}
-
-// isCommitHash reports whether a ref is the hash of a commit.
-func isCommitHash(ref string) bool {
-	return len(ref) == 40 && strings.Trim(ref, "0123456789abcdef") == ""
+	contents, err := readContents(ctx, of, renderchild.Runner{}, r.Wants)
+	return Answer{Contents: contents, Checkpoint: of.readCheckpoint(), Failure: failureOf(err)}
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package gitfetch
+package fetch
 
 // lockDirectory locks nothing, so no directory that another process may have is removed.
 func lockDirectory(string) (release func(), locked bool) { return nil, false }

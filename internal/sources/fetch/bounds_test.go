@@ -1,10 +1,12 @@
-package gitfetch
+package fetch
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"atoll.dev/atoll/internal/sources/renderchild"
 )
 
 // A link or a submodule in the place of a directory does not drop its files in silence.
@@ -14,7 +16,7 @@ func TestSkippedDirectoriesAreProblems(t *testing.T) {
 	r.commit(t, map[string]string{"real/a.yaml": configMap, "LICENSE": "x", "apps/README.md": "x", "apps/COPYING": "-> ../LICENSE"})
 	read := func(change func(*Want)) string {
 		t.Helper()
-		return describe(mustFetch(t, Request{URL: url, Wants: wantMain(change)})[0])
+		return describe(mustFetch(t, Request{Type: TypeGit, URL: url, Wants: wantMain(change)})[0])
 	}
 	all := func(*Want) {}
 	if got := read(all); got != "real/a.yaml:1" {
@@ -60,17 +62,20 @@ func TestPacksShareOneBound(t *testing.T) {
 		r.runGit(t, r.work, "push", "--quiet", "origin", "HEAD:refs/heads/"+name)
 		wants = append(wants, Want{ID: name, Ref: "refs/heads/" + name})
 	}
-	s, err := openServer(Request{URL: r.serve(t), AllowedNetworks: loopback}, maxTextBytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := r.serve(t)
+	spent := int64(0)
 	read := func(left int64) string {
 		t.Helper()
-		*s.packLeft = left
-		contents, err := s.readContents(t.Context(), wants, t.TempDir())
+		of, err := openGit(Request{URL: url, AllowedNetworks: loopback}, place{maxText: maxTextBytes, dir: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}
+		*of.(*gitRepository).packLeft = left
+		contents, err := readContents(t.Context(), of, renderchild.Runner{}, wants)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spent = left - *of.(*gitRepository).packLeft
 		var out []string
 		for _, c := range contents {
 			out = append(out, describe(c)+map[bool]string{true: "postponed"}[c.Postponed])
@@ -80,7 +85,7 @@ func TestPacksShareOneBound(t *testing.T) {
 	if got := read(maxPackBytes); got != "a.yaml:1; a.yaml:1; a.yaml:1" {
 		t.Fatal(got)
 	}
-	one := (maxPackBytes - *s.packLeft) / 3
+	one := spent / 3
 	if got := read(one * 3 / 2); got != "a.yaml:1; postponed; postponed" {
 		t.Errorf("bytes for one of three commits: %s", got)
 	}

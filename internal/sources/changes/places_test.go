@@ -1,0 +1,77 @@
+package changes
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/sources/render"
+)
+
+// Each type of Repositories has its refs, and a ref of another type is stated.
+func TestPlacesOfRepositories(t *testing.T) {
+	secret := &v1alpha1.RepositorySecretRef{Name: "token"}
+	git := v1alpha1.RepositorySpec{Git: &v1alpha1.GitRepository{URL: "https://h/a", SecretRef: secret, CABundle: "pem"}}
+	helm := v1alpha1.RepositorySpec{Helm: &v1alpha1.HelmRepository{URL: "oci://h/charts", SecretRef: secret, CABundle: "pem"}}
+	oci := v1alpha1.RepositorySpec{OCI: &v1alpha1.OCIRepository{URL: "oci://h/files", SecretRef: secret, CABundle: "pem"}}
+	commit := strings.Repeat("a", 40)
+	for name, c := range map[string]struct {
+		spec *v1alpha1.RepositorySpec
+		ref  v1alpha1.SourceRef
+		want string
+	}{
+		"a branch":          {&git, v1alpha1.SourceRef{Branch: "main"}, "refs/heads/main"},
+		"a tag":             {&git, v1alpha1.SourceRef{Tag: "v1"}, "refs/tags/v1"},
+		"a commit":          {&git, v1alpha1.SourceRef{Commit: commit}, commit},
+		"a chart":           {&helm, v1alpha1.SourceRef{Chart: "shop", Version: ">=1 <2"}, "shop@>=1 <2"},
+		"a tag of OCI":      {&oci, v1alpha1.SourceRef{Tag: "latest"}, "tag@latest"},
+		"a digest":          {&oci, v1alpha1.SourceRef{Digest: "sha256:a"}, "digest@sha256:a"},
+		"a version of OCI":  {&oci, v1alpha1.SourceRef{Version: "1.x"}, "version@1.x"},
+		"a chart of OCI":    {&oci, v1alpha1.SourceRef{Chart: "shop", Version: "1.x"}, "RefUnsupported"},
+		"a branch of OCI":   {&oci, v1alpha1.SourceRef{Branch: "main"}, "RefUnsupported"},
+		"a digest of git":   {&git, v1alpha1.SourceRef{Digest: "sha256:a"}, "RefUnsupported"},
+		"a chart of git":    {&git, v1alpha1.SourceRef{Chart: "shop", Version: "1.x"}, "RefUnsupported"},
+		"a branch of Helm":  {&helm, v1alpha1.SourceRef{Branch: "main"}, "RefUnsupported"},
+		"a type of nothing": {&v1alpha1.RepositorySpec{}, v1alpha1.SourceRef{Branch: "main"}, "RefUnsupported"},
+	} {
+		p := PlaceOf(c.spec)
+		got, err := p.RefOf(&v1alpha1.Source{Spec: v1alpha1.SourceSpec{Repository: "repo", Ref: c.ref}})
+		var failure *render.Failure
+		if errors.As(err, &failure) {
+			got = string(failure.Reason)
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		if p.Type != "" && (p.SecretRef != secret || p.CABundle != "pem" || !strings.HasSuffix(p.URL, map[string]string{"git": "/a", "helm": "/charts", "oci": "/files"}[p.Type])) {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+func TestRevisionsForPeople(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0123456789ab", 5)
+	for revision, want := range map[string]string{
+		"1f0c9d2e7ab41f0c9d2e7ab4": "commit 1f0c9d2e7ab4", "c1": "commit c1", "": "commit ",
+		"shop:1.2.0@" + digest: "version 1.2.0@0123456789ab", "shop:1.2.0@x": "version 1.2.0@x", "latest@" + digest: "version latest@0123456789ab", digest: "version 0123456789ab",
+	} {
+		if got := DescribeRevision(revision); got != want {
+			t.Errorf("%q: %q, want %q", revision, got, want)
+		}
+	}
+}
+
+// Another version is another revision of the same settings, and another chart is another setting.
+func TestVersionsAreNoSettings(t *testing.T) {
+	digest := func(chart, version string) string {
+		s := &v1alpha1.Source{Spec: v1alpha1.SourceSpec{Ref: v1alpha1.SourceRef{Chart: chart, Version: version}}}
+		return DigestSettings(s, "https://h", render.Result{}, "")
+	}
+	if digest("shop", "1.0.0") != digest("shop", "2.x") {
+		t.Error("another version is another setting")
+	}
+	if digest("shop", "1.0.0") == digest("other", "1.0.0") {
+		t.Error("another chart is the same setting")
+	}
+}
