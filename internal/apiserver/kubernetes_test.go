@@ -360,10 +360,10 @@ type: kubernetes.io/service-account-token
 	c := rest.AnonymousClientConfig(u.config)
 	c.BearerToken = token
 	robot := newUser(t, c)
-	_, err := robot.kube.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "system:serviceaccount:"+ns+":robot") {
-		t.Errorf("the token is not the account's: %v", err)
-	}
+	testwait.Until(t, "the token is the account's", func(ctx context.Context) (bool, string) { // the API server watches accounts and Secrets
+		_, err := robot.kube.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "system:serviceaccount:"+ns+":robot"), fmt.Sprint(err)
+	})
 }
 
 func TestAdmissionPlugin(t *testing.T) {
