@@ -52,8 +52,9 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// openLab opens the lab that the environment names, or brings one up. end may be set beside an error.
-func openLab() (end func(), err error) {
+// openLab opens the lab that the environment names, or brings one up. The function that ends it may be set with an error, too.
+func openLab() (func(), error) {
+	var err error
 	if dir := os.Getenv(labVariable); dir != "" {
 		world.lab, err = lab.OpenExisting(dir)
 		return nil, err
@@ -66,16 +67,16 @@ func openLab() (end func(), err error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	end = func() {
+	remove := func() {
 		stop()
 		os.RemoveAll(dir)
 	}
 	if world.dex, err = startDex(ctx); err != nil {
-		return end, err
+		return remove, err
 	}
 	hubArgs, err := world.dex.hubArgs(dir)
 	if err != nil {
-		return end, err
+		return remove, err
 	}
 	world.lab, err = lab.BringUp(ctx, lab.Options{Dir: filepath.Join(dir, "lab"), Members: 2, EndsWithStarter: true, HubArgs: hubArgs})
 	return func() {
@@ -85,7 +86,7 @@ func openLab() (end func(), err error) {
 			}
 		}
 		world.dex.server.Close()
-		end()
+		remove()
 	}, err
 }
 
