@@ -33,6 +33,9 @@ const (
 	// Gather is how long changes of statuses are gathered before they are reported. A report before it
 	// would show states that last for a moment, such as those after a restart.
 	Gather = 100 * time.Millisecond
+	// smallBundle is the number of items up to which a Bundle that becomes Ready is reported at once: each of its
+	// changes costs a look at all of its items.
+	smallBundle = 16
 	// RefusedPause is how long a hub that refuses for good is left alone.
 	RefusedPause = 10 * time.Minute
 	// SupersededPause is how long an agent stays away whose session another one with
@@ -119,13 +122,15 @@ type HubLink struct {
 	stored    chan struct{} // capacity 1: fewer manifests wait to be stored
 	drops     chan struct{} // capacity 1: there are removed Bundles to drop from the member's store
 
-	mu              sync.Mutex
-	core            *session.Agent
-	out             *outbox // of the living session; nil without one
-	pending         manifestQueue
-	declined        map[string]declinedOrder // by Bundle
-	postponed       bool                     // the hub is to send orders of this session again
-	dirty           map[string]time.Time
+	mu        sync.Mutex
+	core      *session.Agent
+	out       *outbox // of the living session; nil without one
+	pending   manifestQueue
+	declined  map[string]declinedOrder // by Bundle
+	postponed bool                     // the hub is to send orders of this session again
+	dirty     map[string]time.Time
+	// unchecked has small Bundles of dirty that may be Ready now, with the status that was reported.
+	unchecked       map[string]atoll.RowStatus
 	dropping        []string // removed Bundles that the member's store has to drop
 	timings         applyTimings
 	reportedBundles map[string]bool // reported by this process
@@ -141,7 +146,7 @@ func New(o Options, stored store.StoredContents) *HubLink {
 	}
 	l := &HubLink{
 		o: o, hubs: session.OrderHubs(o.Name, strings.Split(o.Hub, ",")), manifests: make(chan struct{}, 1), changed: make(chan struct{}, 1), saving: make(chan struct{}, 1), stored: make(chan struct{}, 1), drops: make(chan struct{}, 1),
-		dirty: map[string]time.Time{}, reportedBundles: map[string]bool{}, declined: map[string]declinedOrder{}, memory: stored.Reports, order: stored.Position.Order,
+		dirty: map[string]time.Time{}, unchecked: map[string]atoll.RowStatus{}, reportedBundles: map[string]bool{}, declined: map[string]declinedOrder{}, memory: stored.Reports, order: stored.Position.Order,
 		budget: cmp.Or(o.Memory, membudget.DivideLimit(0)), ways: map[string]*hubRoute{}, rhythm: checkInSchedule{hasten: make(chan struct{}, 1)},
 	}
 	l.memory.Position = stored.Position
@@ -159,6 +164,9 @@ func (l *HubLink) BundleStatusChanged(bundle string) {
 	l.mu.Lock()
 	if _, waits := l.dirty[bundle]; !waits {
 		l.dirty[bundle] = time.Now()
+	}
+	if last := l.memory.Last[bundle]; l.reportedBundles[bundle] && last.State != atoll.RowReady && last.Total <= smallBundle {
+		l.unchecked[bundle] = last
 	}
 	if len(l.timings) > 0 {
 		l.timings.recordLatestStatusChange(bundle, time.Now())

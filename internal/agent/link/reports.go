@@ -33,7 +33,7 @@ func (l *HubLink) reportLoop(ctx context.Context) {
 			return
 		case <-l.changed:
 		}
-		if !pause.WaitFor(ctx, Gather) {
+		if !l.gatherChanges(ctx) {
 			return
 		}
 		l.mu.Lock()
@@ -41,18 +41,72 @@ func (l *HubLink) reportLoop(ctx context.Context) {
 		l.dirty = map[string]time.Time{}
 		l.mu.Unlock()
 		for bundle, changed := range dirty {
-			if err := l.reportBundle(ctx, bundle, changed); err != nil {
-				l.o.Log.Warn("a status cannot be numbered, since the member does not store; trying on", "bundle", bundle, "err", err)
-				l.mu.Lock()
-				l.dirty[bundle] = changed
-				l.mu.Unlock()
-				if !pause.WaitFor(ctx, time.Second) {
-					return
-				}
-				wakeup.WakeReader(l.changed)
+			if !l.reportNumbered(ctx, bundle, changed) {
+				return
 			}
 		}
 	}
+}
+
+// gatherChanges waits for Gather, and reports Bundles that become Ready at once: no further change is to join such a
+// report. It returns false when ctx ends.
+func (l *HubLink) gatherChanges(ctx context.Context) bool {
+	timer := time.NewTimer(Gather)
+	defer timer.Stop()
+	for {
+		for bundle, changed := range l.takeNewlyReady() {
+			if !l.reportNumbered(ctx, bundle, changed) {
+				return false
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return true
+		case <-l.changed:
+		}
+	}
+}
+
+// takeNewlyReady takes the Bundles out of dirty that this process reported in another state, and that are Ready. It looks at
+// those that changed since the last call.
+func (l *HubLink) takeNewlyReady() map[string]time.Time {
+	l.mu.Lock()
+	unchecked := l.unchecked
+	l.unchecked = map[string]atoll.RowStatus{}
+	l.mu.Unlock()
+	ready := map[string]time.Time{}
+	for bundle, prev := range unchecked {
+		if s, held := l.holdings.StatusOf(bundle, &prev, time.Now()); !held || s.State != atoll.RowReady {
+			continue
+		}
+		l.mu.Lock()
+		if changed, ok := l.dirty[bundle]; ok {
+			ready[bundle] = changed
+			delete(l.dirty, bundle)
+		}
+		l.mu.Unlock()
+	}
+	return ready
+}
+
+// reportNumbered reports the status of a Bundle, and marks it as changed again when the member stores no number. It returns
+// false when ctx ends.
+func (l *HubLink) reportNumbered(ctx context.Context, bundle string, changed time.Time) bool {
+	err := l.reportBundle(ctx, bundle, changed)
+	if err == nil {
+		return true
+	}
+	l.o.Log.Warn("a status cannot be numbered, since the member does not store; trying on", "bundle", bundle, "err", err)
+	l.mu.Lock()
+	l.dirty[bundle] = changed
+	l.mu.Unlock()
+	if !pause.WaitFor(ctx, time.Second) {
+		return false
+	}
+	wakeup.WakeReader(l.changed)
+	return true
 }
 
 // reportBundle reports the Bundle's status, which changed at a time, if it differs from the last one.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -131,4 +132,51 @@ func TestAReportDoesNotBringBackWhatIsForgotten(t *testing.T) {
 	if got := reportedStates(t, l); !slices.Equal(got, []string{string(atoll.RowProgressing)}) || l.memory.Last["web"].Generation != 4 {
 		t.Errorf("reported %v; remembered %v", got, l.memory.Last)
 	}
+}
+
+// A Bundle that becomes Ready is reported at once, each other change after Gather.
+func TestReadyIsReportedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, m := linkTo(t, 3)
+		m.orderManifest(t, l, atoll.Manifest{Bundle: "shop", Generation: 1})
+		go l.reportLoop(t.Context())
+		// reported returns the states that are sent within the next moment, and after Gather.
+		reported := func() (atOnce, later []string) {
+			synctest.Wait()
+			atOnce = reportedStates(t, l)
+			time.Sleep(Gather)
+			synctest.Wait()
+			return atOnce, reportedStates(t, l)
+		}
+		change := func(isReady bool) {
+			m.mu.Lock()
+			m.ready["shop"] = isReady
+			m.mu.Unlock()
+			l.BundleStatusChanged("shop")
+		}
+		change(false)
+		if atOnce, later := reported(); len(atOnce) > 0 || !slices.Equal(later, []string{string(atoll.RowProgressing)}) {
+			t.Fatalf("a new Bundle is reported as %v at once and %v later", atOnce, later)
+		}
+		for _, step := range []struct {
+			isReady       bool
+			atOnce, later []string
+		}{
+			{true, []string{string(atoll.RowReady)}, nil},
+			{false, nil, []string{string(atoll.RowProgressing)}},
+			{true, []string{string(atoll.RowReady)}, nil},
+		} {
+			change(step.isReady)
+			if atOnce, later := reported(); !slices.Equal(atOnce, step.atOnce) || !slices.Equal(later, step.later) {
+				t.Errorf("ready %t: reported %v at once and %v later; want %v and %v", step.isReady, atOnce, later, step.atOnce, step.later)
+			}
+		}
+
+		// A Bundle that flaps within Gather is reported as it is at its end.
+		change(false)
+		change(true)
+		if atOnce, later := reported(); len(atOnce)+len(later) > 0 {
+			t.Errorf("a Bundle that is as it was is reported as %v and %v", atOnce, later)
+		}
+	})
 }
