@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,10 +69,10 @@ func (b *labBench) measureLatency(ctx context.Context, o benchOptions) ([]benchN
 	var rounds []latencyRound
 	for i := range o.rounds {
 		name := fmt.Sprintf("latency-%d", i)
-		if err := b.applyDeployment(ctx, name, 2); err != nil {
+		if err := applyDeployment(ctx, b.hubClient, name, 2); err != nil {
 			return nil, err
 		}
-		r, err := measureRound(ctx, seen, name, time.Now())
+		r, err := measureRound(ctx, seen, name, awaitedSightings{applied: time.Now(), onHub: true})
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +82,31 @@ func (b *labBench) measureLatency(ctx context.Context, o benchOptions) ([]benchN
 	if err != nil {
 		return nil, err
 	}
-	return latencyNumbers(rounds, describeStages(before, after)), nil
+	direct, err := b.measureMembersAlone(ctx, seen, o.rounds)
+	if err != nil {
+		return nil, err
+	}
+	return append(latencyNumbers(rounds, describeStages(before, after)), directNumber(direct)), nil
+}
+
+// measureMembersAlone measures the same Deployments where each member gets them directly, without the hub.
+func (b *labBench) measureMembersAlone(ctx context.Context, seen <-chan sighting, n int) (rounds []latencyRound, err error) {
+	for i := range n {
+		name := fmt.Sprintf("direct-%d", i)
+		var applies errgroup.Group
+		for _, member := range memberNames {
+			applies.Go(func() error { return applyDeployment(ctx, b.memberClients[member], name, 2) })
+		}
+		if err := applies.Wait(); err != nil {
+			return nil, err
+		}
+		r, err := measureRound(ctx, seen, name, awaitedSightings{applied: time.Now()})
+		if err != nil {
+			return nil, err
+		}
+		rounds = append(rounds, r)
+	}
+	return rounds, nil
 }
 
 // watchDeployments sends the sightings of the namespace's Deployments in a cluster until ctx ends.
@@ -120,16 +145,24 @@ func isAvailable(d *appsv1.Deployment) bool {
 	})
 }
 
-// measureRound waits until the Deployment is available in every member and on the hub. An event before
+// awaitedSightings is what a round waits for, and since when.
+type awaitedSightings struct {
+	// applied is when apply returned.
+	applied time.Time
+	// onHub is true where the hub shows the Deployment, too.
+	onHub bool
+}
+
+// measureRound waits until the Deployment is available in every member and, where it is, on the hub. An event before
 // the return of apply counts as zero.
-func measureRound(ctx context.Context, seen <-chan sighting, name string, applied time.Time) (r latencyRound, err error) {
+func measureRound(ctx context.Context, seen <-chan sighting, name string, awaited awaitedSightings) (r latencyRound, err error) {
 	limit := time.NewTimer(roundLimit)
 	defer limit.Stop()
-	exists, available, isShown := 0, 0, false
+	exists, available, isShown := 0, 0, !awaited.onHub
 	for exists < len(memberNames) || available < len(memberNames) || !isShown {
 		select {
 		case s := <-seen:
-			took := max(s.at.Sub(applied), 0)
+			took := max(s.at.Sub(awaited.applied), 0)
 			switch {
 			case s.name != name:
 			case s.where == hubName && s.isAvailable:
@@ -151,14 +184,7 @@ func measureRound(ctx context.Context, seen <-chan sighting, name string, applie
 
 // latencyNumbers returns the percentiles of the rounds, with the shares of the stages.
 func latencyNumbers(rounds []latencyRound, stages string) []benchNumber {
-	percentile := func(of func(latencyRound) time.Duration, p int) float64 {
-		took := make([]float64, len(rounds))
-		for i, r := range rounds {
-			took[i] = of(r).Seconds()
-		}
-		slices.Sort(took)
-		return took[min(len(took)-1, len(took)*p/100)]
-	}
+	percentile := func(of func(latencyRound) time.Duration, p int) float64 { return percentileOf(rounds, of, p) }
 	exists := func(r latencyRound) time.Duration { return r.exists }
 	shown := func(r latencyRound) time.Duration { return r.shown }
 	behind := func(r latencyRound) time.Duration { return max(r.shown-r.available, 0) }
@@ -170,4 +196,23 @@ func latencyNumbers(rounds []latencyRound, stages string) []benchNumber {
 		{What: "apply to Available on the hub, p50", Value: percentile(shown, 50), Unit: "s", Goal: "< 0.35 s", How: howShown},
 		{What: "Available on the hub, after the last member, p95", Value: percentile(behind, 95), Unit: "s", Goal: "< 0.1 s", How: "the same, from the last member's watch event with that condition"},
 	}
+}
+
+// directNumber returns what the members alone need for the same Deployments: no hub can show them sooner.
+func directNumber(rounds []latencyRound) benchNumber {
+	available := func(r latencyRound) time.Duration { return r.available }
+	return benchNumber{
+		What: "Available in the members alone, p50", Value: percentileOf(rounds, available, 50), Unit: "s",
+		How: "the same Deployments, applied to each of the three members directly; from apply's return to the last member's watch event with that condition",
+	}
+}
+
+// percentileOf returns the p-th percentile of a time of the rounds, in seconds.
+func percentileOf(rounds []latencyRound, of func(latencyRound) time.Duration, p int) float64 {
+	took := make([]float64, len(rounds))
+	for i, r := range rounds {
+		took[i] = of(r).Seconds()
+	}
+	slices.Sort(took)
+	return took[min(len(took)-1, len(took)*p/100)]
 }

@@ -25,9 +25,18 @@ func TestARoundEndsWithItsLastEvent(t *testing.T) {
 	send("web", "member2", true, 110)
 	send("web", hubName, true, 300)
 	send("web", "member3", true, 250)
-	r, err := measureRound(t.Context(), seen, "web", applied)
+	r, err := measureRound(t.Context(), seen, "web", awaitedSightings{applied: applied, onHub: true})
 	want := latencyRound{exists: 60 * time.Millisecond, available: 250 * time.Millisecond, shown: 300 * time.Millisecond}
 	if err != nil || r != want {
+		t.Errorf("%+v, %v; want %+v", r, err, want)
+	}
+
+	for i, member := range memberNames { // without the hub
+		send("direct", member, false, 5)
+		send("direct", member, true, time.Duration(100+i))
+	}
+	r, err = measureRound(t.Context(), seen, "direct", awaitedSightings{applied: applied})
+	if want := (latencyRound{exists: 5 * time.Millisecond, available: 102 * time.Millisecond}); err != nil || r != want {
 		t.Errorf("%+v, %v; want %+v", r, err, want)
 	}
 }
@@ -44,6 +53,9 @@ func TestLatencyNumbers(t *testing.T) {
 		if diff := got[i].Value - want; diff > 1e-9 || diff < -1e-9 {
 			t.Errorf("%s is %v, want %v", got[i].What, got[i].Value, want)
 		}
+	}
+	if n := directNumber(rounds); n.Value != 0.110 {
+		t.Errorf("%s is %v", n.What, n.Value)
 	}
 	if got[0].Detail != "stages" {
 		t.Errorf("the detail is %q", got[0].Detail)

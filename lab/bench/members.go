@@ -63,10 +63,10 @@ func prepareLabBench(ctx context.Context, l *lab.Lab) (*labBench, error) {
 }
 
 // applyDeployment applies a Deployment as `kubectl apply --server-side` does.
-func (b *labBench) applyDeployment(ctx context.Context, name string, replicas int) error {
+func applyDeployment(ctx context.Context, c kubernetes.Interface, name string, replicas int) error {
 	body := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q},"spec":{"replicas":%d,"selector":{"matchLabels":{"app":%q}},
 "template":{"metadata":{"labels":{"app":%q}},"spec":{"containers":[{"name":"app","image":"registry.example/app:1"}]}}}}`, name, replicas, name, name)
-	_, err := b.hubClient.AppsV1().Deployments(benchNamespace).Patch(ctx, name, types.ApplyPatchType, []byte(body), metav1.PatchOptions{FieldManager: "kubectl"})
+	_, err := c.AppsV1().Deployments(benchNamespace).Patch(ctx, name, types.ApplyPatchType, []byte(body), metav1.PatchOptions{FieldManager: "kubectl"})
 	if err != nil {
 		return fmt.Errorf("apply Deployment %s: %w", name, err)
 	}

@@ -43,7 +43,7 @@ func (b *labBench) countHubWrites(ctx context.Context, _ benchOptions) (numbers 
 	if err := b.applyDeploymentPolicy(ctx, "moves", memberNames[0]); err != nil {
 		return nil, err
 	}
-	if err := b.applyDeployment(ctx, "moves", 2); err != nil {
+	if err := applyDeployment(ctx, b.hubClient, "moves", 2); err != nil {
 		return nil, err
 	}
 	if err := b.waitUntilDone(ctx, b.isHealthyIn("moves", 2, memberNames[0])); err != nil {
@@ -99,11 +99,11 @@ func (b *labBench) userChanges() []userChange {
 		{
 			what: "hub writes, apply to all healthy", goalText: "<= 12", ownRequest: "APPLY deployments",
 			howText:     "a Deployment to 3 members, the user's own request left out",
-			applyChange: func(ctx context.Context) error { return b.applyDeployment(ctx, "writes", 2) },
+			applyChange: func(ctx context.Context) error { return applyDeployment(ctx, b.hubClient, "writes", 2) },
 			isDone:      b.isHealthyIn("writes", 2, memberNames...),
 		}, {
 			what: "hub writes, scale by edit", ownRequest: "APPLY deployments", howText: "the same from 2 to 3 replicas",
-			applyChange: func(ctx context.Context) error { return b.applyDeployment(ctx, "writes", 3) },
+			applyChange: func(ctx context.Context) error { return applyDeployment(ctx, b.hubClient, "writes", 3) },
 			isDone:      b.isHealthyIn("writes", 3, memberNames...),
 		}, {
 			what: "hub writes, move", ownRequest: "APPLY propagationpolicies", howText: "another from one member to another, the new healthy before the old goes",
