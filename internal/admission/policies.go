@@ -20,6 +20,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/overrides"
 	"atoll.dev/atoll/internal/policymatch"
+	"atoll.dev/atoll/internal/rollout"
 )
 
 // validatePropagation is for both propagation policies: they share their fields.
@@ -53,6 +54,9 @@ func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.A
 		return err
 	}
 	if err := p.validatePolicyOverwriteRight(ctx, a, spec); err != nil {
+		return err
+	}
+	if err := p.validateGateSecrets(ctx, a, now, before); err != nil {
 		return err
 	}
 	if err := p.mayRead(ctx, a.GetUserInfo(), p.requiredPropagationReads(spec, a.GetNamespace())); err != nil {
@@ -89,6 +93,7 @@ func (p *AdmissionPlugin) checkPropagationSpec(spec *v1alpha1.PropagationSpec, n
 		}
 	}
 	errs = append(errs, checkRollout(spec.Rollout, at.Child("rollout"))...)
+	errs = append(errs, rollout.CheckGateSecrets(spec.Rollout, namespace, at.Child("rollout"), func(*field.Path, v1alpha1.GateSecretRef) {})...)
 	errs = append(errs, policymatch.CheckIgnoredFieldsOfRules(spec.ItemRules, at.Child("itemRules"))...)
 	for i, rule := range spec.ItemRules {
 		errs = append(errs, p.checkSelectors(rule.ResourceSelectors, namespace, at.Child("itemRules").Index(i).Child("resourceSelectors"))...)
