@@ -109,6 +109,8 @@ type Checker struct {
 	byBundle map[string]map[gateID]bool
 	// postponed are Bundles with a gate for which there was no room.
 	postponed map[string]bool
+	// measure measures a gate once.
+	measure func(ctx context.Context, b state.Bundle, id gateID, g *v1alpha1.RolloutGate) rollout.Outcome
 	// busy counts the requests under way, by host and by namespace.
 	busy map[busyKey]int
 }
@@ -121,6 +123,7 @@ func New(cfg Config) *Checker {
 		cfg.Log = slog.Default()
 	}
 	c := &Checker{Config: cfg, tracked: map[gateID]*trackedGate{}, byBundle: map[string]map[gateID]bool{}, postponed: map[string]bool{}, busy: map[busyKey]int{}}
+	c.measure = c.takeMeasurement
 	c.loop = reconcile.New(reconcile.Options[gateID]{
 		Name: "gates", Workers: workers, Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[gateID](time.Second, 5*time.Minute),
 		Reconcile: c.measureGate,
@@ -270,7 +273,7 @@ func (c *Checker) measureGate(ctx context.Context, id gateID) (again time.Durati
 	if rollout.NewHalt(&bundle.Spec, c.Settings.Freeze(), time.Now()).IsHalted() {
 		return c.recordHalt(id), nil
 	}
-	outcome := c.takeMeasurement(ctx, bundle, id, &g.gate)
+	outcome := c.measure(ctx, bundle, id, &g.gate)
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}

@@ -80,6 +80,9 @@ func IsMeasured(g *v1alpha1.RolloutGate) bool {
 func (t Tally) AddOutcome(g *v1alpha1.RolloutGate, o Outcome, now time.Time) Tally {
 	terms, _ := measurementTermsOf(g)
 	held, failed := t.holds(terms, now), t.hasFailed(terms)
+	if !now.Before(t.staleAt(terms)) { // the row has a gap
+		t.Successes = 0
+	}
 	t.At = now
 	switch o.Kind {
 	case OutcomeSuccess:
