@@ -28,6 +28,8 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/addressguard"
+	"atoll.dev/atoll/internal/gatechecks/promquery"
+	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
 )
@@ -148,17 +150,10 @@ func (c *Checker) send(req *http.Request, secret map[string][]byte, timeout time
 
 // queryPrometheus sends the query of a gate.
 func (c *Checker) queryPrometheus(ctx context.Context, g *v1alpha1.PrometheusGate, secret map[string][]byte) (rollout.Outcome, error) {
-	server, err := url.Parse(g.Server)
+	req, err := promquery.NewRequest(ctx, g.Server, g.Query, queryTimeout)
 	if err != nil {
-		return rollout.Outcome{}, problem("the server is no URL")
+		return rollout.Outcome{}, err
 	}
-	form := url.Values{"query": {g.Query}, "timeout": {queryTimeout.String()}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, server.JoinPath("api/v1/query").String(), strings.NewReader(form.Encode()))
-	if err != nil {
-		return rollout.Outcome{}, problem("the server is no URL")
-	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Accept", "application/json")
 	if err := setCredentials(req, g.SecretRef, secret); err != nil {
 		return rollout.Outcome{}, err
 	}
@@ -166,7 +161,7 @@ func (c *Checker) queryPrometheus(ctx context.Context, g *v1alpha1.PrometheusGat
 	if err != nil {
 		return rollout.Outcome{}, err
 	}
-	result, err := DecodeQueryAnswer(status, body)
+	result, err := promquery.DecodeAnswer(status, body)
 	if err != nil {
 		return rollout.Outcome{}, err
 	}
@@ -292,6 +287,7 @@ func decodeVerdict(body []byte) (rollout.Outcome, error) {
 // describeProblem returns why a measurement has no data. No text that a server wrote is in it.
 func describeProblem(err error) string {
 	var known problem
+	var noNumber promquery.NoNumberError
 	var refused *addressguard.RefusedAddressError
 	var certificate *tls.CertificateVerificationError
 	var dns *net.DNSError
@@ -300,6 +296,8 @@ func describeProblem(err error) string {
 	switch {
 	case errors.As(err, &known):
 		return string(known)
+	case errors.As(err, &noNumber):
+		return string(noNumber)
 	case errors.As(err, &refused):
 		return refused.Error() + "; the hub's operator allows it by --gate-allowed-cidrs"
 	case errors.As(err, &certificate):
@@ -313,3 +311,5 @@ func describeProblem(err error) string {
 	}
 	return "the server's answer ends early or is damaged"
 }
+
+func cutText(s string) string { return phrase.TruncateText(phrase.EscapeLine(s), maxTextBytes) }

@@ -175,7 +175,7 @@ var layers = []layer{
 		why: "it writes templates through the API, and knows nothing of what places and delivers them",
 	},
 	{
-		name: "gate checks", packages: []string{"internal/gatechecks"}, below: []string{"api", "vocabulary", "cores", "state", "loop", "address guard"},
+		name: "gate checks", packages: []string{"internal/gatechecks/..."}, below: []string{"api", "vocabulary", "cores", "state", "loop", "address guard"},
 		why: "it asks servers of users, and what follows from their answers is decided by the placer and its core",
 	},
 	{
