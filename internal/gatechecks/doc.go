@@ -1,7 +1,7 @@
 // Package gatechecks measures for the gates of rollouts: by queries to Prometheus servers, and by requests to webhooks.
 //
-// Contract: one Checker per hub measures, while its hub leads. It measures a gate while the stored verdict of the gate waits for
-// it, at jittered intervals, and stops when the verdict is decided, dropped or about another revision. A change of a Bundle
+// Contract: one Checker per hub measures, while its hub leads. It measures a gate at jittered intervals, while the stored
+// verdict of the gate waits for it. It stops when the verdict is decided, dropped or about another revision. A change of a Bundle
 // begins and ends this, so that a gate for which nothing waits costs nothing. Tallies are in memory alone, and bounded in
 // number: after a restart, and while the rollout is halted, a gate counts from zero. Nothing is written here. The placer decides
 // by a tally once its verdict or its text changed. Addresses of the hub's machine and its clouds are refused, and an answer is
@@ -31,8 +31,8 @@ import (
 )
 
 const (
-	// workers are how many requests are under way at the same time, hostChecks those to one host, and namespaceChecks those of
-	// the Bundles of one namespace.
+	// workers are how many requests are under way at the same time. Of them hostChecks are to one host, and namespaceChecks of
+	// one namespace.
 	workers, hostChecks, namespaceChecks = 16, 2, 4
 	// busyRetry is the time after which a measurement is tried again whose host or namespace has its part of the workers.
 	busyRetry = 2 * time.Second

@@ -75,9 +75,8 @@ type Options struct {
 	// places: None, All, ClusterSet/NAME or ClusterPlacement/NAME. It counts at the first start
 	// only: later the HubSettings have it. Default None.
 	DefaultPlacement string
-	// PushAllowedCIDRs, SourceAllowedCIDRs and GateAllowedCIDRs are networks that the hub dials for members in push mode, for
-	// Repositories, and for gates of rollouts, although their addresses are loopback, link-local or others that it refuses.
-	// Default: none.
+	// PushAllowedCIDRs, SourceAllowedCIDRs and GateAllowedCIDRs are networks whose addresses the hub dials although it refuses
+	// them otherwise. They are for members in push mode, for Repositories, and for gates of rollouts. Default: none.
 	PushAllowedCIDRs, SourceAllowedCIDRs, GateAllowedCIDRs []string
 	// ProxyLimits of what people have under way at clusters through this hub. They have no
 	// default here, so that an explicit 0 is refused.

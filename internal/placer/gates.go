@@ -31,7 +31,7 @@ func newGateKey(g v1alpha1.GateStatus) gateKey {
 	return gateKey{g.Stage, g.Name, g.Hash, g.Revision, g.Since.Unix()}
 }
 
-// readGates returns the stored verdicts of a Bundle, each with its measurements and the time at which this process first read
+// readGates returns the stored verdicts of a Bundle with their measurements. Each has the time at which this process first read
 // it, or wrote it. The time has a reading of the monotonic clock, so that a clock that is set changes no wait.
 func (x *bundleIndex) readGates(b state.Bundle, measured Measurements, now time.Time) []rollout.GateRecord {
 	if b.Status.Rollout == nil || len(b.Status.Rollout.Gates) == 0 {

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// problemHold is the least time between two texts of a tally that change no verdict, so that a server that answers now and
-	// then costs few writes.
+	// problemHold is the least time between two texts of a tally that change no verdict. A server that answers now and then
+	// costs few writes by it.
 	problemHold = 5 * time.Minute
 	// staleMargin is how much later than its interval a measurement may be. An older one holds no longer.
 	staleMargin = time.Minute
@@ -47,7 +47,7 @@ type Tally struct {
 	// Problems counts the last measurements in a row without data. They began at problemSince.
 	Problems     int
 	problemSince time.Time
-	// Value for people, which changes with the verdict, by a failure, and otherwise seldom.
+	// Value for people, which changes with the verdict, by a failure, and otherwise rarely.
 	Value   string
 	valueAt time.Time
 }

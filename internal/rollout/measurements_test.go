@@ -58,7 +58,7 @@ func TestNextMeasurement(t *testing.T) {
 	}
 }
 
-// A server that answers now and then, and a long row of successes, change what is stored seldom. A failure and a verdict change it at once.
+// A server that answers now and then, and a long row of successes, change what is stored rarely. A failure and a verdict change it at once.
 func TestValueOfATallyChangesSeldom(t *testing.T) {
 	g, now := newQueryGate(50, 2), time.Unix(1_000_000, 0)
 	tally, changes := Tally{}, 0

@@ -52,7 +52,7 @@ func newPrometheus(t *testing.T) *httptest.Server {
 		engine, store, nil, nil, nil,
 		func(context.Context) v1.ScrapePoolsRetriever { return nil }, func(context.Context) v1.TargetRetriever { return nil }, func(context.Context) v1.AlertmanagerRetriever { return nil },
 		func() config.Config { return config.Config{} }, nil, v1.GlobalURLOptions{}, func(f http.HandlerFunc) http.HandlerFunc { return f },
-		store, "", false, false, 0, slog.New(slog.DiscardHandler), func(context.Context) v1.RulesRetriever { return nil }, 0, 0, 0, false, regexp.MustCompile(".*"),
+		nil, "", false, false, 0, slog.New(slog.DiscardHandler), func(context.Context) v1.RulesRetriever { return nil }, 0, 0, 0, false, regexp.MustCompile(".*"),
 		func() (v1.RuntimeInfo, error) { return v1.RuntimeInfo{}, nil }, &v1.PrometheusVersion{}, func() []notifications.Notification { return nil },
 		func() (<-chan notifications.Notification, func(), bool) { return nil, func() {}, false }, prometheus.NewRegistry(), prometheus.NewRegistry(), nil,
 		false, remoteapi.MessageTypes{}, false, false, false, false, 5*time.Minute, false, false, nil, features.NewRegistry(), v1.OpenAPIOptions{}, p,

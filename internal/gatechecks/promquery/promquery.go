@@ -23,7 +23,7 @@ type NoNumberError string
 // Error returns the reason, in words for people.
 func (e NoNumberError) Error() string { return string(e) }
 
-// NewRequest returns the request of an instant query at a server, or at a prefix of its API, which is to end the query after a time.
+// NewRequest returns the request of an instant query, which the server ends after a time. The server may have a prefix.
 func NewRequest(ctx context.Context, server, query string, timeout time.Duration) (*http.Request, error) {
 	at, err := url.Parse(server)
 	if err != nil {

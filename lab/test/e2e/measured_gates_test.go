@@ -76,8 +76,8 @@ func (g *gateServer) answer(value, verdict string) {
 	g.value, g.verdict = value, verdict
 }
 
-// TestGatesThatMeasure checks that a rollout waits while a query has no data and a webhook waits, stops at a bad result, and goes on
-// after a person resumes, a good result and the verdict Pass.
+// TestGatesThatMeasure checks that a rollout waits while a query has no data and a webhook waits, and stops at a bad result. After a
+// person resumed, a good result and the verdict Pass let it go on.
 func TestGatesThatMeasure(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "measured")
