@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"net/url"
 	"strings"
 	"time"
 
@@ -17,8 +16,6 @@ import (
 const (
 	maxQueryBytes     = 2048
 	maxConditionBytes = 512
-	maxServerBytes    = 512
-	maxWebhookBytes   = 1024
 	maxMeasurements   = 100
 )
 
@@ -54,7 +51,6 @@ func (prometheusGate) isStated(g *v1alpha1.RolloutGate) bool { return g.Promethe
 
 func (prometheusGate) checkFields(g *v1alpha1.RolloutGate, at *field.Path) (errs field.ErrorList) {
 	p, at := g.Prometheus, at.Child("prometheus")
-	errs = append(errs, checkGateURL(p.Server, maxServerBytes, false, at.Child("server"))...)
 	if p.SecretRef != nil && strings.HasPrefix(p.Server, "http:") {
 		errs = append(errs, field.Forbidden(at.Child("secretRef"), "credentials are sent over TLS alone: not to http://"))
 	}
@@ -92,7 +88,6 @@ func (webhookGate) isStated(g *v1alpha1.RolloutGate) bool { return g.Webhook != 
 
 func (webhookGate) checkFields(g *v1alpha1.RolloutGate, at *field.Path) (errs field.ErrorList) {
 	w, at := g.Webhook, at.Child("webhook")
-	errs = append(errs, checkGateURL(w.URL, maxWebhookBytes, true, at.Child("url"))...)
 	if w.SecretRef.Name == "" {
 		errs = append(errs, field.Required(at.Child("secretRef", "name"), "requests are signed by the key hmac of a Secret"))
 	}
@@ -142,38 +137,12 @@ func (g *gate) describeStoredWait(reason atoll.Reason, value string) string {
 	return text
 }
 
-// hostOf returns the host of a URL. Its path and query may hold what readers of a plan need not see.
-func hostOf(text string) string {
-	u, err := url.Parse(text)
-	if err != nil { // admission refuses it
-		return "of no valid URL"
-	}
-	return u.Host
-}
-
-// checkGateURL returns why a URL is none to which the hub sends requests.
-func checkGateURL(text string, most int, mayHaveQuery bool, at *field.Path) field.ErrorList {
-	refuse := func(why string) field.ErrorList {
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, why)}
-	}
-	u, err := url.Parse(text)
-	switch {
-	case len(text) > most:
-		return field.ErrorList{field.TooLong(at, "", most)}
-	case err != nil || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return refuse("is no URL")
-	case u.Scheme != "https" && u.Scheme != "http":
-		return refuse("must begin with https:// or http://")
-	case u.Hostname() == "":
-		return refuse("names no host")
-	case strings.Contains(u.Host, "%"):
-		return refuse("may not have a zone or an escape in its host")
-	case u.User != nil:
-		return refuse("may not have credentials; name a Secret in secretRef")
-	case u.Fragment != "" || u.RawQuery != "" && !mayHaveQuery:
-		return refuse("may not have a query or a fragment")
-	}
-	return nil
+// hostOf returns the host of a URL, which admission has checked. Its path and query may hold what readers of a plan need not see.
+func hostOf(address string) string {
+	_, rest, _ := strings.Cut(address, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	host, _, _ = strings.Cut(host, "?")
+	return host
 }
 
 func checkGateTime(d *metav1.Duration, least, most time.Duration, at *field.Path) field.ErrorList {
@@ -183,39 +152,43 @@ func checkGateTime(d *metav1.Duration, least, most time.Duration, at *field.Path
 	return field.ErrorList{field.Invalid(at, d.Duration.String(), "must be a duration from "+phrase.FormatDuration(least)+" to "+phrase.FormatDuration(most))}
 }
 
-// CheckGateSecrets returns the fields of a rollout's gates whose Secret could not be read: a policy with a namespace reads
-// Secrets of that namespace, and one without states the namespace of each. It calls named for the others.
-func CheckGateSecrets(r *v1alpha1.Rollout, namespace string, at *field.Path, named func(at *field.Path, ref v1alpha1.GateSecretRef)) (errs field.ErrorList) {
-	check := func(gates []v1alpha1.RolloutGate, at *field.Path) {
+// EachGate calls fn for each gate that a rollout states, with its path.
+func EachGate(r *v1alpha1.Rollout, at *field.Path, fn func(g *v1alpha1.RolloutGate, at *field.Path)) {
+	each := func(gates []v1alpha1.RolloutGate, at *field.Path) {
 		for i := range gates {
-			ref := gates[i].SecretOf()
-			if ref == nil {
-				continue
-			}
-			kind := "webhook"
-			if gates[i].Prometheus != nil {
-				kind = "prometheus"
-			}
-			in := at.Index(i).Child(kind, "secretRef")
-			switch {
-			case namespace != "" && ref.Namespace != "":
-				errs = append(errs, field.Forbidden(in.Child("namespace"), "the Secret is of the policy's own namespace; leave it out"))
-			case namespace == "" && ref.Namespace == "":
-				errs = append(errs, field.Required(in.Child("namespace"), "a policy without a namespace states that of the Secret"))
-			default:
-				named(in, *ref)
-			}
+			fn(&gates[i], at.Index(i))
 		}
 	}
 	if r == nil {
-		return nil
+		return
 	}
 	for i := range r.Stages {
-		check(r.Stages[i].GatesBefore, at.Child("stages").Index(i).Child("gatesBefore"))
-		check(r.Stages[i].GatesAfter, at.Child("stages").Index(i).Child("gatesAfter"))
+		each(r.Stages[i].GatesBefore, at.Child("stages").Index(i).Child("gatesBefore"))
+		each(r.Stages[i].GatesAfter, at.Child("stages").Index(i).Child("gatesAfter"))
 	}
 	if r.AutoStageOptions != nil {
-		check(r.AutoStageOptions.GatesBefore, at.Child("autoStageOptions", "gatesBefore"))
+		each(r.AutoStageOptions.GatesBefore, at.Child("autoStageOptions", "gatesBefore"))
 	}
+}
+
+// CheckGateSecrets returns the fields of a rollout's gates whose Secret could not be read: a policy with a namespace reads
+// Secrets of that namespace, and one without states the namespace of each. It calls named for the others.
+func CheckGateSecrets(r *v1alpha1.Rollout, namespace string, at *field.Path, named func(at *field.Path, ref v1alpha1.GateSecretRef)) (errs field.ErrorList) {
+	EachGate(r, at, func(g *v1alpha1.RolloutGate, at *field.Path) {
+		ref, kind := g.SecretOf(), "webhook"
+		if g.Prometheus != nil {
+			kind = "prometheus"
+		}
+		in := at.Child(kind, "secretRef")
+		switch {
+		case ref == nil:
+		case namespace != "" && ref.Namespace != "":
+			errs = append(errs, field.Forbidden(in.Child("namespace"), "the Secret is of the policy's own namespace; leave it out"))
+		case namespace == "" && ref.Namespace == "":
+			errs = append(errs, field.Required(in.Child("namespace"), "a policy without a namespace states that of the Secret"))
+		default:
+			named(in, *ref)
+		}
+	})
 	return errs
 }

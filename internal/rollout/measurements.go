@@ -84,7 +84,18 @@ func (t Tally) AddOutcome(g *v1alpha1.RolloutGate, o Outcome, now time.Time) Tal
 		t.Successes = 0
 	}
 	t.At = now
-	switch o.Kind {
+	t.countOutcome(o.Kind)
+	text := t.describeOutcome(terms, o)
+	isChanged := held != t.holds(terms, now) || failed != t.hasFailed(terms) || o.Kind == OutcomeFailure
+	if isChanged || t.Value == "" || !t.holds(terms, now) && text != t.Value && now.Sub(t.valueAt) >= problemHold {
+		t.Value, t.valueAt = text, now
+	}
+	return t
+}
+
+// countOutcome counts a measurement that ended at t.At.
+func (t *Tally) countOutcome(kind OutcomeKind) {
+	switch kind {
 	case OutcomeSuccess:
 		t.Successes, t.Problems = t.Successes+1, 0
 	case OutcomeFailure:
@@ -93,16 +104,10 @@ func (t Tally) AddOutcome(g *v1alpha1.RolloutGate, o Outcome, now time.Time) Tal
 		t.Successes, t.Problems = 0, 0
 	default:
 		if t.Problems == 0 {
-			t.problemSince = now
+			t.problemSince = t.At
 		}
 		t.Successes, t.Problems = 0, t.Problems+1
 	}
-	text := t.describeOutcome(terms, o)
-	isChanged := held != t.holds(terms, now) || failed != t.hasFailed(terms) || o.Kind == OutcomeFailure
-	if isChanged || t.Value == "" || !t.holds(terms, now) && text != t.Value && now.Sub(t.valueAt) >= problemHold {
-		t.Value, t.valueAt = text, now
-	}
-	return t
 }
 
 // holds reports whether enough of the last measurements are a success, and the last one is not too old.
