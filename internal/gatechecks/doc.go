@@ -13,7 +13,6 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"net/netip"
 	"net/url"
 	"sync"
 	"time"
@@ -73,7 +72,7 @@ type Config struct {
 	// Secrets of gates.
 	Secrets client.Reader
 	// AllowedNetworks are dialled although they are refused otherwise.
-	AllowedNetworks []netip.Prefix
+	AllowedNetworks []string
 	// Changed is called when the verdict of a gate of a Bundle may change, or its text.
 	Changed func(uid string)
 	Events  Events

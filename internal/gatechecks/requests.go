@@ -112,7 +112,11 @@ func (c *Checker) newClient(server *url.URL, secret map[string][]byte, timeout t
 	if err != nil {
 		return nil, nil, problem("the hub cannot list the addresses of its machine, which are refused")
 	}
-	guard := addressguard.Guard{Allowed: c.AllowedNetworks, HubAddresses: own, OwnProxy: http.ProxyFromEnvironment}
+	allowed, err := addressguard.ParseNetworks(c.AllowedNetworks)
+	if err != nil { // the hub refuses to start with them
+		return nil, nil, problem("--gate-allowed-cidrs has no networks")
+	}
+	guard := addressguard.Guard{Allowed: allowed, HubAddresses: own, OwnProxy: http.ProxyFromEnvironment}
 	transport, err := guard.NewTransport(server, addressguard.TransportOptions{Roots: roots, ConnectTimeout: connectTimeout, AnswerTimeout: timeout})
 	if refused := (*addressguard.RefusedAddressError)(nil); err != nil && !errors.As(err, &refused) {
 		err = problem("the proxy in the hub's environment is not a URL; its operator must correct it")

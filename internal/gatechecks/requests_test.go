@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +38,7 @@ func (s secretStore) Get(_ context.Context, key client.ObjectKey, obj client.Obj
 
 func (secretStore) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+var loopback = []string{"127.0.0.0/8", "::1/128"}
 
 func newBundle(kind string) state.Bundle {
 	return state.Bundle{
@@ -105,12 +104,12 @@ func TestQueriesToServers(t *testing.T) {
 	}
 	for _, c := range []struct {
 		server, secret, namespace, kind string
-		allowed                         []netip.Prefix
+		allowed                         []string
 		want, asked                     string
 	}{
 		{server: plain.URL, want: "success: 0.25", asked: "POST up "},
 		{server: plain.URL + "/", want: "success: 0.25", asked: "POST up "},
-		{server: plain.URL, allowed: []netip.Prefix{}, want: "no data: the hub does not dial the loopback address 127.0.0.1; the hub's operator allows it by --gate-allowed-cidrs"},
+		{server: plain.URL, allowed: []string{}, want: "no data: the hub does not dial the loopback address 127.0.0.1; the hub's operator allows it by --gate-allowed-cidrs"},
 		{server: plain.URL + "/huge", want: "no data: the server answers with more than 64 KiB", asked: "POST up "},
 		{server: plain.URL + "/text", want: "no data: the server answers with status 200, and not with JSON", asked: "POST up "},
 		{server: plain.URL + "/none", want: "no data: the server answers with status 404, and not with JSON"},

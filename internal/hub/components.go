@@ -16,7 +16,6 @@ import (
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/addressguard"
 	"atoll.dev/atoll/internal/apiserver"
 	"atoll.dev/atoll/internal/apiserver/bootstrap"
 	"atoll.dev/atoll/internal/apiserver/direct"
@@ -118,9 +117,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	p.restore = controller.New(st, p.servingClient, t.IsLeader, h.log.With("component", "rewind"))
 	p.recorder = bundlestatus.NewEventRecorder(st.Client, st.Revisions, st.Templates, h.log.With("component", "events"))
 	p.binder = p.newBinder(t.tenure != nil)
-	if err := p.newGateChecks(h.options.GateAllowedCIDRs); err != nil {
-		return nil, err
-	}
+	p.gateChecks = p.newGateChecks(h.options.GateAllowedCIDRs)
 	p.placer = placer.New(placer.Config{
 		Bundles: st.Bundles, Rows: st.Rows, RowWriter: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions,
 		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Settings: st.Settings, Scores: st.Scores, SetCondition: p.binder.SetBundleCondition, SetRollout: p.binder.SetBundleRollout, Measurements: p.gateChecks, Events: p.recorder,
@@ -221,17 +218,12 @@ func (p *components) newBinder(readOnly bool) *binder.Binder {
 }
 
 // newGateChecks makes what measures for gates of rollouts.
-func (p *components) newGateChecks(networks []string) error {
-	allowed, err := addressguard.ParseNetworks(networks)
-	if err != nil {
-		return fmt.Errorf("--gate-allowed-cidrs: %w", err)
-	}
+func (p *components) newGateChecks(allowed []string) *gatechecks.Checker {
 	st := p.state
-	p.gateChecks = gatechecks.New(gatechecks.Config{
+	return gatechecks.New(gatechecks.Config{
 		Bundles: st.Bundles, Revisions: st.Revisions, Settings: st.Settings, Secrets: st.Client, AllowedNetworks: allowed, Events: p.recorder,
 		Changed: func(uid string) { p.placer.MeasurementsChanged(uid) }, Log: p.log.With("component", "gates"),
 	})
-	return nil
 }
 
 // asLeader returns the parts of a follower as those of a leader.
