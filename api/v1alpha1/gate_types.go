@@ -43,7 +43,7 @@ type PrometheusGate struct {
 	FailureLimit int32 `json:"failureLimit,omitempty"`
 }
 
-// WebhookGate asks a service by POST. The request is signed as Standard Webhooks specify. The service answers with status
+// WebhookGate sends a POST to a service. The request is signed as Standard Webhooks specify. The service answers with status
 // 200 and {"verdict": "Pass"}, "Wait" or "Fail", with an optional message. All other answers count as Wait.
 type WebhookGate struct {
 	// URL of the service: https or http.

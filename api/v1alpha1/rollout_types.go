@@ -274,7 +274,7 @@ type RolloutGate struct {
 	// Prometheus queries a server of Prometheus' HTTP API until enough results are a success.
 	// +optional
 	Prometheus *PrometheusGate `json:"prometheus,omitempty"`
-	// Webhook asks a service of the user by signed requests until it answers with a verdict.
+	// Webhook requests a verdict of a service, by signed requests, until one comes.
 	// +optional
 	Webhook *WebhookGate `json:"webhook,omitempty"`
 }

@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// workers are how many requests are under way at the same time. Of them hostChecks are to one host, and namespaceChecks of
+	// workers are how many requests are under way at the same time, hostChecks those to one host, and namespaceChecks those of
 	// one namespace.
 	workers, hostChecks, namespaceChecks = 16, 2, 4
 	// busyRetry is the time after which a measurement is tried again whose host or namespace has its part of the workers.

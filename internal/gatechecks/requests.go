@@ -217,7 +217,7 @@ func newRandomID() string {
 	return hex.EncodeToString(raw[:])
 }
 
-// askWebhook asks the webhook of a gate.
+// askWebhook requests the verdict of a webhook.
 func (c *Checker) askWebhook(ctx context.Context, g *v1alpha1.WebhookGate, secret map[string][]byte, q question) (rollout.Outcome, error) {
 	key, err := signingKey(secret["hmac"])
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 	longestRetry    = 5 * time.Minute
 )
 
-// OutcomeKind is what one measurement of a gate says.
+// OutcomeKind is the kind of one measurement of a gate.
 type OutcomeKind int
 
 // The kinds of outcomes. OutcomeNoData is every measurement without a value. OutcomeUndecided is the answer Wait of a webhook.
@@ -123,7 +123,7 @@ func (t *Tally) staleAt(terms measurementTerms) time.Time {
 	return t.At.Add(2*terms.interval + staleMargin)
 }
 
-// describeOutcome returns what the last measurement and those before it say.
+// describeOutcome returns the text of the last measurement, with the failures before it.
 func (t *Tally) describeOutcome(terms measurementTerms, o Outcome) string {
 	at := " at " + phrase.FormatTime(t.At)
 	if o.Kind == OutcomeNoData {
