@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -53,10 +54,7 @@ func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.A
 	if err := p.validatePlacementReferences(a, placementReferences(&spec.Placement, at.Child("placement")), had, at.Child("placement")); err != nil {
 		return err
 	}
-	if err := p.validatePolicyOverwriteRight(ctx, a, spec); err != nil {
-		return err
-	}
-	if err := p.validateGateSecrets(ctx, a, now, before); err != nil {
+	if err := cmp.Or(p.validatePolicyOverwriteRight(ctx, a, spec), p.validateGateSecrets(ctx, a, now, before)); err != nil {
 		return err
 	}
 	if err := p.mayRead(ctx, a.GetUserInfo(), p.requiredPropagationReads(spec, a.GetNamespace())); err != nil {

@@ -91,7 +91,7 @@ var Reasons = []ReasonInfo{
 	{ReasonWaitsForApproval, "wait", ActorApprover, "A gate of the rollout waits until people with the right to approve the Bundle approve the revision for the stage."},
 	{ReasonWaitsForGateTime, "wait", ActorAtoll, "A gate of the rollout waits for its time after the earlier stages are done."},
 	{ReasonWaitsForExpression, "wait", ActorUser, "The expression of a gate of the rollout is not true for the counts of clusters."},
-	{ReasonWaitsForMeasurement, "wait", ActorUser, "A gate of the rollout measures by a query or a webhook, and has no success yet. `status.rollout.gates` has the last value, or why there is no data."},
+	{ReasonWaitsForMeasurement, "wait", ActorUser, "A gate of the rollout measures by a query or a webhook, without enough successes yet; `status.rollout.gates` has the last value, or why no data came."},
 	{ReasonGateFailed, "wait", ActorUser, "A gate of the rollout measured more failures than it allows; the rollout waits for another template or a person that resumes."},
 	{ReasonWaitsForStage, "wait", ActorAtoll, "The row keeps its revision until the earlier stages of the rollout are healthy."},
 	{ReasonWaitsForSuccessTime, "wait", ActorAtoll, "An earlier stage is healthy, and must stay so for `minSuccessTime`."},

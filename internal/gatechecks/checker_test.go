@@ -73,8 +73,8 @@ func (h *fakeHub) setBundle(uid string, edit func(b *state.Bundle)) {
 	h.notify(uid)
 }
 
-// take returns how often each gate was measured since the last call.
-func (h *fakeHub) take() string {
+// takeMeasured returns how often each gate was measured since the last call.
+func (h *fakeHub) takeMeasured() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	counts := map[string]int{}
@@ -144,13 +144,13 @@ func TestGatesAreMeasuredWhileTheyWait(t *testing.T) {
 		r := newRollout("prometheus")
 		h.setBundle("web", func(b *state.Bundle) { b.Spec.Rollout = r })
 		time.Sleep(time.Hour)
-		if got := h.take(); got != "" {
+		if got := h.takeMeasured(); got != "" {
 			t.Errorf("before a verdict waits: %s", got)
 		}
 		waiting := verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())
 		h.setBundle("web", func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: waiting} })
 		time.Sleep(2*time.Minute + 30*time.Second)
-		if got := h.take(); got != "web/prometheus 3" {
+		if got := h.takeMeasured(); got != "web/prometheus 3" {
 			t.Errorf("in 150 seconds: %s", got)
 		}
 		if n := c.TallyOf("web", &waiting[0]).Successes; n != 3 {
@@ -163,19 +163,19 @@ func TestGatesAreMeasuredWhileTheyWait(t *testing.T) {
 		if len(h.changed) != 2 { // it holds
 			t.Errorf("the placer decides again %d times", len(h.changed))
 		}
-		h.take()
+		h.takeMeasured()
 		satisfied := slices.Clone(waiting)
 		satisfied[0].State = v1alpha1.GateSatisfied
 		h.setBundle("web", func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: satisfied} })
 		time.Sleep(5 * time.Minute)
-		if got := h.take(); got != "web/prometheus 5" && got != "web/prometheus 4" {
+		if got := h.takeMeasured(); got != "web/prometheus 5" && got != "web/prometheus 4" {
 			t.Errorf("while it holds: %s", got)
 		}
 		passed := slices.Clone(waiting)
 		passed[0].State = v1alpha1.GatePassed
 		h.setBundle("web", func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: passed} })
 		time.Sleep(time.Hour)
-		if got := h.take(); got != "" {
+		if got := h.takeMeasured(); got != "" {
 			t.Errorf("after it passed: %s", got)
 		}
 		if c.TallyOf("web", &waiting[0]).Successes != 0 {
@@ -200,7 +200,7 @@ func TestAFailedGateIsMeasuredNoMore(t *testing.T) {
 			b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
 		})
 		time.Sleep(time.Hour)
-		if got := h.take(); got != "web/prometheus 2" || len(h.changed) != 2 {
+		if got := h.takeMeasured(); got != "web/prometheus 2" || len(h.changed) != 2 {
 			t.Errorf("%s, and %d decisions", got, len(h.changed))
 		}
 		if len(h.events) != 2 || h.events[0] != "MeasurementFailed gate prometheus of stage canary measured a failure: 0.9" {
@@ -235,10 +235,10 @@ func TestAHaltBeginsAgain(t *testing.T) {
 					b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: waiting}
 				})
 				time.Sleep(150 * time.Second)
-				h.take()
+				h.takeMeasured()
 				halt(h, true)
 				time.Sleep(time.Hour)
-				if got := h.take(); got != "" || !c.TallyOf("web", &waiting[0]).At.IsZero() {
+				if got := h.takeMeasured(); got != "" || !c.TallyOf("web", &waiting[0]).At.IsZero() {
 					t.Errorf("in the halt: %s", got)
 				}
 				halt(h, false)
@@ -303,14 +303,14 @@ func TestOnlyALeaderMeasures(t *testing.T) {
 			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
 		})
 		time.Sleep(time.Hour)
-		if got := h.take(); got != "" {
+		if got := h.takeMeasured(); got != "" {
 			t.Errorf("a hub that does not lead measures %s", got)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = c.Run(ctx) })
 		time.Sleep(30 * time.Second)
-		if got := h.take(); got != "web/prometheus 1" {
+		if got := h.takeMeasured(); got != "web/prometheus 1" {
 			t.Errorf("a hub that leads measures %q", got)
 		}
 		stop()
@@ -334,12 +334,12 @@ func TestGatesBeyondTheBoundWait(t *testing.T) {
 			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: waiting}
 		})
 		time.Sleep(time.Minute)
-		if got := h.take(); got != "" {
+		if got := h.takeMeasured(); got != "" {
 			t.Errorf("beyond the bound: %s", got)
 		}
 		h.notify("filler0")
 		time.Sleep(30 * time.Second)
-		if got := h.take(); got != "web/prometheus 1" {
+		if got := h.takeMeasured(); got != "web/prometheus 1" {
 			t.Errorf("with room: %q", got)
 		}
 	})

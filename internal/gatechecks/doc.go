@@ -334,7 +334,7 @@ func (c *Checker) recordOutcome(id gateID, o rollout.Outcome) (again time.Durati
 	if g.tally.IsOver(&g.gate) {
 		return 0, isNews
 	}
-	return jitter(g.tally.NextMeasurement(&g.gate)), isNews
+	return addJitter(g.tally.NextMeasurement(&g.gate)), isNews
 }
 
 // recordHalt drops what was counted of a gate before a halt, and returns the time until the next look.
@@ -346,8 +346,8 @@ func (c *Checker) recordHalt(id gateID) time.Duration {
 		return 0
 	}
 	g.tally = rollout.Tally{}
-	return jitter(g.tally.NextMeasurement(&g.gate))
+	return addJitter(g.tally.NextMeasurement(&g.gate))
 }
 
-// jitter returns a time that is up to a tenth longer.
-func jitter(d time.Duration) time.Duration { return d + rand.N(d/10+1) }
+// addJitter returns a time that is up to a tenth longer.
+func addJitter(d time.Duration) time.Duration { return d + rand.N(d/10+1) }

@@ -127,8 +127,8 @@ func (c *Checker) newClient(server *url.URL, secret map[string][]byte, timeout t
 	return &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, transport, nil
 }
 
-// send sends a request, and returns the bounded body of an answer in JSON with its status.
-func (c *Checker) send(req *http.Request, secret map[string][]byte, timeout time.Duration) (body []byte, status int, err error) {
+// sendRequest sends a request, and returns the bounded body of an answer in JSON with its status.
+func (c *Checker) sendRequest(req *http.Request, secret map[string][]byte, timeout time.Duration) (body []byte, status int, err error) {
 	sender, transport, err := c.newClient(req.URL, secret, timeout)
 	if err != nil {
 		return nil, 0, err
@@ -161,7 +161,7 @@ func (c *Checker) queryPrometheus(ctx context.Context, g *v1alpha1.PrometheusGat
 	if err := setCredentials(req, g.SecretRef, secret); err != nil {
 		return rollout.Outcome{}, err
 	}
-	body, status, err := c.send(req, secret, queryTimeout)
+	body, status, err := c.sendRequest(req, secret, queryTimeout)
 	if err != nil {
 		return rollout.Outcome{}, err
 	}
@@ -238,7 +238,7 @@ func (c *Checker) askWebhook(ctx context.Context, g *v1alpha1.WebhookGate, secre
 	} {
 		req.Header.Set(name, value)
 	}
-	answer, status, err := c.send(req, secret, g.GetTimeout())
+	answer, status, err := c.sendRequest(req, secret, g.GetTimeout())
 	if err != nil {
 		return rollout.Outcome{}, err
 	}

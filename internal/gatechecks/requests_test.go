@@ -57,7 +57,7 @@ func answerJSON(w http.ResponseWriter, status int, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-func vector(values ...string) string {
+func newVectorAnswer(values ...string) string {
 	var all []string
 	for _, v := range values {
 		all = append(all, `{"metric":{"job":"web"},"value":[1700000000.1,"`+v+`"]}`)
@@ -77,11 +77,11 @@ func TestQueriesToServers(t *testing.T) {
 			fn(w, r)
 		})
 	}
-	handle("", func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, 200, vector("0.25")) })
+	handle("", func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, 200, newVectorAnswer("0.25")) })
 	handle("/huge", func(w http.ResponseWriter, _ *http.Request) {
-		answerJSON(w, 200, vector("0.25")+strings.Repeat(" ", maxAnswerBytes))
+		answerJSON(w, 200, newVectorAnswer("0.25")+strings.Repeat(" ", maxAnswerBytes))
 	})
-	handle("/text", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, vector("0.25")) })
+	handle("/text", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, newVectorAnswer("0.25")) })
 	handle("/moved", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/api/v1/query", http.StatusTemporaryRedirect)
 	})
@@ -90,7 +90,7 @@ func TestQueriesToServers(t *testing.T) {
 	})
 	handle("/short", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")
-		answerJSON(w, 200, vector("0.25"))
+		answerJSON(w, 200, newVectorAnswer("0.25"))
 	})
 	plain, secure := httptest.NewServer(handler), httptest.NewTLSServer(handler)
 	defer plain.Close()

@@ -35,7 +35,7 @@ func (measuredGate) judgeFacts(g *gate, in *gateFacts) (v gateVerdict) {
 	case t.Successes >= terms.needed && !in.now.Before(t.staleAt(terms)):
 		v.value = "no measurement since " + phrase.FormatTime(t.At)
 	default:
-		if v.holds = t.holds(terms, in.now); v.holds {
+		if v.holds = t.isHolding(terms, in.now); v.holds {
 			v.again = t.staleAt(terms)
 		}
 	}

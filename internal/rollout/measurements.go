@@ -79,15 +79,15 @@ func IsMeasured(g *v1alpha1.RolloutGate) bool {
 // AddOutcome returns the tally with one more measurement of a gate, which ended now.
 func (t Tally) AddOutcome(g *v1alpha1.RolloutGate, o Outcome, now time.Time) Tally {
 	terms, _ := measurementTermsOf(g)
-	held, failed := t.holds(terms, now), t.hasFailed(terms)
+	held, failed := t.isHolding(terms, now), t.hasFailed(terms)
 	if !now.Before(t.staleAt(terms)) { // the row has a gap
 		t.Successes = 0
 	}
 	t.At = now
 	t.countOutcome(o.Kind)
 	text := t.describeOutcome(terms, o)
-	isChanged := held != t.holds(terms, now) || failed != t.hasFailed(terms) || o.Kind == OutcomeFailure
-	if isChanged || t.Value == "" || !t.holds(terms, now) && text != t.Value && now.Sub(t.valueAt) >= problemHold {
+	isChanged := held != t.isHolding(terms, now) || failed != t.hasFailed(terms) || o.Kind == OutcomeFailure
+	if isChanged || t.Value == "" || !t.isHolding(terms, now) && text != t.Value && now.Sub(t.valueAt) >= problemHold {
 		t.Value, t.valueAt = text, now
 	}
 	return t
@@ -110,8 +110,8 @@ func (t *Tally) countOutcome(kind OutcomeKind) {
 	}
 }
 
-// holds reports whether enough of the last measurements are a success, and the last one is not too old.
-func (t *Tally) holds(terms measurementTerms, now time.Time) bool {
+// isHolding reports whether enough of the last measurements are a success, and the last one is not too old.
+func (t *Tally) isHolding(terms measurementTerms, now time.Time) bool {
 	return t.Successes >= terms.needed && !t.hasFailed(terms) && now.Before(t.staleAt(terms))
 }
 
@@ -174,7 +174,7 @@ func (t *Tally) IsOver(g *v1alpha1.RolloutGate) bool {
 // IsSameVerdict reports whether two tallies of a gate decide the same now, and show people the same.
 func (t *Tally) IsSameVerdict(other *Tally, g *v1alpha1.RolloutGate, now time.Time) bool {
 	terms, _ := measurementTermsOf(g)
-	return t.Value == other.Value && t.holds(terms, now) == other.holds(terms, now) && t.hasFailed(terms) == other.hasFailed(terms)
+	return t.Value == other.Value && t.isHolding(terms, now) == other.isHolding(terms, now) && t.hasFailed(terms) == other.hasFailed(terms)
 }
 
 // JudgeResult returns the outcome of a query with a number.

@@ -105,7 +105,7 @@ func TestValueOfATallyChangesSeldom(t *testing.T) {
 		t.Errorf("the gate is not over: %s", tally.Value)
 	}
 	add(OutcomeSuccess, "0")
-	if terms, _ := measurementTermsOf(g); tally.holds(terms, now) {
+	if terms, _ := measurementTermsOf(g); tally.isHolding(terms, now) {
 		t.Error("a gate that failed holds")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func vector(values ...string) string {
+func newVectorAnswer(values ...string) string {
 	var all []string
 	for _, v := range values {
 		all = append(all, `{"metric":{"job":"web"},"value":[1700000000.1,"`+v+`"]}`)
@@ -18,14 +18,14 @@ func vector(values ...string) string {
 // An answer of Prometheus' API is one finite number, or no data with a reason that has no text of the server.
 func TestDecodeAnswer(t *testing.T) {
 	for body, want := range map[string]string{
-		vector("0.25"): "0.25",
+		newVectorAnswer("0.25"): "0.25",
 		`{"status":"success","data":{"resultType":"scalar","result":[1700000000,"3"]}}`:     "3",
 		`{"status":"success","data":{"resultType":"scalar","result":[1700000000,"1e999"]}}`: "no finite number",
-		vector():         "the query finds no series",
-		vector("1", "2"): "the query gives 2 series, and one is needed",
-		vector("NaN"):    "the result is NaN, which is no finite number",
-		vector("+Inf"):   "the result is +Inf, which is no finite number",
-		vector("x"):      "not as Prometheus does",
+		newVectorAnswer():         "the query finds no series",
+		newVectorAnswer("1", "2"): "the query gives 2 series, and one is needed",
+		newVectorAnswer("NaN"):    "the result is NaN, which is no finite number",
+		newVectorAnswer("+Inf"):   "the result is +Inf, which is no finite number",
+		newVectorAnswer("x"):      "not as Prometheus does",
 		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{"count":"1"}]}]}}`: "gives a histogram",
 		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{}}]}}`:                               "not as Prometheus does",
 		`{"status":"success","data":{"resultType":"vector","result":{}}}`:                                            "not as Prometheus does",
@@ -46,7 +46,7 @@ func TestDecodeAnswer(t *testing.T) {
 			t.Errorf("%s: %s, want %s", body, got, want)
 		}
 	}
-	if _, err := DecodeAnswer(http.StatusServiceUnavailable, []byte(vector("1"))); err == nil {
+	if _, err := DecodeAnswer(http.StatusServiceUnavailable, []byte(newVectorAnswer("1"))); err == nil {
 		t.Error("an answer with status 503 has a value")
 	}
 }

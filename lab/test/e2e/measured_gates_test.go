@@ -70,7 +70,7 @@ func newGateServer(t *testing.T, key string) *gateServer {
 	return g
 }
 
-func (g *gateServer) answer(value, verdict string) {
+func (g *gateServer) setAnswer(value, verdict string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.value, g.verdict = value, verdict
@@ -83,7 +83,7 @@ func TestGatesThatMeasure(t *testing.T) {
 	ns := createNamespace(t, "measured")
 	const old, next, key = "registry.example/web:1", "registry.example/web:2", "a key of the webhook"
 	g := newGateServer(t, key)
-	g.answer("", "Wait")
+	g.setAnswer("", "Wait")
 	web := strings.Replace(slowDeployment, "spec:\n  replicas: 3", "spec:\n  replicas: 1", 1)
 	apply(t, ns, stagedPolicy+"---"+web)
 	testwait.UntilNil(t, "the first installation", allChecks(imageIn("member1", ns, old), imageIn("member2", ns, old), rolloutShows(t, ns, `^complete: `)))
@@ -103,13 +103,13 @@ func TestGatesThatMeasure(t *testing.T) {
 		`^gate errors of stage canary: Waiting since .*\(no data since .*: the query finds no series\)$`, `^gate tests of stage canary: Waiting since .*\(the service answers Wait: 3 of 5 suites\)$`, `^WaitsForMeasurement: .*the application's owner must act$`))
 	testwait.UntilNil(t, "explain says so", explanationMatches("deployment/web -n "+ns, `gate errors of stage canary: measurements of prometheus .*no data since .*; for .*; to act: the application's owner$`))
 
-	g.answer("0.2", "Wait")
+	g.setAnswer("0.2", "Wait")
 	testwait.UntilNil(t, "the gate fails", rolloutShows(t, ns, `^gate errors of stage canary: Failed since .*\(0.2 is no success at .*; failures: 1, and 0 may fail\)$`, `^GateFailed: .*atoll rollout resume.*the application's owner must act$`))
 	if err := imageIn("member2", ns, old)(t.Context()); err != nil {
 		t.Errorf("the stage has begun after its gate failed: %v", err)
 	}
 
-	g.answer("0.001", "Pass")
+	g.setAnswer("0.001", "Pass")
 	if out := runCLI(t, "rollout", "resume", "deployment/web", "-n", ns); !strings.Contains(out, "is resumed") {
 		t.Fatalf("resume: %s", out)
 	}
