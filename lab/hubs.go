@@ -84,6 +84,7 @@ func (r *labRecord) hubNamed(name string) component {
 		"--gateway-port", strconv.Itoa(gateway),
 		"--push-allowed-cidrs", "127.0.0.0/8", // where members are
 		"--source-allowed-cidrs", "127.0.0.0/8", // where the git servers of tests are
+		"--gate-allowed-cidrs", "127.0.0.0/8", // where their Prometheus servers and webhooks are
 	}
 	if r.EtcdPort > 0 {
 		var all []string

@@ -141,8 +141,9 @@ type RolloutStage struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="progressDeadline must be a duration from 10s to 168h, such as 10m"
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
-	// OnFailure of more clusters than maxFailures. Pause (default) holds the rollout. Rollback returns the clusters that have
-	// changed to their earlier revision, the last stage first. Continue goes on without the failed clusters.
+	// OnFailure of more clusters than maxFailures, or of a gate. Pause (default) holds the rollout. Rollback returns the
+	// clusters that have changed to their earlier revision, the last stage first. Continue goes on without the failed
+	// clusters, and as if the gate had passed.
 	// +optional
 	// +kubebuilder:validation:Enum=Pause;Rollback;Continue
 	OnFailure FailureAction `json:"onFailure,omitempty"`
@@ -184,8 +185,9 @@ type AutoStageOptions struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="progressDeadline must be a duration from 10s to 168h, such as 10m"
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
-	// OnFailure of more clusters than maxFailures. Pause (default) holds the rollout. Rollback returns the clusters that have
-	// changed to their earlier revision, the last stage first. Continue goes on without the failed clusters.
+	// OnFailure of more clusters than maxFailures, or of a gate. Pause (default) holds the rollout. Rollback returns the
+	// clusters that have changed to their earlier revision, the last stage first. Continue goes on without the failed
+	// clusters, and as if the gate had passed.
 	// +optional
 	// +kubebuilder:validation:Enum=Pause;Rollback;Continue
 	OnFailure FailureAction `json:"onFailure,omitempty"`
@@ -244,10 +246,10 @@ const (
 	FailureContinue FailureAction = "Continue"
 )
 
-// RolloutGate is a condition of the next stage. It has exactly one of wait, approval and cel. Its verdict is kept
-// in status.rollout.gates. It decides again for another revision, and when it is edited.
+// RolloutGate is a condition of the next stage. It has exactly one of wait, approval, cel, prometheus and webhook. Its
+// verdict is kept in status.rollout.gates. It decides again for another revision, and when it is edited.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.wait) ? 1 : 0) + (has(self.approval) ? 1 : 0) + (has(self.cel) ? 1 : 0) == 1",message="give exactly one of wait, approval and cel"
+// +kubebuilder:validation:XValidation:rule="(has(self.wait) ? 1 : 0) + (has(self.approval) ? 1 : 0) + (has(self.cel) ? 1 : 0) + (has(self.prometheus) ? 1 : 0) + (has(self.webhook) ? 1 : 0) == 1",message="give exactly one of wait, approval, cel, prometheus and webhook"
 type RolloutGate struct {
 	// Name of the gate, one in its stage.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -269,6 +271,12 @@ type RolloutGate struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	CEL string `json:"cel,omitempty"`
+	// Prometheus queries a server of Prometheus' HTTP API until enough results are a success.
+	// +optional
+	Prometheus *PrometheusGate `json:"prometheus,omitempty"`
+	// Webhook requests a verdict of a service, by signed requests, until one comes.
+	// +optional
+	Webhook *WebhookGate `json:"webhook,omitempty"`
 }
 
 // ApprovalGate holds when enough people have approved the revision for the stage.
@@ -349,10 +357,11 @@ type GateStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	Hash string `json:"hash"`
 	// State: Waiting does not hold. Satisfied holds, and waits for the other gates. Passed: all of them held
-	// at one time, and the stage may begin.
-	// +kubebuilder:validation:Enum=Waiting;Satisfied;Passed
+	// at one time, and the stage may begin. Failed: the gate measured more failures than it allows, and does not decide
+	// again before a person resumes.
+	// +kubebuilder:validation:Enum=Waiting;Satisfied;Passed;Failed
 	State GateState `json:"state"`
-	// Since is when the gate was first judged, or when it passed.
+	// Since is when the gate was first judged, or when it passed or failed.
 	Since metav1.Time `json:"since"`
 	// Value is what the gate saw.
 	// +optional
@@ -368,6 +377,7 @@ const (
 	GateWaiting   GateState = "Waiting"
 	GateSatisfied GateState = "Satisfied"
 	GatePassed    GateState = "Passed"
+	GateFailed    GateState = "Failed"
 )
 
 // StageClusters chooses the clusters of a stage, by one of its fields.
@@ -514,14 +524,18 @@ type RollbackStatus struct {
 	// Revision that failed.
 	// +kubebuilder:validation:MaxLength=253
 	Revision string `json:"revision"`
-	// PreviousRevision is what the failed cluster held before.
+	// PreviousRevision is what the failed cluster held before, or the first cluster that can return.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PreviousRevision string `json:"previousRevision,omitempty"`
-	// Stage that had more failures than maxFailures.
+	// Stage that had more failures than maxFailures, or a gate that failed.
 	// +kubebuilder:validation:MaxLength=63
 	Stage string `json:"stage"`
-	// Cluster that failed, the first by name.
+	// Gate of the stage that failed. Absent: clusters failed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Gate string `json:"gate,omitempty"`
+	// Cluster that failed, the first by name. Empty: a gate failed.
 	// +kubebuilder:validation:MaxLength=253
 	Cluster string `json:"cluster"`
 	// Reason of its failure, in the words of docs/reasons.md.

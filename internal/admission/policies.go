@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -20,6 +21,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/overrides"
 	"atoll.dev/atoll/internal/policymatch"
+	"atoll.dev/atoll/internal/rollout"
 )
 
 // validatePropagation is for both propagation policies: they share their fields.
@@ -52,7 +54,7 @@ func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.A
 	if err := p.validatePlacementReferences(a, placementReferences(&spec.Placement, at.Child("placement")), had, at.Child("placement")); err != nil {
 		return err
 	}
-	if err := p.validatePolicyOverwriteRight(ctx, a, spec); err != nil {
+	if err := cmp.Or(p.validatePolicyOverwriteRight(ctx, a, spec), p.validateGateSecrets(ctx, a, now, before)); err != nil {
 		return err
 	}
 	if err := p.mayRead(ctx, a.GetUserInfo(), p.requiredPropagationReads(spec, a.GetNamespace())); err != nil {
@@ -89,6 +91,7 @@ func (p *AdmissionPlugin) checkPropagationSpec(spec *v1alpha1.PropagationSpec, n
 		}
 	}
 	errs = append(errs, checkRollout(spec.Rollout, at.Child("rollout"))...)
+	errs = append(errs, rollout.CheckGateSecrets(spec.Rollout, namespace, at.Child("rollout"), func(*field.Path, v1alpha1.GateSecretRef) {})...)
 	errs = append(errs, policymatch.CheckIgnoredFieldsOfRules(spec.ItemRules, at.Child("itemRules"))...)
 	for i, rule := range spec.ItemRules {
 		errs = append(errs, p.checkSelectors(rule.ResourceSelectors, namespace, at.Child("itemRules").Index(i).Child("resourceSelectors"))...)

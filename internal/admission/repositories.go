@@ -13,6 +13,7 @@ import (
 	"github.com/Masterminds/semver/v3"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
@@ -50,7 +51,11 @@ func (p *AdmissionPlugin) validateRepository(ctx context.Context, a admission.At
 
 // requireReadableSecret refuses a writer that may not get the Secret that a field names.
 func (p *AdmissionPlugin) requireReadableSecret(ctx context.Context, a admission.Attributes, path, name string) error {
-	need := requiredRead{resource: schema.GroupResource{Resource: "secrets"}, namespace: a.GetNamespace(), name: name}
+	return p.requireReadableSecretIn(ctx, a, path, types.NamespacedName{Namespace: a.GetNamespace(), Name: name})
+}
+
+func (p *AdmissionPlugin) requireReadableSecretIn(ctx context.Context, a admission.Attributes, path string, secret types.NamespacedName) error {
+	name, need := secret.Name, requiredRead{resource: schema.GroupResource{Resource: "secrets"}, namespace: secret.Namespace, name: secret.Name}
 	if p.isAllowed(ctx, a.GetUserInfo(), "get", need) {
 		return nil
 	}

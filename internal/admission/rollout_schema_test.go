@@ -44,6 +44,9 @@ func TestRolloutRulesOfTheSchema(t *testing.T) {
 func checkRolloutRules(t *testing.T, kind string, structural *structuralschema.Structural) {
 	t.Helper()
 	sizes, stages := []any{int64(1), "10%", "50%"}, []any{map[string]any{"name": "a", "clusters": map[string]any{"names": []any{"oslo"}}}}
+	withGate := func(kind string, gate map[string]any) map[string]any {
+		return map[string]any{"type": "Staged", "autoStages": sizes, "autoStageOptions": map[string]any{"gatesBefore": []any{map[string]any{"name": "a", kind: gate}}}}
+	}
 	for name, c := range map[string]struct {
 		rollout map[string]any
 		refused string
@@ -60,6 +63,11 @@ func checkRolloutRules(t *testing.T, kind string, structural *structuralschema.S
 		"a short deadline":   {map[string]any{"type": "Staged", "autoStages": sizes, "autoStageOptions": map[string]any{"progressDeadline": "1s"}}, "from 10s to 168h"},
 		"a window":           {map[string]any{"windows": []any{map[string]any{"type": "Allow", "schedule": "0 22 * * *", "duration": "4h"}}}, ""},
 		"a short window":     {map[string]any{"windows": []any{map[string]any{"type": "Allow", "schedule": "0 22 * * *", "duration": "10s"}}}, "from 1m to 744h"},
+		"a query":            {withGate("prometheus", map[string]any{"server": "https://h", "query": "up", "successCondition": "result > 0", "interval": "10s"}), ""},
+		"a short interval":   {withGate("prometheus", map[string]any{"server": "https://h", "query": "up", "successCondition": "result > 0", "interval": "9s"}), "from 10s to 1h"},
+		"a webhook":          {withGate("webhook", map[string]any{"url": "https://h", "secretRef": map[string]any{"name": "s"}, "timeout": "30s"}), ""},
+		"a long interval":    {withGate("webhook", map[string]any{"url": "https://h", "secretRef": map[string]any{"name": "s"}, "interval": "2h"}), "from 10s to 1h"},
+		"a long timeout":     {withGate("webhook", map[string]any{"url": "https://h", "secretRef": map[string]any{"name": "s"}, "timeout": "31s"}), "from 1s to 30s"},
 		"a gate of no kind":  {map[string]any{"type": "Staged", "autoStages": sizes, "autoStageOptions": map[string]any{"gatesBefore": []any{map[string]any{"name": "a"}}}}, "exactly one of"},
 	} {
 		errs, _ := cel.NewValidator(structural, true, celconfig.PerCallLimit).Validate(context.Background(), field.NewPath("spec", "rollout"), structural, c.rollout, nil, celconfig.RuntimeCELCostBudget)

@@ -31,6 +31,7 @@ func checkRollout(r *v1alpha1.Rollout, at *field.Path) (errs field.ErrorList) {
 	}
 	errs = append(errs, checkAutoStages(r, at)...)
 	errs = append(errs, checkWindows(r.Windows, at.Child("windows"))...)
+	errs = append(errs, checkGateURLs(r, at)...)
 	if n := countNeededApprovals(r); n > maxApprovals {
 		stages := "stages"
 		if len(r.AutoStages) > 0 {

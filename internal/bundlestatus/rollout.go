@@ -206,7 +206,7 @@ func (t *rowTally) countProgress(in StatusInput) {
 		t.stageWait = in.Terms.FindRollbackWait(t.progress, r, in.Halt)
 		return
 	}
-	gates := in.gateStates()
+	gates := in.gateStates(&scope)
 	t.progress.MarkSoaking(in.Terms, gates)
 	t.stageWait = in.Terms.FindStageWait(t.progress, in.Halt, gates)
 }
@@ -262,12 +262,12 @@ func (in StatusInput) countReturning(n *rollout.StageTally, scope *rollout.Failu
 }
 
 // gateStates returns what the gates of the latest revision decided.
-func (in StatusInput) gateStates() rollout.GateStates {
+func (in StatusInput) gateStates(scope *rollout.FailureScope) rollout.GateStates {
 	was := in.Bundle.Status.Rollout
 	if was == nil || in.Latest == nil {
 		return rollout.GateStates{}
 	}
-	return rollout.NewGateStates(in.Latest.Name, was.Gates)
+	return rollout.NewGateStates(in.Latest.Name, was.Gates, scope)
 }
 
 // setTurnWait sets for what a row waits that has not had its turn.
@@ -276,7 +276,7 @@ func (t *rowTally) setTurnWait(in StatusInput, w *waitCause) {
 	switch t.stageWait.Reason {
 	case "":
 		w.reason = atoll.ReasonWaitsForStage
-	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
+	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonWaitsForMeasurement, atoll.ReasonGateFailed, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
 		w.rank = rankHeldTurn
 	}
 	switch {
@@ -391,7 +391,7 @@ func isRolloutUnderway(is *v1alpha1.RolloutStatus, wasUnderway bool) bool {
 // needsPerson reports whether a person must act before the rollout goes on.
 func needsPerson(reason string) bool {
 	switch atoll.Reason(reason) {
-	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonWaitsForApproval, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
+	case atoll.ReasonStageFailed, atoll.ReasonGateFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonWaitsForApproval, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
 		return true
 	}
 	return false

@@ -422,10 +422,15 @@ func TestGatesInARolloutStatus(t *testing.T) {
 		"none holds":       {judged(v1alpha1.GateWaiting, v1alpha1.GateWaiting), "rest WaitsForGateTime"},
 		"the first holds":  {judged(v1alpha1.GateSatisfied, v1alpha1.GateWaiting), "rest WaitsForApproval"},
 		"they have passed": {judged(v1alpha1.GatePassed, v1alpha1.GatePassed), "rest WaitsForStage"},
+		"one failed":       {judged(v1alpha1.GateWaiting, v1alpha1.GateFailed), "rest GateFailed"},
+		"it is resumed":    {judged(v1alpha1.GateWaiting, v1alpha1.GateFailed), "rest WaitsForGateTime"},
 		"another revision": {[]v1alpha1.GateStatus{{Stage: "canary", Name: "time", Revision: "other", State: v1alpha1.GatePassed}}, "canary WaitsForSuccessTime"},
 	} {
 		in := StatusInput{Rows: rows, Latest: latest, Terms: rollout.CompileTerms(stated), Now: time.Unix(1000, 0)}
 		in.Bundle.Spec.Rollout, in.Bundle.Status.Rollout = stated, &v1alpha1.RolloutStatus{Gates: c.gates}
+		if name == "it is resumed" {
+			in.Bundle.Spec.Resume = &v1alpha1.RolloutResume{By: "alice", At: metav1.Unix(1000, 0)}
+		}
 		got := ComputeStatus(in).Rollout
 		if is := got.CurrentStage + " " + got.Reason; is != c.want || len(got.Gates) != len(c.gates) {
 			t.Errorf("%s: %s with %d gates, want %s", name, is, len(got.Gates), c.want)

@@ -60,16 +60,33 @@ func CompileCountExpression(text string) (*CountExpression, error) {
 }
 
 func compileCountsUncached(text string) (*CountExpression, error) {
-	if len(text) > MaxLength {
-		return nil, fmt.Errorf("is %d bytes long, and at most %d are read", len(text), MaxLength)
-	}
 	env, err := countEnvironment()
 	if err != nil {
 		return nil, err
 	}
-	checked, _, err := compileText(env, text)
+	checked, err := checkCondition(env, text)
 	if err != nil {
 		return nil, explainCountIssue(err)
+	}
+	groups := groupsReadBy(checked.NativeRep().Expr())
+	if len(groups) == 0 {
+		return nil, fmt.Errorf("reads no count: it has %s, each with %s", strings.Join(CountGroups, ", "), strings.Join(CountFields, ", "))
+	}
+	program, err := newConditionProgram(env, checked)
+	if err != nil {
+		return nil, err
+	}
+	return &CountExpression{program: program, groups: groups}, nil
+}
+
+// checkCondition parses a text that gives true or false, and checks its types and its cost.
+func checkCondition(env *cel.Env, text string) (*cel.Ast, error) {
+	if len(text) > MaxLength {
+		return nil, fmt.Errorf("is %d bytes long, and at most %d are read", len(text), MaxLength)
+	}
+	checked, _, err := compileText(env, text)
+	if err != nil {
+		return nil, err
 	}
 	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) {
 		return nil, fmt.Errorf("gives a %s, and true or false is needed", t)
@@ -81,15 +98,16 @@ func compileCountsUncached(text string) (*CountExpression, error) {
 	if cost.Max > MaxCost {
 		return nil, fmt.Errorf("may cost %d units, and at most %d are allowed: use fewer or smaller loops", cost.Max, MaxCost)
 	}
-	groups := groupsReadBy(checked.NativeRep().Expr())
-	if len(groups) == 0 {
-		return nil, fmt.Errorf("reads no count: it has %s, each with %s", strings.Join(CountGroups, ", "), strings.Join(CountFields, ", "))
-	}
+	return checked, nil
+}
+
+// newConditionProgram returns a program that ends at StopCost.
+func newConditionProgram(env *cel.Env, checked *cel.Ast) (cel.Program, error) {
 	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(StopCost))
 	if err != nil {
 		return nil, fmt.Errorf("cannot be run: %w", err)
 	}
-	return &CountExpression{program: program, groups: groups}, nil
+	return program, nil
 }
 
 // explainCountIssue lists the counts, where the issue is a name that is none.

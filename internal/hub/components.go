@@ -32,6 +32,7 @@ import (
 	"atoll.dev/atoll/internal/delivery/payloads"
 	"atoll.dev/atoll/internal/dialect/karmada"
 	"atoll.dev/atoll/internal/failover"
+	"atoll.dev/atoll/internal/gatechecks"
 	"atoll.dev/atoll/internal/leader"
 	"atoll.dev/atoll/internal/peer/streams"
 	"atoll.dev/atoll/internal/placer"
@@ -58,6 +59,7 @@ type components struct {
 	log             *slog.Logger
 	binder          *binder.Binder
 	placer          *placer.PlacementReconciler
+	gateChecks      *gatechecks.Checker
 	decisions       *decisions.DecisionPublisher
 	setStatus       *setstatus.StatusWriter
 	sigDecisions    *sigdecisions.MulticlusterPublisher
@@ -115,9 +117,10 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	p.restore = controller.New(st, p.servingClient, t.IsLeader, h.log.With("component", "rewind"))
 	p.recorder = bundlestatus.NewEventRecorder(st.Client, st.Revisions, st.Templates, h.log.With("component", "events"))
 	p.binder = p.newBinder(t.tenure != nil)
+	p.gateChecks = p.newGateChecks(h.options.GateAllowedCIDRs)
 	p.placer = placer.New(placer.Config{
 		Bundles: st.Bundles, Rows: st.Rows, RowWriter: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions,
-		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Settings: st.Settings, Scores: st.Scores, SetCondition: p.binder.SetBundleCondition, SetRollout: p.binder.SetBundleRollout, Events: p.recorder,
+		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Settings: st.Settings, Scores: st.Scores, SetCondition: p.binder.SetBundleCondition, SetRollout: p.binder.SetBundleRollout, Measurements: p.gateChecks, Events: p.recorder,
 		Metrics: placer.NewMetrics(legacyregistry.Registerer()), Traces: h.traces, Log: h.log.With("component", "place"),
 	})
 	p.decisions = decisions.New(decisions.Config{
@@ -214,6 +217,15 @@ func (p *components) newBinder(readOnly bool) *binder.Binder {
 	})
 }
 
+// newGateChecks makes what measures for gates of rollouts.
+func (p *components) newGateChecks(allowed []string) *gatechecks.Checker {
+	st := p.state
+	return gatechecks.New(gatechecks.Config{
+		Bundles: st.Bundles, Revisions: st.Revisions, Settings: st.Settings, Secrets: st.Client, AllowedNetworks: allowed, Events: p.recorder,
+		Changed: func(uid string) { p.placer.MeasurementsChanged(uid) }, Log: p.log.With("component", "gates"),
+	})
+}
+
 // asLeader returns the parts of a follower as those of a leader.
 func (p *components) asLeader() *components {
 	l := *p
@@ -300,7 +312,7 @@ func (p *components) runReconcilers(ctx context.Context) error {
 		return err
 	}
 	p.inventory.BecomeLeader()
-	return runAll(ctx, p.binder.Run, p.placer.Run, p.decisions.Run, p.setStatus.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.failover.Run, p.recorder.Run, p.restore.RunRecall, sources.New(p.sources, p.binder).Run,
+	return runAll(ctx, p.binder.Run, p.placer.Run, p.gateChecks.Run, p.decisions.Run, p.setStatus.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.failover.Run, p.recorder.Run, p.restore.RunRecall, sources.New(p.sources, p.binder).Run,
 		func(ctx context.Context) error { return p.caStatus.RunConditions(ctx, p.state.Client, p.log) })
 }
 

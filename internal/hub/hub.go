@@ -75,9 +75,9 @@ type Options struct {
 	// places: None, All, ClusterSet/NAME or ClusterPlacement/NAME. It counts at the first start
 	// only: later the HubSettings have it. Default None.
 	DefaultPlacement string
-	// PushAllowedCIDRs and SourceAllowedCIDRs are networks that the hub dials for members in push mode, and for
-	// Repositories, although their addresses are loopback, link-local or others that it refuses. Default: none.
-	PushAllowedCIDRs, SourceAllowedCIDRs []string
+	// PushAllowedCIDRs, SourceAllowedCIDRs and GateAllowedCIDRs are networks whose addresses the hub dials although it refuses
+	// them otherwise. They are for members in push mode, for Repositories, and for gates of rollouts. Default: none.
+	PushAllowedCIDRs, SourceAllowedCIDRs, GateAllowedCIDRs []string
 	// ProxyLimits of what people have under way at clusters through this hub. They have no
 	// default here, so that an explicit 0 is refused.
 	ProxyLimits memberproxy.RequestLimits
@@ -107,7 +107,7 @@ func (o *Options) validate() error {
 	if _, err := bootstrap.ParseDefaultPlacement(o.DefaultPlacement); err != nil {
 		return fmt.Errorf("--default-placement: %w", err)
 	}
-	for flag, networks := range map[string][]string{"--push-allowed-cidrs": o.PushAllowedCIDRs, "--source-allowed-cidrs": o.SourceAllowedCIDRs} {
+	for flag, networks := range map[string][]string{"--push-allowed-cidrs": o.PushAllowedCIDRs, "--source-allowed-cidrs": o.SourceAllowedCIDRs, "--gate-allowed-cidrs": o.GateAllowedCIDRs} {
 		if _, err := addressguard.ParseNetworks(networks); err != nil {
 			return fmt.Errorf("%s: %w", flag, err)
 		}

@@ -15,6 +15,12 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
+// Measurements are what the hub measured for gates.
+type Measurements interface {
+	// TallyOf returns the measurements for a stored verdict.
+	TallyOf(uid string, of *v1alpha1.GateStatus) rollout.Tally
+}
+
 // gateKey names a verdict that waits.
 type gateKey struct {
 	stage, name, hash, revision string
@@ -25,9 +31,9 @@ func newGateKey(g v1alpha1.GateStatus) gateKey {
 	return gateKey{g.Stage, g.Name, g.Hash, g.Revision, g.Since.Unix()}
 }
 
-// readGates returns the stored verdicts of a Bundle, each with the time at which this process first read it, or wrote it. The
-// time has a reading of the monotonic clock, so that a clock that is set changes no wait.
-func (x *bundleIndex) readGates(b state.Bundle, now time.Time) []rollout.GateRecord {
+// readGates returns the stored verdicts of a Bundle with their measurements. Each has the time at which this process first read
+// it, or wrote it. The time has a reading of the monotonic clock, so that a clock that is set changes no wait.
+func (x *bundleIndex) readGates(b state.Bundle, measured Measurements, now time.Time) []rollout.GateRecord {
 	if b.Status.Rollout == nil || len(b.Status.Rollout.Gates) == 0 {
 		return nil
 	}
@@ -36,7 +42,11 @@ func (x *bundleIndex) readGates(b state.Bundle, now time.Time) []rollout.GateRec
 	out := make([]rollout.GateRecord, 0, len(gates))
 	for _, g := range gates {
 		first := seen[newGateKey(g)]
-		out = append(out, rollout.GateRecord{GateStatus: g, FirstSeen: first, Watched: now.Sub(first)})
+		record := rollout.GateRecord{GateStatus: g, FirstSeen: first, Watched: now.Sub(first)}
+		if measured != nil {
+			record.Tally = measured.TallyOf(b.Ref.UID, &g)
+		}
+		out = append(out, record)
 	}
 	return out
 }
@@ -66,7 +76,7 @@ func (r *PlacementReconciler) writeRollout(ctx context.Context, b state.Bundle, 
 	err := r.SetRollout(ctx, b, is)
 	if err == nil {
 		r.index.recordGatesSeen(b.Ref.UID, is.Gates, now)
-		r.informOfPassedGates(b, is.Gates)
+		r.informOfDecidedGates(b, is.Gates)
 		r.enqueueAllRows(b.Ref.UID)
 		return nil
 	}
@@ -95,8 +105,11 @@ func decideRollout(was *v1alpha1.RolloutStatus, out rollout.Output) (is v1alpha1
 	return is
 }
 
-// informOfPassedGates records an Event for each gate that passes now.
-func (r *PlacementReconciler) informOfPassedGates(b state.Bundle, gates []v1alpha1.GateStatus) {
+// MeasurementsChanged decides about a Bundle again, since measurements may change the verdict of a gate, or its value.
+func (r *PlacementReconciler) MeasurementsChanged(uid string) { r.enqueueAllRows(uid) }
+
+// informOfDecidedGates records an Event for each gate that passes or fails now.
+func (r *PlacementReconciler) informOfDecidedGates(b state.Bundle, gates []v1alpha1.GateStatus) {
 	if r.Events == nil {
 		return
 	}
@@ -105,8 +118,15 @@ func (r *PlacementReconciler) informOfPassedGates(b state.Bundle, gates []v1alph
 		was = b.Status.Rollout.Gates
 	}
 	for _, g := range gates {
-		if g.State == v1alpha1.GatePassed && !slices.Contains(was, g) {
-			r.Events.Inform(b.Ref, atoll.ReasonGatePassed, fmt.Sprintf("gate %s of stage %s passed for revision %d: %s", g.Name, g.Stage, atoll.RevisionNumber(g.Revision), g.Value))
+		if slices.Contains(was, g) {
+			continue
+		}
+		gate, about := "gate "+g.Name+" of stage "+g.Stage, fmt.Sprintf(" for revision %d: %s", atoll.RevisionNumber(g.Revision), g.Value)
+		switch g.State {
+		case v1alpha1.GatePassed:
+			r.Events.Inform(b.Ref, atoll.ReasonGatePassed, gate+" passed"+about)
+		case v1alpha1.GateFailed:
+			r.Events.Warn(b.Ref, atoll.ReasonGateFailed, gate+" failed"+about)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package placer
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -92,5 +95,72 @@ func TestAGateWithoutAStoreStaysClosed(t *testing.T) {
 		approveStage(m, "ring-2")
 		time.Sleep(time.Hour)
 		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+	})
+}
+
+// fakeTallies are measurements of gates, by the name of the gate.
+type fakeTallies struct {
+	mu  sync.Mutex
+	all map[string]rollout.Tally
+}
+
+func (f *fakeTallies) TallyOf(_ string, of *v1alpha1.GateStatus) rollout.Tally {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all[of.Name]
+}
+
+func (f *fakeTallies) add(g *v1alpha1.RolloutGate, o rollout.Outcome) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all[g.Name] = f.all[g.Name].AddOutcome(g, o, time.Now())
+}
+
+// A gate that measures opens a stage by the tally of this hub, and one that failed rolls back what has changed.
+func TestAGateIsJudgedByMeasurements(t *testing.T) {
+	errorRate := v1alpha1.RolloutGate{Name: "errors", Prometheus: &v1alpha1.PrometheusGate{Server: "https://h", Query: "up", SuccessCondition: "result < 0.5", Count: 2}}
+	m := newRings("a", "b", "c")
+	w, tallies := &gateWriter{hub: m}, &fakeTallies{all: map[string]rollout.Tally{}}
+	runWith(t, m, func(c *Config) { c.SetRollout, c.Measurements = w.setRollout, tallies }, func(t *testing.T, r *PlacementReconciler) {
+		newStagedBundle(m)
+		m.changeBundle("web", func(b *state.Bundle) {
+			b.Spec.Rollout = stagesByRing()
+			for i := range b.Spec.Rollout.Stages {
+				b.Spec.Rollout.Stages[i].MinSuccessTime, b.Spec.Rollout.Stages[i].OnFailure = nil, v1alpha1.FailureRollback
+			}
+			b.Spec.Rollout.Stages[0].GatesAfter = []v1alpha1.RolloutGate{errorRate}
+		})
+		synctest.Wait()
+		m.reportHealthy("web", "a")
+		time.Sleep(time.Hour)
+		expectRows(t, m, "web", "a Active r2, b Active r1, c Active r1")
+		if w.writes != 1 {
+			t.Errorf("%d writes before a measurement, want 1", w.writes)
+		}
+		for range 2 {
+			time.Sleep(time.Minute)
+			tallies.add(&errorRate, rollout.Outcome{Kind: rollout.OutcomeSuccess, Text: "0.1"})
+			r.MeasurementsChanged("web")
+		}
+		expectRows(t, m, "web", "a Active r2, b Active r2, c Active r1")
+		tallies.all = map[string]rollout.Tally{}
+		m.reportHealthy("web", "b")
+		time.Sleep(time.Second)
+		m.reportHealthy("web", "c")
+		time.Sleep(time.Second)
+		m.cutRevision("web", &atoll.Content{})
+		time.Sleep(time.Second)
+		m.reportHealthy("web", "a")
+		time.Sleep(time.Second)
+		expectRows(t, m, "web", "a Active r3, b Active r2, c Active r2")
+		tallies.add(&errorRate, rollout.Outcome{Kind: rollout.OutcomeFailure, Text: "0.9"})
+		r.MeasurementsChanged("web")
+		time.Sleep(time.Second)
+		expectRows(t, m, "web", "a Active r2, b Active r2, c Active r2")
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if is := m.bundles["web"].Status.Rollout; is.Rollback == nil || is.Rollback.Gate != "errors" || is.Rollback.Stage != "ring-1" || is.Rollback.PreviousRevision != m.revisions["web"][1].Name || len(is.Gates) != 1 || is.Gates[0].State != v1alpha1.GateFailed {
+			t.Errorf("the status is %+v", is)
+		}
 	})
 }

@@ -109,7 +109,7 @@ type Settings interface {
 	Subscribe(fn func(name string))
 }
 
-// Config of a Reconciler. All but Sets, Views, Settings, Scores, SetCondition, SetRollout, Workers, Events, Metrics and Log must be set.
+// Config of a Reconciler. All but Sets, Views, Settings, Scores, SetCondition, SetRollout, Measurements, Workers, Events, Metrics and Log must be set.
 type Config struct {
 	Bundles    Bundles
 	Rows       Rows
@@ -132,6 +132,8 @@ type Config struct {
 	// SetRollout writes what is decided about a Bundle's rollout; nil: nothing is written, no gate opens, no row returns, and no
 	// automatic stage begins.
 	SetRollout func(ctx context.Context, b state.Bundle, is v1alpha1.RolloutStatus) error
+	// Measurements of gates; nil: none are made, so that no gate that measures opens.
+	Measurements Measurements
 	// Events; nil: none are recorded.
 	Events Events
 	// Metrics; nil: they are not registered.

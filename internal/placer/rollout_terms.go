@@ -97,7 +97,7 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 	}
 	in := &s.rollout
 	in.Terms, in.Halt = turns.Terms, turns.halt
-	in.Approvals, in.Gates = s.bundle.Spec.Approvals, r.index.readGates(s.bundle, in.Now)
+	in.Approvals, in.Gates = s.bundle.Spec.Approvals, r.index.readGates(s.bundle, r.Measurements, in.Now)
 	if resume := s.bundle.Spec.Resume; resume != nil {
 		in.ResumedAt = resume.At.Time
 	}

@@ -3,6 +3,7 @@ package rollout
 import (
 	"time"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 )
 
@@ -59,6 +60,11 @@ func (f *FailureScope) IsHeldBy(t *Terms, row Row) bool {
 // not resumed. Times are in seconds: a row that changes in the second of a resume changes because of it.
 func (f *FailureScope) isResumed(row Row) bool {
 	return row.Spec.MovedAt < f.resumedAt && row.failureTime() <= f.resumedAt
+}
+
+// isGateResumed reports whether a gate failed before the last resume, or in its second, so that it is judged again.
+func (f *FailureScope) isGateResumed(v *v1alpha1.GateStatus) bool {
+	return v.State == v1alpha1.GateFailed && f.resumedAt != 0 && v.Since.Unix() <= f.resumedAt
 }
 
 // IsExcused reports whether a resume took the row, which holds what is ordered, out of the default maxUnavailable: it was

@@ -22,11 +22,12 @@ import (
 const clockMargin = 10 * time.Minute
 
 // GateRecord is a stored verdict. Its hub first read it at FirstSeen, and has watched it for so long by a clock that
-// nothing sets.
+// nothing sets. Tally has the measurements that this hub made for it.
 type GateRecord struct {
 	v1alpha1.GateStatus
 	FirstSeen time.Time
 	Watched   time.Duration
+	Tally     Tally
 }
 
 // elapsedTime returns how long the gate has surely been judged, while all earlier stages were done. brokenUntil is when the last
@@ -56,7 +57,7 @@ type gateKind interface {
 	describe(g *gate) string
 }
 
-var gateKinds = []gateKind{waitGate{}, approvalGate{}, celGate{}}
+var gateKinds = []gateKind{waitGate{}, approvalGate{}, celGate{}, prometheusGate{}, webhookGate{}}
 
 // gateFacts are what gates judge by.
 type gateFacts struct {
@@ -70,11 +71,12 @@ type gateFacts struct {
 	brokenUntil int64
 }
 
-// gateVerdict is what a gate sees, and when time alone may change it.
+// gateVerdict is what a gate sees, and when time alone may change it. A gate that failed does not hold, and is not judged again.
 type gateVerdict struct {
-	holds bool
-	value string
-	again time.Time
+	holds  bool
+	failed bool
+	value  string
+	again  time.Time
 }
 
 // gate is a compiled gate that holds the first cluster of a stage. It is stated before that stage, or after the one
@@ -87,12 +89,14 @@ type gate struct {
 	stageName string
 	hash      string
 	counts    *expr.CountExpression
+	// onFailure of the stage that states it.
+	onFailure v1alpha1.FailureAction
 }
 
-func compileGates(gates []v1alpha1.RolloutGate, of int, stageName string) (out []gate) {
+func compileGates(gates []v1alpha1.RolloutGate, of int, s *v1alpha1.RolloutStage) (out []gate) {
 	for _, g := range gates {
 		i := slices.IndexFunc(gateKinds, func(k gateKind) bool { return k.isStated(&g) })
-		c := gate{RolloutGate: g, of: of, stageName: stageName, hash: hashGate(&g), kind: closedGate{}}
+		c := gate{RolloutGate: g, of: of, stageName: s.Name, onFailure: s.OnFailure, hash: hashGate(&g), kind: closedGate{}}
 		if i >= 0 { // admission refuses others
 			c.kind = gateKinds[i]
 		}
@@ -170,7 +174,7 @@ func checkGate(g *v1alpha1.RolloutGate, at *field.Path) (errs field.ErrorList) {
 		}
 	}
 	if kinds != 1 {
-		return field.ErrorList{field.Required(at, "give exactly one of wait, approval and cel")}
+		return field.ErrorList{field.Required(at, "give exactly one of wait, approval, cel, prometheus and webhook")}
 	}
 	return errs
 }
@@ -181,9 +185,10 @@ type GateStates struct {
 	verdicts []v1alpha1.GateStatus
 }
 
-// NewGateStates returns the verdicts about a revision, of those that are stored.
-func NewGateStates(revision string, verdicts []v1alpha1.GateStatus) GateStates {
-	return GateStates{revision, verdicts}
+// NewGateStates returns the verdicts about a revision, of those that are stored. A resume takes back that a gate failed
+// before it.
+func NewGateStates(revision string, verdicts []v1alpha1.GateStatus, f *FailureScope) GateStates {
+	return GateStates{revision, slices.DeleteFunc(slices.Clone(verdicts), func(v v1alpha1.GateStatus) bool { return f.isGateResumed(&v) })}
 }
 
 func (s GateStates) find(g *gate) *v1alpha1.GateStatus {
@@ -194,9 +199,24 @@ func (s GateStates) find(g *gate) *v1alpha1.GateStatus {
 	return &s.verdicts[i]
 }
 
-// findClosed returns the gate that holds the first cluster of a stage; nil: none does. A gate that does not hold comes
-// before one that does.
+// findFailed returns the first of the gates that failed; nil: none did.
+func (s GateStates) findFailed(gates []gate) *gate {
+	i := slices.IndexFunc(gates, func(g gate) bool {
+		v := s.find(&g)
+		return v != nil && v.State == v1alpha1.GateFailed
+	})
+	if i < 0 {
+		return nil
+	}
+	return &gates[i]
+}
+
+// findClosed returns the gate that holds the first cluster of a stage; nil: none does. A gate that failed comes first, and one
+// that does not hold before one that does.
 func (s GateStates) findClosed(gates []gate) (closed *gate) {
+	if failed := s.findFailed(gates); failed != nil {
+		return failed
+	}
 	for i := range gates {
 		switch v := s.find(&gates[i]); {
 		case v == nil || v.State == v1alpha1.GateWaiting:
@@ -212,9 +232,12 @@ func (s GateStates) findClosed(gates []gate) (closed *gate) {
 // and open the stage when that is stored.
 func (s *rolloutStep) passGates(i int) bool {
 	gates := s.Terms.gatesInto(i)
-	stored := NewGateStates(s.Revision, s.storedGates())
+	stored := NewGateStates(s.Revision, s.storedGates(), &s.turns.scope)
 	if len(gates) == 0 || !s.turns.waitsFrom(i) || stored.findClosed(gates) == nil {
 		return true
+	}
+	if stored.findFailed(gates) != nil { // keepDecidedGates keeps its verdict
+		return false
 	}
 	var judged []v1alpha1.GateStatus
 	pass := true
@@ -243,12 +266,19 @@ func (s *rolloutStep) judgeGate(g *gate, stage int) v1alpha1.GateStatus {
 		in.brokenUntil = max(in.brokenUntil, s.turns.healthySince[i])
 	}
 	out := v1alpha1.GateStatus{Stage: g.stageName, Name: g.Name, Revision: s.Revision, Hash: g.hash, State: v1alpha1.GateWaiting, Since: metav1.Unix(s.nowUnix, 0)}
-	if i := slices.IndexFunc(s.Gates, func(r GateRecord) bool { return g.isOf(&r.GateStatus, s.Revision) }); i >= 0 {
+	isRecord := func(r GateRecord) bool {
+		return g.isOf(&r.GateStatus, s.Revision) && !s.turns.scope.isGateResumed(&r.GateStatus)
+	}
+	if i := slices.IndexFunc(s.Gates, isRecord); i >= 0 {
 		in.record, out.Since = &s.Gates[i], s.Gates[i].Since
 	}
 	v := g.kind.judgeFacts(g, &in)
-	if out.Value = phrase.TruncateText(phrase.EscapeLine(v.value), 256); v.holds {
+	out.Value = phrase.TruncateText(phrase.EscapeLine(v.value), 256)
+	switch {
+	case v.holds || v.failed && g.onFailure == v1alpha1.FailureContinue:
 		out.State = v1alpha1.GateSatisfied
+	case v.failed:
+		out.State, out.Since = v1alpha1.GateFailed, metav1.Unix(s.nowUnix, 0)
 	}
 	if !v.again.IsZero() && (s.turns.gateAgain.IsZero() || v.again.Before(s.turns.gateAgain)) {
 		s.turns.gateAgain = v.again
@@ -261,7 +291,7 @@ func (s *rolloutStep) judgeGate(g *gate, stage int) v1alpha1.GateStatus {
 // cluster of an earlier stage may break what a wait counts on.
 func (s *rolloutStep) awaitReports(g *gate, stage int) {
 	_, counts := g.kind.(celGate)
-	if _, waits := g.kind.(waitGate); !counts && !waits {
+	if _, waits := g.kind.(waitGate); !counts && !waits && !IsMeasured(&g.RolloutGate) {
 		return
 	}
 	s.eachMember(func(c string) {
@@ -278,15 +308,20 @@ func (s *rolloutStep) storedGates() (out []v1alpha1.GateStatus) {
 	return out
 }
 
-// keepPassedGates keeps the verdicts by which stages of the revision may begin. The others count again from now on,
-// when all earlier stages are done again.
-func (s *rolloutStep) keepPassedGates() {
+// keepDecidedGates keeps verdicts of the revision in one of the states, but for those that a resume takes back. The others
+// count again from now on, when all earlier stages are done again.
+func (s *rolloutStep) keepDecidedGates(states ...v1alpha1.GateState) {
 	for i := range s.Terms.CountStages() {
 		for _, g := range s.Terms.gatesInto(i) {
 			for _, r := range s.Gates {
-				if g.isOf(&r.GateStatus, s.Revision) && r.State == v1alpha1.GatePassed {
-					s.turns.gates = append(s.turns.gates, r.GateStatus)
+				kept := r.GateStatus
+				if !g.isOf(&kept, s.Revision) || !slices.Contains(states, kept.State) || s.turns.scope.isGateResumed(&kept) {
+					continue
 				}
+				if kept.State == v1alpha1.GateFailed && kept.Since.Unix() > s.nowUnix { // of a hub whose clock was ahead: a resume from now on counts
+					kept.Since = metav1.Unix(s.nowUnix, 0)
+				}
+				s.turns.gates = append(s.turns.gates, kept)
 			}
 		}
 	}

@@ -263,9 +263,10 @@ func (p *Progress) MarkSoaking(t *Terms, gates GateStates) {
 type StageWait struct {
 	Stage  int
 	Reason atoll.Reason
-	// gate for which they wait, and the rollback; nil: none.
-	gate     *gate
-	rollback *v1alpha1.RollbackStatus
+	// gate for which they wait, with the value of its verdict, and the rollback; nil: none.
+	gate      *gate
+	gateValue string
+	rollback  *v1alpha1.RollbackStatus
 	// isUncut: they wait until the clusters are divided into automatic stages.
 	isUncut bool
 }
@@ -316,7 +317,7 @@ func (t *Terms) findCurrentStage(p Progress, gates GateStates) StageWait {
 	for i, n := range p.Stages {
 		if p.waitsFrom(i) {
 			if g := gates.findClosed(t.gatesInto(i)); g != nil {
-				return StageWait{Stage: i, Reason: g.kind.waitReason(), gate: g}
+				return gates.newGateWait(i, g)
 			}
 		}
 		if !t.isDone(i, n) && (waiting || n.Changing > 0) {
@@ -354,7 +355,7 @@ func (t *Terms) DescribeStageWait(w StageWait, p *Progress) string {
 		return "the hub to divide the connected clusters into stages"
 	}
 	if w.gate != nil {
-		return w.gate.describeWait()
+		return w.gate.describeStoredWait(w.Reason, w.gateValue)
 	}
 	if w.rollback != nil {
 		return t.describeRollback(w)

@@ -100,13 +100,17 @@ func (t *Terms) indexOfStage(name string) int {
 // describeRollback returns what the rows of a rollout wait for that is rolled back.
 func (t *Terms) describeRollback(w StageWait) string {
 	r := w.rollback
-	why := fmt.Sprintf("revision %d was rolled back, since %s of stage %s failed with %s", atoll.RevisionNumber(r.Revision), r.Cluster, r.Stage, r.Reason)
+	cause := fmt.Sprintf("%s of stage %s failed with %s", r.Cluster, r.Stage, r.Reason)
+	if r.Gate != "" {
+		cause = "gate " + r.Gate + " of stage " + r.Stage + " failed"
+	}
+	why := fmt.Sprintf("revision %d was rolled back, since %s", atoll.RevisionNumber(r.Revision), cause)
 	if r.Message != "" {
 		why += "; " + phrase.EscapeLine(r.Message)
 	}
 	switch w.Reason {
 	case atoll.ReasonRollingBack:
-		return fmt.Sprintf("the rollback of revision %d in stage %s: %s of stage %s failed with %s", atoll.RevisionNumber(r.Revision), t.StageName(w.Stage), r.Cluster, r.Stage, r.Reason)
+		return fmt.Sprintf("the rollback of revision %d in stage %s: %s", atoll.RevisionNumber(r.Revision), t.StageName(w.Stage), cause)
 	case atoll.ReasonRollbackFailed:
 		return "clusters of stage " + t.StageName(w.Stage) + " to become healthy at their earlier revision, or another template: " + why
 	}
@@ -118,6 +122,7 @@ func (t *Terms) describeRollback(w StageWait) string {
 func (s *rolloutStep) planRollback() bool {
 	t := &s.turns
 	if r := s.Rollback; s.Terms.IsRolledBack(r, s.Revision, &t.scope) {
+		s.keepDecidedGates(v1alpha1.GateFailed)
 		t.rollback = s.mendRollbackTime(r)
 		if !s.Halt.IsHalted() {
 			s.returnRows()
@@ -129,12 +134,18 @@ func (s *rolloutStep) planRollback() bool {
 	if s.Rollback != nil && s.Rollback.Revision != s.Revision {
 		t.rollback = s.Rollback // by it a later turn knows that the revision failed
 	}
-	i := s.findStageToRollBack()
-	if s.Halt.IsHalted() || i < 0 {
+	if s.Halt.IsHalted() {
 		return false
 	}
 	// Rows return in a step that reads the decision.
-	t.rollback = s.newRollback(i)
+	if i, g := s.findStageToRollBack(), s.findGateToRollBack(); i >= 0 {
+		t.rollback = s.newRollback(i)
+	} else if g != nil {
+		t.rollback = s.newGateRollback(g)
+		s.keepDecidedGates(v1alpha1.GateFailed)
+	} else {
+		return false
+	}
 	t.wait = s.Terms.FindRollbackWait(t.Progress, t.rollback, Halt{})
 	return true
 }
@@ -163,6 +174,36 @@ func (s *rolloutStep) hasPrevious() (has bool) {
 		has = has || is && !IsNewCopy(row.Spec) && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != ""
 	})
 	return has
+}
+
+// findGateToRollBack returns the first gate that failed, if its stage states a rollback and a row can return; nil: none. Clusters
+// that wait for no gate are not rolled back by it.
+func (s *rolloutStep) findGateToRollBack() *gate {
+	if !s.Terms.RollsBack() || s.turns.countWaiting() == 0 || !s.hasPrevious() {
+		return nil
+	}
+	stored := NewGateStates(s.Revision, s.storedGates(), &s.turns.scope)
+	for i := range s.Terms.CountStages() {
+		if g := stored.findFailed(s.Terms.gatesInto(i)); g != nil && g.onFailure == v1alpha1.FailureRollback {
+			return g
+		}
+	}
+	return nil
+}
+
+// newGateRollback returns the decision to roll back after a gate failed, with the revision to which the first cluster returns.
+func (s *rolloutStep) newGateRollback(g *gate) *v1alpha1.RollbackStatus {
+	out := &v1alpha1.RollbackStatus{
+		Revision: s.Revision, Stage: g.stageName, Gate: g.Name, Reason: string(atoll.ReasonGateFailed), State: v1alpha1.RollingBack, Since: metav1.Unix(s.nowUnix, 0),
+	}
+	first := ""
+	s.eachMember(func(c string) {
+		row, has := s.memberRow(c)
+		if has && !IsNewCopy(row.Spec) && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != "" && (first == "" || c < first) {
+			first, out.PreviousRevision = c, row.Spec.PreviousRevision
+		}
+	})
+	return out
 }
 
 // newRollback returns the decision to roll back, with the first cluster by which the stage failed.

@@ -15,7 +15,7 @@ import (
 // runRolloutCommand runs the commands of scripts that are about rollouts.
 func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 	switch cmd {
-	case "stage": // NAME CLUSTER,... | NAME label:K=V, and bounds: concurrency=N failures=N success=DURATION deadline=DURATION wait=DURATION approvers=N cel=EXPRESSION onFailure=ACTION
+	case "stage": // NAME CLUSTER,... | NAME label:K=V, and bounds: concurrency=N failures=N success=DURATION deadline=DURATION wait=DURATION approvers=N cel=EXPRESSION prometheus=COUNT,LIMIT webhook=HOST onFailure=ACTION
 		s.statedRollout().Type = v1alpha1.RolloutStaged
 		s.rollout.Stages = append(s.rollout.Stages, s.parseStage(args))
 	case "auto": // SIZE,... and bounds, as of a stage
@@ -62,7 +62,9 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 	case "approve": // STAGE USER [REVISION]
 		s.gates.addApproval(s, args)
 	case "restart": // of the hub, or another hub leads
-		s.gates.seen = nil
+		s.gates.seen, s.gates.tallies = nil, nil
+	case "measure": // GATE success|failure|nodata|wait TEXT
+		s.addMeasurement(args)
 	default:
 		s.t.Fatalf("unknown command %s", cmd)
 	}
@@ -143,6 +145,18 @@ func (s *scriptStage) parseStage(args []string) v1alpha1.RolloutStage {
 			}
 		case "cel":
 			out.GatesBefore = append(out.GatesBefore, v1alpha1.RolloutGate{Name: "counts", CEL: value})
+		case "prometheus", "prometheus-after":
+			count, limit, _ := strings.Cut(value, ",")
+			g := v1alpha1.RolloutGate{Name: "errors", Prometheus: &v1alpha1.PrometheusGate{
+				Server: "https://prometheus", Query: "errors", SuccessCondition: "result < 0.5", Count: intstr.Parse(count).IntVal, FailureLimit: intstr.Parse(limit).IntVal,
+			}}
+			if name == "prometheus" {
+				out.GatesBefore = append(out.GatesBefore, g)
+			} else {
+				out.GatesAfter = append(out.GatesAfter, g)
+			}
+		case "webhook":
+			out.GatesBefore = append(out.GatesBefore, v1alpha1.RolloutGate{Name: "tests", Webhook: &v1alpha1.WebhookGate{URL: "https://" + value, SecretRef: v1alpha1.GateSecretRef{Name: "key"}}})
 		case "onFailure":
 			out.OnFailure = v1alpha1.FailureAction(value)
 		case "success":
@@ -203,7 +217,7 @@ func (s *scriptStage) formatRollback() string {
 	if r == nil {
 		return "  no rollback\n"
 	}
-	return fmt.Sprintf("  %s %s to %s: %s of %s, %s, %s %s\n", r.State, r.Revision, r.PreviousRevision, r.Cluster, r.Stage, r.Reason, s.now.Sub(r.Since.Time).Round(time.Second), r.Message)
+	return fmt.Sprintf("  %s %s to %s: %s of %s, %s, %s %s\n", r.State, r.Revision, r.PreviousRevision, r.Cluster+r.Gate, r.Stage, r.Reason, s.now.Sub(r.Since.Time).Round(time.Second), r.Message)
 }
 
 // formatStages formats the progress of the last step.

@@ -65,9 +65,9 @@ func CompileTerms(r *v1alpha1.Rollout) *Terms {
 	}
 	for i := range t.stages {
 		s := &t.stages[i]
-		t.stages[i].gates = append(t.stages[i].gates, compileGates(s.GatesBefore, i, s.Name)...)
+		t.stages[i].gates = append(t.stages[i].gates, compileGates(s.GatesBefore, i, &s.RolloutStage)...)
 		if len(s.GatesAfter) > 0 { // the last stage states none
-			t.stages[i+1].gates = compileGates(s.GatesAfter, i, s.Name)
+			t.stages[i+1].gates = compileGates(s.GatesAfter, i, &s.RolloutStage)
 		}
 	}
 	return t

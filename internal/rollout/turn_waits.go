@@ -63,7 +63,7 @@ func (s *rolloutStep) newDecidedWait(since time.Time) RowWait {
 	if r := s.turns.wait.rollback; r != nil {
 		return newRowWait(s.turns.wait.Reason, s.describeStageWait(), r.Since.Time)
 	}
-	if v := NewGateStates(s.Revision, s.turns.gates).find(s.turns.wait.gate); v != nil {
+	if v := NewGateStates(s.Revision, s.turns.gates, &FailureScope{}).find(s.turns.wait.gate); v != nil {
 		since = v.Since.Time
 	}
 	return newRowWait(s.turns.wait.Reason, s.describeStageWait(), since)

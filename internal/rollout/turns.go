@@ -97,8 +97,8 @@ func (s *rolloutStep) planTurns() {
 // planForwardTurns decides which rows take the target revision now.
 func (s *rolloutStep) planForwardTurns(arrivals []string) {
 	t := &s.turns
-	s.keepPassedGates()
-	t.wait = s.Terms.FindStageWait(t.Progress, s.Halt, NewGateStates(s.Revision, s.storedGates()))
+	s.keepDecidedGates(v1alpha1.GatePassed, v1alpha1.GateFailed)
+	t.wait = s.Terms.FindStageWait(t.Progress, s.Halt, NewGateStates(s.Revision, s.storedGates(), &t.scope))
 	switch {
 	case s.Halt.IsHalted() || t.wait.Reason == atoll.ReasonStageFailed:
 	case t.wait.isUncut:
@@ -361,7 +361,7 @@ func (s *rolloutStep) allowTurns(arrivals []string) {
 			break
 		}
 	}
-	t.wait = s.Terms.FindStageWait(t.Progress, Halt{}, NewGateStates(s.Revision, t.gates))
+	t.wait = s.Terms.FindStageWait(t.Progress, Halt{}, NewGateStates(s.Revision, t.gates, &FailureScope{}))
 }
 
 // allowUnhealthyRows lets unhealthy rows of a stage change. They make no further cluster unavailable, so that
@@ -442,7 +442,7 @@ func (s *rolloutStep) requestNextTurn() {
 	if at := s.Halt.EndsAt(); !at.IsZero() {
 		s.requeueNoLater(at)
 	}
-	if (t.wait.Reason == atoll.ReasonStageFailed || s.Terms.HasDefaultBound()) && s.ResumedAt.After(s.Now) { // the clock of another hub is ahead
+	if (t.wait.Reason == atoll.ReasonStageFailed || t.wait.Reason == atoll.ReasonGateFailed || s.Terms.HasDefaultBound()) && s.ResumedAt.After(s.Now) { // the clock of another hub is ahead
 		s.requeueNoLater(s.ResumedAt)
 	}
 }

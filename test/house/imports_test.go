@@ -175,6 +175,10 @@ var layers = []layer{
 		why: "it writes templates through the API, and knows nothing of what places and delivers them",
 	},
 	{
+		name: "gate checks", packages: []string{"internal/gatechecks/..."}, below: []string{"api", "vocabulary", "cores", "state", "loop", "address guard"},
+		why: "it asks servers of users, and what follows from their answers is decided by the placer and its core",
+	},
+	{
 		name: "address guard", packages: []string{"internal/addressguard"},
 		why: "which addresses of users the hub dials is the same whatever is there",
 	},
@@ -286,7 +290,7 @@ var layers = []layer{
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"application tree server", "console", "console issuer", "sources", "webhooks", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
+		below: []string{"application tree server", "console", "console issuer", "sources", "webhooks", "gate checks", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{

@@ -277,6 +277,7 @@ test("a rollout is offered what atoll rollout resume does for its reason", () =>
   assert.deepEqual(actionOf("TooManyUnhealthy"), ["resume TooManyUnhealthy m"]);
   assert.deepEqual(actionOf("TooManyUnhealthy", { type: "Staged", maxUnavailable: "25%" }), ["look TooManyUnhealthy x"]);
   assert.deepEqual(actionOf("StageFailed", { type: "Staged" }), ["resume StageFailed m"]);
+  assert.deepEqual(actionOf("GateFailed", { type: "Staged" }), ["resume GateFailed m"]);
   assert.deepEqual(actionOf("MaxUnavailableReached"), ["look MaxUnavailableReached x"]);
 });
 

@@ -19,7 +19,7 @@ func hasPersonActed(b *v1alpha1.Bundle, reason atoll.Reason, now time.Time) bool
 		return b.Spec.Pause == nil
 	case atoll.ReasonChangesFrozen:
 		return b.Spec.FreezeExemption != nil && r.Since != nil && !b.Spec.FreezeExemption.At.Before(r.Since)
-	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolledBack:
+	case atoll.ReasonStageFailed, atoll.ReasonGateFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolledBack:
 		return b.Spec.Resume != nil && r.Since != nil && !b.Spec.Resume.At.Before(r.Since)
 	case atoll.ReasonWaitsForApproval:
 		i := slices.IndexFunc(r.Gates, func(g v1alpha1.GateStatus) bool { return isApprovalAwaited(b, &g) })

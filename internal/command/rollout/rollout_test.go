@@ -154,6 +154,8 @@ func TestWaitForARollout(t *testing.T) {
 	}{
 		"done":                {"", "", "bundle/web", 0, "canary 2/2, rest 1/4 (1 changing) (1 disconnected)\n", ""},
 		"failed":              {"currentStage: canary, reason: StageFailed, message: stage canary, ", "", "bundle/web", 3, "; StageFailed: stage canary\n", "bundle/web failed: StageFailed: stage canary"},
+		"a gate failed":       {"currentStage: canary, reason: GateFailed, message: another template, ", "", "bundle/web", 3, "; GateFailed: another template\n", "bundle/web failed: GateFailed: another template"},
+		"its gate is resumed": {"currentStage: canary, reason: GateFailed, message: another template, since: \"2026-11-22T11:00:00Z\", ", "", "bundle/web", 5, "; GateFailed: another template\n", "bundle/web is not done within"},
 		"a person":            {"currentStage: canary, reason: WaitsForApproval, message: a gate, ", "", "bundle/web", 4, "; WaitsForApproval: a gate\n", "a person that may approve the rollout must act"},
 		"approved by too few": {"currentStage: canary, reason: WaitsForApproval, message: a gate, gates: [{stage: two, name: owner, revision: r2, state: Waiting}], ", "", "bundle/web", 4, "; WaitsForApproval: a gate\n", "waits for a person"},
 		"approved long ago":   {"currentStage: canary, reason: WaitsForApproval, message: a gate, gates: [{stage: three, name: owner, revision: r2, state: Waiting}], ", "", "bundle/web", 4, "; WaitsForApproval: a gate\n", "waits for a person"},

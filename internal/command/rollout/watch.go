@@ -214,7 +214,7 @@ func (f *follower) findEnd(ctx context.Context, bundle *v1alpha1.Bundle) (ended 
 		isLatest, err := f.isLatest(ctx)
 		f.isUnseen = err == nil && !isLatest
 		return isLatest, err
-	case atoll.ReasonStageFailed, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonFailed, atoll.ReasonDegraded:
+	case atoll.ReasonStageFailed, atoll.ReasonGateFailed, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonFailed, atoll.ReasonDegraded:
 		if f.isUnseen = f.isFailureOfBefore(ctx, bundle); f.isUnseen {
 			return false, nil
 		}

@@ -2,7 +2,6 @@ package fetch
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -83,7 +82,7 @@ func connectionFailure(err error) *Failure {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &certificate):
-		return newFailure(atoll.ReasonServerNotVerified, "the server's certificate cannot be verified: %s; see caBundle of the Repository", describeCertificate(certificate.Err))
+		return newFailure(atoll.ReasonServerNotVerified, "the server's certificate cannot be verified: %s; see caBundle of the Repository", addressguard.DescribeCertificateError(certificate.Err))
 	case errors.As(err, &status):
 		return newFailure(atoll.ReasonRepositoryUnreachable, "the server answers with status %d", status.StatusCode())
 	case errors.As(err, &answered):
@@ -96,22 +95,6 @@ func connectionFailure(err error) *Failure {
 		return newFailure(atoll.ReasonFetchTimedOut, "the server does not answer in time")
 	}
 	return newFailure(atoll.ReasonRepositoryUnreachable, "%s", describeError(err))
-}
-
-// describeCertificate returns why a certificate is refused, without the names that the server wrote into it.
-func describeCertificate(err error) string {
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	switch {
-	case errors.As(err, &authority):
-		return "it is of a CA that the hub does not trust"
-	case errors.As(err, &host):
-		return "it is of another host"
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "it is not valid now"
-	}
-	return "it is of no valid form"
 }
 
 // describeError returns the kind of an error. A text that the server wrote may be in the error, and is left out.

@@ -1,14 +1,10 @@
 package fetch
 
 import (
-	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 
@@ -51,11 +47,12 @@ func newTransportWith(server *url.URL, r Request, roots *x509.CertPool) (*http.T
 	if err != nil {
 		return nil, err
 	}
-	own, err := listHubAddresses()
+	own, err := addressguard.ListOwnAddresses()
 	if err != nil {
 		return nil, newFailure(atoll.ReasonFetchFailed, "the hub cannot list the addresses of its machine, which are refused: %v", err)
 	}
-	dial, proxy, err := addressguard.Guard{Allowed: allowed, HubAddresses: own, OwnProxy: http.ProxyFromEnvironment}.ChooseProxy(server)
+	guard := addressguard.Guard{Allowed: allowed, HubAddresses: own, OwnProxy: http.ProxyFromEnvironment}
+	transport, err := guard.NewTransport(server, addressguard.TransportOptions{Roots: roots, ConnectTimeout: connectTimeout, AnswerTimeout: answerTimeout})
 	var refused *addressguard.RefusedAddressError
 	if errors.As(err, &refused) {
 		return nil, err
@@ -64,29 +61,7 @@ func newTransportWith(server *url.URL, r Request, roots *x509.CertPool) (*http.T
 		// The error has the proxy's URL, which may have a password.
 		return nil, newFailure(atoll.ReasonFetchFailed, "the proxy in the hub's environment is not a URL; its operator must correct it")
 	}
-	soon := func(ctx context.Context, network, address string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-		defer cancel()
-		return dial(ctx, network, address)
-	}
-	return &http.Transport{
-		DialContext: soon, Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10,
-		TLSHandshakeTimeout: connectTimeout, ResponseHeaderTimeout: answerTimeout,
-	}, nil
-}
-
-// listHubAddresses returns the addresses of this machine.
-func listHubAddresses() (out []netip.Addr, err error) {
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range addresses {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			out = append(out, p.Addr().Unmap())
-		}
-	}
-	return out, nil
+	return transport, nil
 }
 
 // boundedBody is read by one goroutine. It fails when more is read than it may have.

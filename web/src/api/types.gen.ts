@@ -314,7 +314,28 @@ export interface Bundle {
           };
           cel?: string;
           name: string;
+          prometheus?: {
+            count?: number;
+            failureLimit?: number;
+            interval?: string;
+            query: string;
+            secretRef?: {
+              name: string;
+              namespace?: string;
+            };
+            server: string;
+            successCondition: string;
+          };
           wait?: string;
+          webhook?: {
+            interval?: string;
+            secretRef: {
+              name: string;
+              namespace?: string;
+            };
+            timeout?: string;
+            url: string;
+          };
         }>;
         maxConcurrency?: number | string;
         maxFailures?: number | string;
@@ -343,7 +364,28 @@ export interface Bundle {
           };
           cel?: string;
           name: string;
+          prometheus?: {
+            count?: number;
+            failureLimit?: number;
+            interval?: string;
+            query: string;
+            secretRef?: {
+              name: string;
+              namespace?: string;
+            };
+            server: string;
+            successCondition: string;
+          };
           wait?: string;
+          webhook?: {
+            interval?: string;
+            secretRef: {
+              name: string;
+              namespace?: string;
+            };
+            timeout?: string;
+            url: string;
+          };
         }>;
         gatesBefore?: Array<{
           approval?: {
@@ -352,7 +394,28 @@ export interface Bundle {
           };
           cel?: string;
           name: string;
+          prometheus?: {
+            count?: number;
+            failureLimit?: number;
+            interval?: string;
+            query: string;
+            secretRef?: {
+              name: string;
+              namespace?: string;
+            };
+            server: string;
+            successCondition: string;
+          };
           wait?: string;
+          webhook?: {
+            interval?: string;
+            secretRef: {
+              name: string;
+              namespace?: string;
+            };
+            timeout?: string;
+            url: string;
+          };
         }>;
         maxConcurrency?: number | string;
         maxFailures?: number | string;
@@ -426,7 +489,7 @@ export interface Bundle {
         revision: string;
         since: string;
         stage: string;
-        state: "Waiting" | "Satisfied" | "Passed";
+        state: "Waiting" | "Satisfied" | "Passed" | "Failed";
         value?: string;
       }>;
       message?: string;
@@ -435,6 +498,7 @@ export interface Bundle {
       reason?: string;
       rollback?: {
         cluster: string;
+        gate?: string;
         message?: string;
         previousRevision?: string;
         reason: string;

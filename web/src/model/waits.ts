@@ -68,7 +68,7 @@ export function stagesToApprove(b: Bundle): { stage: string; since: string }[] {
  * default bound alone: a stated maxUnavailable holds until they recover, or the template changes.
  */
 function canResume(b: Bundle, reason: string): boolean {
-  return reason === "StageFailed" || (reason === "TooManyUnhealthy" && !b.spec.rollout);
+  return reason === "StageFailed" || reason === "GateFailed" || (reason === "TooManyUnhealthy" && !b.spec.rollout);
 }
 
 function appWaits(a: AppRow, actorOf: ActorOf): Wait[] {

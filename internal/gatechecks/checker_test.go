@@ -1,0 +1,346 @@
+package gatechecks
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/state"
+)
+
+// fakeHub is the tables that a Checker reads, and what it does.
+type fakeHub struct {
+	mu       sync.Mutex
+	bundles  map[string]state.Bundle
+	notify   func(uid string)
+	freeze   *v1alpha1.ChangeFreeze
+	measured []string
+	outcome  func(id gateID) rollout.Outcome
+	changed  []string
+	events   []string
+}
+
+func (h *fakeHub) Get(uid string) (state.Bundle, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b, ok := h.bundles[uid]
+	return b, ok
+}
+
+func (h *fakeHub) List() []state.Bundle {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Values(h.bundles))
+}
+
+func (h *fakeHub) Subscribe(fn func(uid string)) { h.notify = fn }
+
+func (h *fakeHub) LatestOfBundle(string) (*enginev1.Revision, bool) {
+	return &enginev1.Revision{ObjectMeta: metav1.ObjectMeta{Name: "r2"}}, true
+}
+
+func (h *fakeHub) Freeze() *v1alpha1.ChangeFreeze {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.freeze
+}
+
+func (h *fakeHub) Warn(_ enginev1.BundleRef, reason atoll.Reason, message string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, string(reason)+" "+message)
+}
+
+func (h *fakeHub) setBundle(uid string, edit func(b *state.Bundle)) {
+	h.mu.Lock()
+	b := h.bundles[uid]
+	b.Ref = enginev1.BundleRef{UID: uid, Namespace: "shop", Name: uid}
+	edit(&b)
+	h.bundles[uid] = b
+	h.mu.Unlock()
+	h.notify(uid)
+}
+
+// takeMeasured returns how often each gate was measured since the last call.
+func (h *fakeHub) takeMeasured() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	counts := map[string]int{}
+	for _, m := range h.measured {
+		counts[m]++
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		out = append(out, fmt.Sprint(name, " ", counts[name]))
+	}
+	h.measured = nil
+	return strings.Join(out, ", ")
+}
+
+func newRollout(hosts ...string) *v1alpha1.Rollout {
+	r := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{{Name: "canary"}}}
+	for _, host := range hosts {
+		r.Stages[0].GatesAfter = append(r.Stages[0].GatesAfter, v1alpha1.RolloutGate{Name: host, Prometheus: &v1alpha1.PrometheusGate{
+			Server: "https://" + host, Query: "up", SuccessCondition: "result < 0.5", Count: 5, FailureLimit: 1,
+		}})
+	}
+	return r
+}
+
+// verdictsOf returns verdicts about the gates, as the placer stores them: their hash is known by the core alone.
+func verdictsOf(t *testing.T, r *v1alpha1.Rollout, state v1alpha1.GateState, since time.Time) (out []v1alpha1.GateStatus) {
+	t.Helper()
+	terms := rollout.CompileTerms(r)
+	for _, g := range r.Stages[0].GatesAfter {
+		out = append(out, v1alpha1.GateStatus{Stage: "canary", Name: g.Name, Revision: "r2", Hash: terms.HashOfGate("canary", g.Name), State: state, Since: metav1.NewTime(since)})
+	}
+	return out
+}
+
+// runChecker runs a Checker in a bubble of virtual time.
+func runChecker(t *testing.T, test func(t *testing.T, h *fakeHub, c *Checker)) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &fakeHub{bundles: map[string]state.Bundle{}, outcome: func(gateID) rollout.Outcome { return rollout.Outcome{Kind: rollout.OutcomeSuccess, Text: "0.1"} }}
+		c := New(Config{Bundles: h, Revisions: h, Settings: h, Secrets: secretStore{}, Events: h, Changed: func(uid string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.changed = append(h.changed, uid)
+		}})
+		c.measure = func(ctx context.Context, _ state.Bundle, id gateID, _ *v1alpha1.RolloutGate) rollout.Outcome {
+			h.mu.Lock()
+			h.measured = append(h.measured, id.uid+"/"+id.name)
+			outcome := h.outcome
+			h.mu.Unlock()
+			return outcome(id)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = c.Run(ctx) })
+		synctest.Wait()
+		test(t, h, c)
+		stop()
+		run.Wait()
+		if len(c.tracked)+len(c.byBundle)+len(c.busy) > 0 {
+			t.Errorf("after the end %v, %v and %v are left", c.tracked, c.byBundle, c.busy)
+		}
+	})
+}
+
+// A gate is measured at its interval while its stored verdict waits or holds, and not before and after.
+func TestGatesAreMeasuredWhileTheyWait(t *testing.T) {
+	runChecker(t, func(t *testing.T, h *fakeHub, c *Checker) {
+		r := newRollout("prometheus")
+		h.setBundle("web", func(b *state.Bundle) { b.Spec.Rollout = r })
+		time.Sleep(time.Hour)
+		if got := h.takeMeasured(); got != "" {
+			t.Errorf("before a verdict waits: %s", got)
+		}
+		waiting := verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())
+		h.setBundle("web", func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: waiting} })
+		time.Sleep(2*time.Minute + 30*time.Second)
+		if got := h.takeMeasured(); got != "web/prometheus 3" {
+			t.Errorf("in 150 seconds: %s", got)
+		}
+		if n := c.TallyOf("web", &waiting[0]).Successes; n != 3 {
+			t.Errorf("%d successes", n)
+		}
+		if len(h.changed) != 1 { // its first measurement
+			t.Errorf("the placer decides again %d times", len(h.changed))
+		}
+		time.Sleep(3 * time.Minute)
+		if len(h.changed) != 2 { // it holds
+			t.Errorf("the placer decides again %d times", len(h.changed))
+		}
+		h.takeMeasured()
+		satisfied := slices.Clone(waiting)
+		satisfied[0].State = v1alpha1.GateSatisfied
+		h.setBundle("web", func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: satisfied} })
+		time.Sleep(5 * time.Minute)
+		if got := h.takeMeasured(); got != "web/prometheus 5" && got != "web/prometheus 4" {
+			t.Errorf("while it holds: %s", got)
+		}
+		passed := slices.Clone(waiting)
+		passed[0].State = v1alpha1.GatePassed
+		h.setBundle("web", func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: passed} })
+		time.Sleep(time.Hour)
+		if got := h.takeMeasured(); got != "" {
+			t.Errorf("after it passed: %s", got)
+		}
+		if c.TallyOf("web", &waiting[0]).Successes != 0 {
+			t.Error("the tally of a gate that passed is kept")
+		}
+		again := verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())
+		h.setBundle("web", func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: again} })
+		time.Sleep(5 * time.Second)
+		if n := c.TallyOf("web", &again[0]).Successes; n != 1 {
+			t.Errorf("a verdict that waits again begins with %d successes", n)
+		}
+	})
+}
+
+// A gate that fails is measured no more. Each failure is an Event.
+func TestAFailedGateIsMeasuredNoMore(t *testing.T) {
+	runChecker(t, func(t *testing.T, h *fakeHub, _ *Checker) {
+		h.outcome = func(gateID) rollout.Outcome { return rollout.Outcome{Kind: rollout.OutcomeFailure, Text: "0.9"} }
+		r := newRollout("prometheus")
+		h.setBundle("web", func(b *state.Bundle) {
+			b.Spec.Rollout = r
+			b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
+		})
+		time.Sleep(time.Hour)
+		if got := h.takeMeasured(); got != "web/prometheus 2" || len(h.changed) != 2 {
+			t.Errorf("%s, and %d decisions", got, len(h.changed))
+		}
+		if len(h.events) != 2 || h.events[0] != "MeasurementFailed gate prometheus of stage canary measured a failure: 0.9" {
+			t.Errorf("the Events are %q", h.events)
+		}
+	})
+}
+
+// While the rollout is halted nothing is measured, and what was measured before does not count after.
+func TestAHaltBeginsAgain(t *testing.T) {
+	for name, halt := range map[string]func(h *fakeHub, on bool){
+		"a pause": func(h *fakeHub, on bool) {
+			h.setBundle("web", func(b *state.Bundle) {
+				if b.Spec.Pause = nil; on {
+					b.Spec.Pause = &v1alpha1.RolloutPause{By: "alice"}
+				}
+			})
+		},
+		"a freeze": func(h *fakeHub, on bool) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if h.freeze = nil; on {
+				h.freeze = &v1alpha1.ChangeFreeze{By: "alice", Reason: "incident"}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runChecker(t, func(t *testing.T, h *fakeHub, c *Checker) {
+				r := newRollout("prometheus")
+				waiting := verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())
+				h.setBundle("web", func(b *state.Bundle) {
+					b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: waiting}
+				})
+				time.Sleep(150 * time.Second)
+				h.takeMeasured()
+				halt(h, true)
+				time.Sleep(time.Hour)
+				if got := h.takeMeasured(); got != "" || !c.TallyOf("web", &waiting[0]).At.IsZero() {
+					t.Errorf("in the halt: %s", got)
+				}
+				halt(h, false)
+				time.Sleep(70 * time.Second)
+				if n := c.TallyOf("web", &waiting[0]).Successes; n < 1 || n > 2 {
+					t.Errorf("%d successes after the halt", n)
+				}
+			})
+		})
+	}
+}
+
+// Requests to one host, and those of one namespace, have a part of the workers: others go on.
+func TestASlowHostKeepsItsPartOfTheWorkers(t *testing.T) {
+	runChecker(t, func(t *testing.T, h *fakeHub, c *Checker) {
+		slow := make(chan struct{})
+		h.outcome = func(id gateID) rollout.Outcome {
+			if id.name == "slow" {
+				<-slow
+			}
+			return rollout.Outcome{Kind: rollout.OutcomeSuccess, Text: "0.1"}
+		}
+		r := newRollout("slow", "quick")
+		for i := range 40 {
+			h.setBundle(fmt.Sprint("web", i), func(b *state.Bundle) {
+				b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
+			})
+		}
+		time.Sleep(30 * time.Second)
+		busy := 0
+		h.mu.Lock()
+		quick := map[string]bool{}
+		for _, m := range h.measured {
+			if strings.HasSuffix(m, "/slow") {
+				busy++
+			} else {
+				quick[m] = true
+			}
+		}
+		h.mu.Unlock()
+		if busy != hostChecks || len(quick) != 40 {
+			t.Errorf("%d requests to the slow host are under way, and %d quick gates were measured", busy, len(quick))
+		}
+		close(slow)
+		synctest.Wait()
+	})
+}
+
+// A hub that does not lead measures nothing, and one that begins to lead measures what waits.
+func TestOnlyALeaderMeasures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &fakeHub{bundles: map[string]state.Bundle{}}
+		c := New(Config{Bundles: h, Revisions: h, Settings: h, Secrets: secretStore{}, Events: h, Changed: func(string) {}})
+		c.measure = func(_ context.Context, _ state.Bundle, id gateID, _ *v1alpha1.RolloutGate) rollout.Outcome {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.measured = append(h.measured, id.uid+"/"+id.name)
+			return rollout.Outcome{Kind: rollout.OutcomeSuccess, Text: "0.1"}
+		}
+		r := newRollout("prometheus")
+		h.setBundle("web", func(b *state.Bundle) {
+			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
+		})
+		time.Sleep(time.Hour)
+		if got := h.takeMeasured(); got != "" {
+			t.Errorf("a hub that does not lead measures %s", got)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = c.Run(ctx) })
+		time.Sleep(30 * time.Second)
+		if got := h.takeMeasured(); got != "web/prometheus 1" {
+			t.Errorf("a hub that leads measures %q", got)
+		}
+		stop()
+		run.Wait()
+	})
+}
+
+// Gates beyond the bound wait, and are measured once there is room.
+func TestGatesBeyondTheBoundWait(t *testing.T) {
+	runChecker(t, func(t *testing.T, h *fakeHub, c *Checker) {
+		r := newRollout("prometheus")
+		waiting := verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())
+		c.mu.Lock()
+		for i := range maxGates {
+			c.tracked[gateID{uid: fmt.Sprint("filler", i)}] = &trackedGate{gate: r.Stages[0].GatesAfter[0]}
+		}
+		filler := gateID{uid: "filler0"}
+		c.byBundle["filler0"] = map[gateID]bool{filler: true}
+		c.mu.Unlock()
+		h.setBundle("web", func(b *state.Bundle) {
+			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: waiting}
+		})
+		time.Sleep(time.Minute)
+		if got := h.takeMeasured(); got != "" {
+			t.Errorf("beyond the bound: %s", got)
+		}
+		h.notify("filler0")
+		time.Sleep(30 * time.Second)
+		if got := h.takeMeasured(); got != "web/prometheus 1" {
+			t.Errorf("with room: %q", got)
+		}
+	})
+}

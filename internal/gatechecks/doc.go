@@ -1,0 +1,353 @@
+// Package gatechecks measures for the gates of rollouts: by queries to Prometheus servers, and by requests to webhooks.
+//
+// Contract: one Checker per hub measures, while its hub leads. It measures a gate at jittered intervals, while the stored
+// verdict of the gate waits for it. It stops when the verdict is decided, dropped or about another revision. A change of a Bundle
+// begins and ends this, so that a gate for which nothing waits costs nothing. Tallies are in memory alone, and bounded in
+// number: after a restart, and while the rollout is halted, a gate counts from zero. Nothing is written here. The placer decides
+// by a tally once its verdict or its text changed. Addresses of the hub's machine and its clouds are refused, and an answer is
+// bounded before it is parsed. A Secret goes to the server of its gate alone, and no text of an error is taken from a server.
+// All methods may be called concurrently; Run is called once, when the tables are synced.
+package gatechecks
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/reconcile"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/state"
+)
+
+const (
+	// workers are how many requests are under way at the same time, hostChecks those to one host, and namespaceChecks those of
+	// one namespace.
+	workers, hostChecks, namespaceChecks = 16, 2, 4
+	// busyRetry is the time after which a measurement is tried again whose host or namespace has its part of the workers.
+	busyRetry = 2 * time.Second
+	// maxGates is how many gates are measured at the same time.
+	maxGates = 2048
+	// firstSpread is within which time a gate is measured first.
+	firstSpread = 3 * time.Second
+)
+
+// Bundles is the table of Bundles.
+type Bundles interface {
+	Get(uid string) (state.Bundle, bool)
+	List() []state.Bundle
+	Subscribe(fn func(uid string))
+}
+
+// Revisions is the table of Revisions.
+type Revisions interface {
+	LatestOfBundle(bundleUID string) (*enginev1.Revision, bool)
+}
+
+// Settings are the hub's settings.
+type Settings interface {
+	// Freeze returns the freeze of all changes, which may have ended; nil: there is none.
+	Freeze() *v1alpha1.ChangeFreeze
+}
+
+// Events records Events about a Bundle. It must not block.
+type Events interface {
+	Warn(bundle enginev1.BundleRef, reason atoll.Reason, message string)
+}
+
+// Config of a Checker. All but Log must be set.
+type Config struct {
+	Bundles   Bundles
+	Revisions Revisions
+	Settings  Settings
+	// Secrets of gates.
+	Secrets client.Reader
+	// AllowedNetworks are dialled although they are refused otherwise.
+	AllowedNetworks []string
+	// Changed is called when the verdict of a gate of a Bundle may change, or its text.
+	Changed func(uid string)
+	Events  Events
+	// Log; nil: slog's default.
+	Log *slog.Logger
+}
+
+// gateID names a stored verdict.
+type gateID struct {
+	uid, stage, name, hash, revision string
+	since                            int64
+}
+
+func newGateID(uid string, v *v1alpha1.GateStatus) gateID {
+	return gateID{uid, v.Stage, v.Name, v.Hash, v.Revision, v.Since.Unix()}
+}
+
+// trackedGate is a gate that is measured.
+type trackedGate struct {
+	gate  v1alpha1.RolloutGate
+	host  string
+	tally rollout.Tally
+}
+
+// Checker measures for gates. Make it with New.
+type Checker struct {
+	Config
+	loop *reconcile.Loop[gateID]
+
+	mu       sync.Mutex
+	isActive bool
+	tracked  map[gateID]*trackedGate
+	byBundle map[string]map[gateID]bool
+	// postponed are Bundles with a gate for which there was no room.
+	postponed map[string]bool
+	// measure measures a gate once.
+	measure func(ctx context.Context, b state.Bundle, id gateID, g *v1alpha1.RolloutGate) rollout.Outcome
+	// busy counts the requests under way, by host and by namespace.
+	busy map[busyKey]int
+}
+
+type busyKey struct{ kind, name string }
+
+// New makes a Checker and subscribes it to the Bundles.
+func New(cfg Config) *Checker {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	c := &Checker{Config: cfg, tracked: map[gateID]*trackedGate{}, byBundle: map[string]map[gateID]bool{}, postponed: map[string]bool{}, busy: map[busyKey]int{}}
+	c.measure = c.takeMeasurement
+	c.loop = reconcile.New(reconcile.Options[gateID]{
+		Name: "gates", Workers: workers, Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[gateID](time.Second, 5*time.Minute),
+		Reconcile: c.measureGate,
+		Failed: func(id gateID, err error) {
+			c.Log.Warn("a gate could not be measured, trying again", "stage", id.stage, "gate", id.name, "err", err)
+		},
+	})
+	cfg.Bundles.Subscribe(c.bundleChanged)
+	return c
+}
+
+// Run measures until ctx ends.
+func (c *Checker) Run(ctx context.Context) error {
+	c.loop.Run(ctx, func() {
+		c.setActive(true)
+		for _, b := range c.Bundles.List() {
+			c.bundleChanged(b.Ref.UID)
+		}
+	})
+	c.setActive(false)
+	return nil
+}
+
+// setActive begins or ends the life of all tallies.
+func (c *Checker) setActive(active bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isActive = active
+	clear(c.tracked)
+	clear(c.byBundle)
+	clear(c.postponed)
+}
+
+// TallyOf returns the measurements for a stored verdict.
+func (c *Checker) TallyOf(uid string, of *v1alpha1.GateStatus) rollout.Tally {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g := c.tracked[newGateID(uid, of)]; g != nil {
+		return g.tally
+	}
+	return rollout.Tally{}
+}
+
+// bundleChanged begins and ends measurements for the gates of a Bundle.
+func (c *Checker) bundleChanged(uid string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wanted := c.listWanted(uid) // under the lock, so that the last call has the newest state
+	if !c.isActive || len(wanted) == 0 && len(c.byBundle[uid]) == 0 && !c.postponed[uid] {
+		return
+	}
+	dropped := false
+	for id := range c.byBundle[uid] {
+		if _, is := wanted[id]; !is {
+			delete(c.tracked, id)
+			delete(c.byBundle[uid], id)
+			dropped = true
+		}
+	}
+	delete(c.postponed, uid)
+	for id, g := range wanted {
+		c.trackGate(id, g)
+	}
+	if len(c.byBundle[uid]) == 0 {
+		delete(c.byBundle, uid)
+	}
+	if dropped {
+		c.admitPostponed()
+	}
+}
+
+// listWanted returns the gates of a Bundle whose verdicts wait for measurements.
+func (c *Checker) listWanted(uid string) map[gateID]v1alpha1.RolloutGate {
+	b, ok := c.Bundles.Get(uid)
+	if !ok || b.Status.Rollout == nil || len(b.Status.Rollout.Gates) == 0 || b.Meta.DeletionTimestamp != nil {
+		return nil
+	}
+	latest, ok := c.Revisions.LatestOfBundle(uid)
+	if !ok {
+		return nil
+	}
+	out := map[gateID]v1alpha1.RolloutGate{}
+	for _, m := range rollout.ListMeasuredGates(b.Spec.Rollout, b.Status.Rollout.Gates, latest.Name) {
+		out[newGateID(uid, &m.Status)] = m.Gate
+	}
+	return out
+}
+
+// trackGate begins to measure a gate. The caller holds the lock.
+func (c *Checker) trackGate(id gateID, g v1alpha1.RolloutGate) {
+	if c.tracked[id] != nil {
+		return
+	}
+	if len(c.tracked) >= maxGates {
+		if !c.postponed[id.uid] {
+			c.Log.Warn("as many gates are measured as may be, so that another one waits", "most", maxGates, "stage", id.stage, "gate", id.name)
+		}
+		c.postponed[id.uid] = true
+		return
+	}
+	c.tracked[id] = &trackedGate{gate: g, host: hostOf(&g)}
+	if c.byBundle[id.uid] == nil {
+		c.byBundle[id.uid] = map[gateID]bool{}
+	}
+	c.byBundle[id.uid][id] = true
+	c.loop.EnqueueAfter(id, rand.N(firstSpread))
+}
+
+// admitPostponed begins to measure gates for which there is room now. The caller holds the lock.
+func (c *Checker) admitPostponed() {
+	for uid := range c.postponed {
+		if len(c.tracked) >= maxGates {
+			return
+		}
+		delete(c.postponed, uid)
+		for id, g := range c.listWanted(uid) {
+			c.trackGate(id, g)
+		}
+	}
+}
+
+func hostOf(g *v1alpha1.RolloutGate) string {
+	text := ""
+	switch {
+	case g.Prometheus != nil:
+		text = g.Prometheus.Server
+	case g.Webhook != nil:
+		text = g.Webhook.URL
+	}
+	u, err := url.Parse(text)
+	if err != nil { // admission refuses it
+		return ""
+	}
+	return u.Hostname()
+}
+
+// measureGate measures a gate once, and returns the time until the next measurement.
+func (c *Checker) measureGate(ctx context.Context, id gateID) (again time.Duration, err error) {
+	g, bundle, isFree := c.beginMeasurement(id)
+	if !isFree {
+		return busyRetry + rand.N(busyRetry), nil
+	}
+	if g == nil {
+		return 0, nil
+	}
+	defer c.endMeasurement(g.host, bundle.Ref.Namespace)
+	if rollout.NewHalt(&bundle.Spec, c.Settings.Freeze(), time.Now()).IsHalted() {
+		return c.recordHalt(id), nil
+	}
+	outcome := c.measure(ctx, bundle, id, &g.gate)
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	again, isNews := c.recordOutcome(id, outcome)
+	if isNews {
+		c.Changed(id.uid)
+	}
+	if outcome.Kind == rollout.OutcomeFailure && again != gone {
+		c.Events.Warn(bundle.Ref, atoll.ReasonMeasurementFailed, "gate "+id.name+" of stage "+id.stage+" measured a failure: "+phrase.TruncateText(phrase.EscapeLine(outcome.Text), maxTextBytes))
+	}
+	return max(again, 0), nil
+}
+
+// beginMeasurement returns a gate that is to be measured now, with its Bundle; nil: it is none any more. isFree is false while its
+// host or its namespace has its part of the workers.
+func (c *Checker) beginMeasurement(id gateID) (g *trackedGate, b state.Bundle, isFree bool) {
+	b, ok := c.Bundles.Get(id.uid)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	is := c.tracked[id]
+	if is == nil || !ok || is.tally.IsOver(&is.gate) {
+		return nil, b, true
+	}
+	host, namespace := busyKey{"host", is.host}, busyKey{"namespace", b.Ref.Namespace}
+	if c.busy[host] >= hostChecks || c.busy[namespace] >= namespaceChecks {
+		return nil, b, false
+	}
+	c.busy[host]++
+	c.busy[namespace]++
+	snapshot := *is
+	return &snapshot, b, true
+}
+
+func (c *Checker) endMeasurement(host, namespace string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range [...]busyKey{{"host", host}, {"namespace", namespace}} {
+		if c.busy[key]--; c.busy[key] <= 0 {
+			delete(c.busy, key)
+		}
+	}
+}
+
+// gone is the time until the next measurement of a gate that is not measured any more.
+const gone time.Duration = -1
+
+// recordOutcome adds an outcome to the tally of a gate. isNews reports whether the verdict or its text may change.
+func (c *Checker) recordOutcome(id gateID, o rollout.Outcome) (again time.Duration, isNews bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.tracked[id]
+	if g == nil {
+		return gone, false
+	}
+	now := time.Now()
+	was := g.tally
+	g.tally = was.AddOutcome(&g.gate, o, now)
+	isNews = was.At.IsZero() || !g.tally.IsSameVerdict(&was, &g.gate, now)
+	if g.tally.IsOver(&g.gate) {
+		return 0, isNews
+	}
+	return addJitter(g.tally.NextMeasurement(&g.gate)), isNews
+}
+
+// recordHalt drops what was counted of a gate before a halt, and returns the time until the next look.
+func (c *Checker) recordHalt(id gateID) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.tracked[id]
+	if g == nil {
+		return 0
+	}
+	g.tally = rollout.Tally{}
+	return addJitter(g.tally.NextMeasurement(&g.gate))
+}
+
+// addJitter returns a time that is up to a tenth longer.
+func addJitter(d time.Duration) time.Duration { return d + rand.N(d/10+1) }

@@ -1,0 +1,319 @@
+package gatechecks
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/addressguard"
+	"atoll.dev/atoll/internal/gatechecks/promquery"
+	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/state"
+)
+
+const (
+	// maxAnswerBytes is the largest body of an answer.
+	maxAnswerBytes = 64 << 10
+	// maxTextBytes is how much of a text of a webhook is kept.
+	maxTextBytes = 200
+	// queryTimeout bounds a query, connectTimeout a connection and its handshake.
+	queryTimeout   = 15 * time.Second
+	connectTimeout = 10 * time.Second
+	// minKeyBytes is the fewest bytes of the key hmac.
+	minKeyBytes = 16
+)
+
+// problem is why a measurement has no data, in words for people.
+type problem string
+
+// Error implements error.
+func (p problem) Error() string { return string(p) }
+
+// takeMeasurement measures a gate once.
+func (c *Checker) takeMeasurement(ctx context.Context, b state.Bundle, id gateID, g *v1alpha1.RolloutGate) rollout.Outcome {
+	secret, err := c.readSecret(ctx, b, g.SecretOf())
+	var out rollout.Outcome
+	switch {
+	case err != nil:
+	case g.Prometheus != nil:
+		out, err = c.queryPrometheus(ctx, g.Prometheus, secret)
+	default:
+		out, err = c.askWebhook(ctx, g.Webhook, secret, newQuestion(b, id))
+	}
+	if err != nil {
+		return rollout.Outcome{Kind: rollout.OutcomeNoData, Text: describeProblem(err)}
+	}
+	return out
+}
+
+// readSecret reads the Secret of a gate: of the Bundle's namespace, for a policy of that namespace, or of the stated one for a
+// policy without a namespace. Values are nil where the gate names none.
+func (c *Checker) readSecret(ctx context.Context, b state.Bundle, ref *v1alpha1.GateSecretRef) (map[string][]byte, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	namespace := b.Ref.Namespace
+	switch b.Spec.Source.Kind {
+	case v1alpha1.SourcePropagationPolicy:
+		if ref.Namespace != "" { // admission refuses it
+			return nil, problem("secretRef states a namespace, which a PropagationPolicy may not")
+		}
+	case v1alpha1.SourceClusterPropagationPolicy:
+		namespace = ref.Namespace
+	default:
+		namespace = ""
+	}
+	if namespace == "" {
+		return nil, problem("the namespace of the Secret is not known")
+	}
+	var secret corev1.Secret
+	err := c.Secrets.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, &secret)
+	if apierrors.IsNotFound(err) {
+		return nil, problem("the Secret " + ref.Name + " does not exist")
+	}
+	if err != nil {
+		return nil, problem("the hub cannot read the Secret " + ref.Name)
+	}
+	return secret.Data, nil
+}
+
+// newClient returns a client that follows no redirect.
+func (c *Checker) newClient(server *url.URL, secret map[string][]byte, timeout time.Duration) (*http.Client, *http.Transport, error) {
+	var roots *x509.CertPool
+	if bundle := secret[corev1.ServiceAccountRootCAKey]; len(bundle) > 0 {
+		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(bundle) {
+			return nil, nil, problem("ca.crt of the Secret has no certificate in PEM")
+		}
+	}
+	own, err := addressguard.ListOwnAddresses()
+	if err != nil {
+		return nil, nil, problem("the hub cannot list the addresses of its machine, which are refused")
+	}
+	allowed, err := addressguard.ParseNetworks(c.AllowedNetworks)
+	if err != nil { // the hub refuses to start with them
+		return nil, nil, problem("--gate-allowed-cidrs has no networks")
+	}
+	guard := addressguard.Guard{Allowed: allowed, HubAddresses: own, OwnProxy: http.ProxyFromEnvironment}
+	transport, err := guard.NewTransport(server, addressguard.TransportOptions{Roots: roots, ConnectTimeout: connectTimeout, AnswerTimeout: timeout})
+	if refused := (*addressguard.RefusedAddressError)(nil); err != nil && !errors.As(err, &refused) {
+		err = problem("the proxy in the hub's environment is not a URL; its operator must correct it")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, transport, nil
+}
+
+// sendRequest sends a request, and returns the bounded body of an answer in JSON with its status.
+func (c *Checker) sendRequest(req *http.Request, secret map[string][]byte, timeout time.Duration) (body []byte, status int, err error) {
+	sender, transport, err := c.newClient(req.URL, secret, timeout)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer transport.CloseIdleConnections()
+	resp, err := sender.Do(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		return nil, 0, problem("the server redirects; state the URL that it leads to")
+	}
+	if kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, 0, problem(fmt.Sprintf("the server answers with status %d, and not with JSON", resp.StatusCode))
+	}
+	body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	if len(body) > maxAnswerBytes {
+		return nil, 0, problem("the server answers with more than 64 KiB")
+	}
+	return body, resp.StatusCode, err
+}
+
+// queryPrometheus sends the query of a gate.
+func (c *Checker) queryPrometheus(ctx context.Context, g *v1alpha1.PrometheusGate, secret map[string][]byte) (rollout.Outcome, error) {
+	req, err := promquery.NewRequest(ctx, g.Server, g.Query, queryTimeout)
+	if err != nil {
+		return rollout.Outcome{}, err
+	}
+	if err := setCredentials(req, g.SecretRef, secret); err != nil {
+		return rollout.Outcome{}, err
+	}
+	body, status, err := c.sendRequest(req, secret, queryTimeout)
+	if err != nil {
+		return rollout.Outcome{}, err
+	}
+	result, err := promquery.DecodeAnswer(status, body)
+	if err != nil {
+		return rollout.Outcome{}, err
+	}
+	return rollout.JudgeResult(g, result), nil
+}
+
+// setCredentials sets the credentials of a Secret, which may have ca.crt alone.
+func setCredentials(req *http.Request, ref *v1alpha1.GateSecretRef, secret map[string][]byte) error {
+	if ref == nil {
+		return nil
+	}
+	if req.URL.Scheme != "https" { // admission refuses it
+		return problem("credentials are sent over TLS alone")
+	}
+	user, password := string(secret[corev1.BasicAuthUsernameKey]), string(secret[corev1.BasicAuthPasswordKey])
+	token := strings.TrimSpace(string(secret["token"]))
+	switch {
+	case password != "":
+		req.SetBasicAuth(user, password)
+	case token != "":
+		req.Header.Set("Authorization", "Bearer "+token)
+	case len(secret[corev1.ServiceAccountRootCAKey]) == 0:
+		return problem("the Secret " + ref.Name + " has neither username and password nor token nor ca.crt")
+	}
+	return nil
+}
+
+// question is the body of a request to a webhook.
+type question struct {
+	Bundle    string    `json:"bundle"`
+	Namespace string    `json:"namespace,omitempty"`
+	Revision  string    `json:"revision"`
+	Stage     string    `json:"stage"`
+	Gate      string    `json:"gate"`
+	Time      time.Time `json:"time"`
+	Attempt   string    `json:"attempt"`
+}
+
+func newQuestion(b state.Bundle, id gateID) question {
+	return question{
+		Bundle: b.Ref.Name, Namespace: b.Ref.Namespace, Revision: id.revision, Stage: id.stage, Gate: id.name,
+		Time: time.Now().UTC().Truncate(time.Second), Attempt: "msg_" + newRandomID(),
+	}
+}
+
+func newRandomID() string {
+	var raw [16]byte
+	_, _ = rand.Read(raw[:]) // it never fails
+	return hex.EncodeToString(raw[:])
+}
+
+// askWebhook requests the verdict of a webhook.
+func (c *Checker) askWebhook(ctx context.Context, g *v1alpha1.WebhookGate, secret map[string][]byte, q question) (rollout.Outcome, error) {
+	key, err := signingKey(secret["hmac"])
+	if err != nil {
+		return rollout.Outcome{}, err
+	}
+	body, err := json.Marshal(q)
+	if err != nil { // it has no such value
+		return rollout.Outcome{}, problem("the request cannot be encoded")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL, bytes.NewReader(body))
+	if err != nil {
+		return rollout.Outcome{}, problem("url is no URL")
+	}
+	at := strconv.FormatInt(q.Time.Unix(), 10)
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "Accept": "application/json", "webhook-id": q.Attempt, "webhook-timestamp": at,
+		"webhook-signature": "v1," + SignRequest(key, q.Attempt, at, body),
+	} {
+		req.Header.Set(name, value)
+	}
+	answer, status, err := c.sendRequest(req, secret, g.GetTimeout())
+	if err != nil {
+		return rollout.Outcome{}, err
+	}
+	if status != http.StatusOK {
+		return rollout.Outcome{}, problem(fmt.Sprintf("the service answers with status %d", status))
+	}
+	return decodeVerdict(answer)
+}
+
+// signingKey returns the key of a Secret: bytes, or whsec_ and base64 as Standard Webhooks write it.
+func signingKey(value []byte) ([]byte, error) {
+	key := bytes.TrimSpace(value)
+	if text, is := strings.CutPrefix(string(key), "whsec_"); is {
+		decoded, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, problem("the key hmac of the Secret begins with whsec_, and is not base64 after that")
+		}
+		key = decoded
+	}
+	if len(key) < minKeyBytes {
+		return nil, problem("the Secret has no key hmac of at least 16 bytes")
+	}
+	return key, nil
+}
+
+// SignRequest returns the signature of a request as Standard Webhooks specify it: the HMAC-SHA256 of id, time and body, in base64.
+func SignRequest(key []byte, id, at string, body []byte) string {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(id + "." + at + "."))
+	mac.Write(body)
+	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// decodeVerdict decodes the answer of a webhook.
+func decodeVerdict(body []byte) (rollout.Outcome, error) {
+	var answer struct {
+		Verdict string `json:"verdict"`
+		Message string `json:"message"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return rollout.Outcome{}, problem("the answer has another form than {\"verdict\": \"Pass\"}")
+	}
+	kind, isKnown := map[string]rollout.OutcomeKind{"Pass": rollout.OutcomeSuccess, "Wait": rollout.OutcomeUndecided, "Fail": rollout.OutcomeFailure}[answer.Verdict]
+	if !isKnown {
+		return rollout.Outcome{}, problem("the verdict of the answer is none of Pass, Wait and Fail")
+	}
+	return rollout.Outcome{Kind: kind, Text: cutText(answer.Message)}, nil
+}
+
+// describeProblem returns why a measurement has no data. No text that a server wrote is in it.
+func describeProblem(err error) string {
+	var known problem
+	var noNumber promquery.NoNumberError
+	var refused *addressguard.RefusedAddressError
+	var certificate *tls.CertificateVerificationError
+	var dns *net.DNSError
+	var operation *net.OpError
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.As(err, &known):
+		return string(known)
+	case errors.As(err, &noNumber):
+		return string(noNumber)
+	case errors.As(err, &refused):
+		return refused.Error() + "; the hub's operator allows it by --gate-allowed-cidrs"
+	case errors.As(err, &certificate):
+		return "the server's certificate cannot be verified: " + addressguard.DescribeCertificateError(certificate.Err) + "; see ca.crt of the Secret"
+	case errors.As(err, &dns):
+		return "the name of the host, or of the hub's proxy, cannot be resolved"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "the server does not answer in time"
+	case errors.As(err, &operation):
+		return "the connection fails: " + operation.Err.Error()
+	}
+	return "the server's answer ends early or is damaged"
+}
+
+func cutText(s string) string { return phrase.TruncateText(phrase.EscapeLine(s), maxTextBytes) }
