@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/lru"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -48,6 +49,8 @@ type bundleEntry struct {
 	uid           string
 	terms         schedule.PlacementTerms
 	whenUnfit     v1alpha1.WhenUnfit
+	// suspension of the last step. After it, each cluster is looked at again: what changed in the suspension was not acted upon.
+	suspension    *v1alpha1.Suspension
 	filter        *schedule.CompiledPlacement
 	compiledTerms *compiledTerms
 	placementHash string // of the placement
@@ -142,7 +145,7 @@ func (x *bundleIndex) viewOf(b state.Bundle, terms schedule.PlacementTerms, now 
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.ensureEntry(b.Ref.UID)
-	if e.filter == nil || e.whenUnfit != b.Spec.WhenUnfit || !equalTerms(e.terms, terms) {
+	if e.filter == nil || e.whenUnfit != b.Spec.WhenUnfit || !equality.Semantic.DeepEqual(e.suspension, b.Spec.Suspension) || !equalTerms(e.terms, terms) {
 		e = x.replaceTerms(b, terms)
 	}
 	v := bundleView{
@@ -172,7 +175,7 @@ func (x *bundleIndex) replaceTerms(b state.Bundle, terms schedule.PlacementTerms
 	if e.filter == nil {
 		is = restoredFailback(b)
 	}
-	e.terms, e.whenUnfit, e.placementHash = terms, b.Spec.WhenUnfit, c.placementHash
+	e.terms, e.whenUnfit, e.suspension, e.placementHash = terms, b.Spec.WhenUnfit, b.Spec.Suspension, c.placementHash
 	e.filter, e.compiledTerms, e.isComplete, e.needsAllRows, e.reserve = c.filter, c, false, true, nil
 	x.setFailback(e, is)
 	return e

@@ -556,6 +556,7 @@ func checkOutput(t testing.TB, in Input, out Output) {
 		}
 	}
 	checkCopies(t, in, out)
+	checkSuspension(t, in, out)
 	if out.PendingRemoval != nil && out.PendingRemoval.Hash == in.ConfirmedPlan {
 		t.Fatalf("plan %v was confirmed and waits still", out.PendingRemoval)
 	}

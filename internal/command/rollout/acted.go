@@ -17,6 +17,8 @@ func hasPersonActed(b *v1alpha1.Bundle, reason atoll.Reason, now time.Time) bool
 	switch reason {
 	case atoll.ReasonRolloutPaused:
 		return b.Spec.Pause == nil
+	case atoll.ReasonDispatchingSuspended:
+		return !b.Spec.Suspension.SuspendsDispatching() && !b.Spec.Suspension.HasSuspendedClusters()
 	case atoll.ReasonChangesFrozen:
 		return b.Spec.FreezeExemption != nil && r.Since != nil && !b.Spec.FreezeExemption.At.Before(r.Since)
 	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolledBack:

@@ -219,7 +219,7 @@ func (f *follower) findEnd(ctx context.Context, bundle *v1alpha1.Bundle) (ended 
 			return false, nil
 		}
 		return true, utilexec.CodeExitError{Err: fmt.Errorf("%s failed: %s: %s", f.argument, reason, message), Code: exitFailed}
-	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForConfirmation:
+	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonDispatchingSuspended, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForConfirmation:
 		return true, utilexec.CodeExitError{Err: fmt.Errorf("%s waits for a person: %s: %s; %s must act", f.argument, reason, message, atoll.ActorOf(reason)), Code: exitPerson}
 	}
 	return false, nil
@@ -292,7 +292,7 @@ func formatTrouble(s v1alpha1.StageStatus) (out string) {
 	for _, n := range []struct {
 		count int32
 		what  string
-	}{{s.Changing, "changing"}, {s.Failed, "failed"}, {s.Disconnected, "disconnected"}} {
+	}{{s.Changing, "changing"}, {s.Failed, "failed"}, {s.Disconnected, "disconnected"}, {s.Suspended, "suspended"}} {
 		if n.count > 0 {
 			out += fmt.Sprintf(" (%d %s)", n.count, n.what)
 		}

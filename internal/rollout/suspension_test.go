@@ -1,0 +1,65 @@
+package rollout
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// suspend suspends dispatching to all clusters or to some, or ends the suspension.
+func (s *scriptStage) suspend(cmd string, args []string) {
+	switch {
+	case cmd == "end-suspension":
+		s.baseInput.Halt.Suspension = nil
+	case args[0] == "all":
+		s.baseInput.Halt.Suspension = &v1alpha1.Suspension{Dispatching: true}
+	default:
+		s.baseInput.Halt.Suspension = &v1alpha1.Suspension{DispatchingOnClusters: &v1alpha1.SuspendedClusters{ClusterNames: args}}
+	}
+}
+
+// checkSuspension checks that nothing is dispatched to a suspended cluster but the removal of a copy.
+func checkSuspension(t testing.TB, in Input, out Output) {
+	t.Helper()
+	for c, spec := range out.Changes {
+		old, had := in.Rows[c]
+		if spec == nil || in.Deleting || !in.Halt.Suspension.SuspendsCluster(c) {
+			continue
+		}
+		was, runs := old.Spec, had && old.Spec.UID == spec.UID && old.Spec.Phase != atoll.RowRemoving && old.Spec.Phase != atoll.RowPending
+		switch {
+		case !runs && spec.Phase == atoll.RowActive:
+			t.Fatalf("%s is suspended and gets a copy: %+v", c, *spec)
+		case runs && (was.Revision != spec.Revision || was.Variant != spec.Variant || !maps.Equal(was.Assigned, spec.Assigned) || !maps.Equal(was.ExcludedPending, spec.ExcludedPending) || !slices.Equal(was.Absent, spec.Absent)):
+			t.Fatalf("%s is suspended and changes: %+v to %+v", c, was, *spec)
+		}
+	}
+}
+
+// The words of a suspension name the field and the policy. It comes before a freeze, which keeps its end.
+func TestWordsOfASuspension(t *testing.T) {
+	spec := v1alpha1.BundleSpec{Source: v1alpha1.BundleSource{Kind: "PropagationPolicy", Name: "web"}, Suspension: &v1alpha1.Suspension{Dispatching: true}, Pause: &v1alpha1.RolloutPause{By: "alice"}}
+	now := newStage(t).now
+	if h := NewHalt(&spec, nil, now); h.Reason() != atoll.ReasonDispatchingSuspended || !h.Since().IsZero() || h.Describe() != "an edit of spec.suspension.dispatching of PropagationPolicy web, which suspends changes" {
+		t.Errorf("%s since %s: %s", h.Reason(), h.Since(), h.Describe())
+	}
+	spec.Suspension = &v1alpha1.Suspension{DispatchingOnClusters: &v1alpha1.SuspendedClusters{ClusterNames: []string{"a"}}}
+	if h := NewHalt(&spec, nil, now); h.Reason() != atoll.ReasonRolloutPaused || !h.HasSuspendedCluster("a") || h.HasSuspendedCluster("b") {
+		t.Errorf("%+v", h)
+	}
+	spec.Pause = nil
+	if h := NewHalt(&spec, nil, now); h.IsHalted() || h.Describe() != "an edit of spec.suspension.dispatchingOnClusters of PropagationPolicy web, which suspends changes" {
+		t.Errorf("%+v: %s", h, h.Describe())
+	}
+	spec.Suspension, spec.FreezeExemption = &v1alpha1.Suspension{Dispatching: true}, &v1alpha1.FreezeExemption{}
+	if h := NewHalt(&spec, nil, now); !h.IsHalted() {
+		t.Error("an exemption from freezes ends a suspension")
+	}
+	spec.Suspension = &v1alpha1.Suspension{Scheduling: true}
+	if h := NewHalt(&spec, nil, now); h.IsHalted() || h.HasSuspendedCluster("a") {
+		t.Errorf("a suspension of scheduling holds changes: %+v", h)
+	}
+}
