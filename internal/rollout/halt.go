@@ -82,13 +82,13 @@ func (h Halt) EndsAt() time.Time {
 func (h Halt) Describe() string {
 	switch {
 	case h.Suspension.SuspendsDispatching():
-		return h.describeSuspension("dispatching")
+		return h.describeSuspension("dispatching", "changes")
 	case h.Freeze != nil:
 		return describeFreeze(h.Freeze)
 	case h.Pause != nil:
 		return describePause(h.Pause)
 	case h.Suspension.HasSuspendedClusters():
-		return h.describeSuspension("dispatchingOnClusters")
+		return h.describeSuspension("dispatchingOnClusters", "changes")
 	}
 	return ""
 }
@@ -96,18 +96,18 @@ func (h Halt) Describe() string {
 // DescribeSuspendedCluster returns what a row waits for, where nothing is dispatched to its cluster.
 func (h Halt) DescribeSuspendedCluster() string {
 	if h.Suspension.SuspendsDispatching() {
-		return h.describeSuspension("dispatching")
+		return h.describeSuspension("dispatching", "changes")
 	}
-	return h.describeSuspension("dispatchingOnClusters")
+	return h.describeSuspension("dispatchingOnClusters", "changes")
 }
 
 // describeSuspension returns the edit by which a suspension ends.
-func (h Halt) describeSuspension(field string) string {
+func (h Halt) describeSuspension(field, what string) string {
 	text := "an edit of spec.suspension." + field
 	if h.Source.Kind != "" {
 		text += " of " + h.Source.Kind + " " + h.Source.Name
 	}
-	return text + ", which suspends changes"
+	return text + ", which suspends " + what
 }
 
 func describeFreeze(f *v1alpha1.ChangeFreeze) string {

@@ -226,7 +226,7 @@ func (s *rolloutStep) removeReplacedRows() {
 // also where the others came by an earlier edit: the application must run somewhere. Third,
 // for the same reason, it waits a while for rows that came shortly before it had to go.
 func (g *blockerCache) findBlockers(c string, spec atoll.RowSpec) *blockerSet {
-	if w := g.findSuspendedReplacements(spec.MovingSince); !g.Deleting && w.countClusters() > 0 {
+	if w := g.findSuspendedReplacements(&spec); !g.Deleting && w.countClusters() > 0 {
 		return w
 	}
 	if g.Deleting || len(g.withheld) > 0 && slices.Contains(g.ending, c) { // a replacement waits for its end

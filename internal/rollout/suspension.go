@@ -116,10 +116,10 @@ func (s *rolloutStep) allowUnboundedTurns(arrivals []string) {
 	t.wait = s.Terms.FindStageWait(t.Progress, Halt{}, GateStates{})
 }
 
-// findSuspendedReplacements returns the copies of a move that wait for the end of a suspension. Rows that leave in the move stay until
-// they run, however long that takes.
-func (g *blockerCache) findSuspendedReplacements(move int64) *blockerSet {
-	w := &blockerSet{isSuspended: true}
+// findSuspendedReplacements returns the clusters that take the place of a leaving row after the suspension: they get a copy then, or replicas
+// that have no place now. The row stays until they have it, however long that takes.
+func (g *blockerCache) findSuspendedReplacements(leaving *atoll.RowSpec) *blockerSet {
+	w, move := &blockerSet{isSuspended: true}, leaving.MovingSince
 	for _, c := range g.suspended {
 		row, has := g.Rows[c]
 		if has && row.Spec.Phase == atoll.RowPending && row.Spec.UID == g.nextSpecs[c].UID && row.Spec.Since < move {
@@ -127,13 +127,41 @@ func (g *blockerCache) findSuspendedReplacements(move int64) *blockerSet {
 		}
 		w.addCluster(g.rolloutStep, c)
 	}
+	if g.Halt.Suspension == nil || len(g.assignment.Shortages) == 0 || !holdsReplicas(leaving) {
+		return w
+	}
+	for _, c := range g.staying {
+		if g.Halt.Suspension.SuspendsScheduling() || g.keepsSuspendedCopy(c) {
+			w.addCluster(g.rolloutStep, c)
+		}
+	}
+	slices.Sort(w.clusters)
 	return w
+}
+
+// holdsReplicas reports whether a row has a share of divided replicas.
+func holdsReplicas(row *atoll.RowSpec) bool {
+	for _, n := range row.Assigned {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // awaitsOtherRules reports whether other override rules of the revision that a suspended cluster holds target it now.
 func (s *rolloutStep) awaitsOtherRules(c string, spec *atoll.RowSpec) bool {
 	v, isKnown := s.Variants[c]
 	return isKnown && v != spec.Variant && spec.Revision == s.Revision && s.keepsSuspendedCopy(c)
+}
+
+// newSuspendedMoveWait returns the wait of a leaving row for clusters that take its place after the suspension.
+func (s *rolloutStep) newSuspendedMoveWait(blockers *blockerSet, since time.Time) RowWait {
+	to := blockers.formatNames() + " to take its place: "
+	if of := s.Halt.Suspension; !of.SuspendsDispatching() && !of.HasSuspendedClusters() {
+		return newRowWait(atoll.ReasonSchedulingSuspended, to+s.Halt.describeSuspension("scheduling", "decisions"), since)
+	}
+	return newRowWait(atoll.ReasonDispatchingSuspended, to+s.Halt.DescribeSuspendedCluster(), since)
 }
 
 // newSuspensionWait returns the wait of a row to whose cluster nothing is dispatched.

@@ -1,7 +1,9 @@
 package rollout
 
 import (
+	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -9,11 +11,13 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// suspend suspends dispatching to all clusters or to some, or ends the suspension.
+// suspend suspends scheduling, or dispatching to all clusters or to some, or ends the suspension.
 func (s *scriptStage) suspend(cmd string, args []string) {
 	switch {
 	case cmd == "end-suspension":
 		s.baseInput.Halt.Suspension = nil
+	case args[0] == "scheduling":
+		s.baseInput.Halt.Suspension = &v1alpha1.Suspension{Scheduling: true}
 	case args[0] == "all":
 		s.baseInput.Halt.Suspension = &v1alpha1.Suspension{Dispatching: true}
 	default:
@@ -61,5 +65,53 @@ func TestWordsOfASuspension(t *testing.T) {
 	spec.Suspension = &v1alpha1.Suspension{Scheduling: true}
 	if h := NewHalt(&spec, nil, now); h.IsHalted() || h.HasSuspendedCluster("a") {
 		t.Errorf("a suspension of scheduling holds changes: %+v", h)
+	}
+}
+
+// suspendRandomly suspends something, or ends the suspension.
+func (w *randomWalk) suspendRandomly() {
+	switch w.rand.IntN(6) {
+	case 0:
+		w.playCommand("suspend", "all")
+	case 1, 2:
+		w.playCommand("suspend", w.randomClusters(1+w.rand.IntN(4))...)
+	case 3:
+		w.playCommand("suspend", "scheduling")
+	default:
+		w.playCommand("end-suspension")
+	}
+}
+
+// Whatever users, agents and links do, nothing is dispatched to a suspended cluster, no healthy copy goes before its replacement is there, and
+// all is as requested after the suspension.
+func TestSuspensionWalk(t *testing.T) {
+	for seed := range uint64(120) {
+		calm := seed%2 == 0
+		w := &randomWalk{scriptStage: newStage(t), rand: rand.New(rand.NewPCG(seed, 23)), isCalm: calm}
+		w.playCommand("fleet", "8")
+		w.statesNone = seed%4 < 2
+		switch seed % 6 {
+		case 0, 1:
+			w.playCommand("order", "recreate")
+		case 2, 3:
+			w.playCommand("divide", fmt.Sprintf("Deployment/web=%d", w.rand.IntN(30)), "StatefulSet/db=2")
+		}
+		for range 100 {
+			if w.rand.IntN(6) == 0 {
+				w.suspendRandomly()
+			}
+			may := w.actRandomly()
+			before := maps.Clone(w.rows)
+			w.playCommand("turn")
+			w.checkHealthyKept(before, may || w.totalLowered || !calm || w.baseInput.MoveOrder != ReplacementFirst)
+			if w.baseInput.Halt.Suspension == nil && !slices.ContainsFunc(slices.Collect(maps.Values(w.rows)), func(r Row) bool { return r.Spec.MovingSince != 0 }) {
+				w.totalLowered = false
+			}
+		}
+		w.playCommand("end-suspension")
+		w.checkConvergence()
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
 	}
 }

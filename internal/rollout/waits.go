@@ -81,7 +81,7 @@ func (s *rolloutStep) findRowWait(c string, spec atoll.RowSpec, plan *PendingRem
 	case spec.Phase == atoll.RowLeaving && s.awaitsReturn(c):
 		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back: its copy is removed then, if the replacements are healthy", since)
 	case spec.Phase == atoll.RowLeaving && s.blockersByCluster[c] != nil && s.blockersByCluster[c].isSuspended:
-		return newRowWait(atoll.ReasonDispatchingSuspended, s.blockersByCluster[c].formatNames()+" to get a copy and become ready: "+s.Halt.DescribeSuspendedCluster(), since)
+		return s.newSuspendedMoveWait(s.blockersByCluster[c], since)
 	case spec.Phase == atoll.RowLeaving:
 		return newRowWait(atoll.ReasonWaitsForReplacements, s.blockersByCluster[c].formatNames()+" to become ready", since)
 	case s.blockersByCluster[c].countClusters() > 0:

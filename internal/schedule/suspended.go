@@ -62,7 +62,10 @@ func (v *Verdict) leaveAsDecided(row *atoll.RowSpec) {
 		return
 	}
 	reason := atoll.ParseRowReason(row.Reason)
-	if reason.Reason == "" || reason.Plan != "" {
+	if reason.Plan != "" { // the text is the reason without the plan
+		reason = atoll.ParseRowReason(reason.Text)
+	}
+	if reason.Reason == "" {
 		reason = atoll.RowReason{Reason: atoll.ReasonPlacementEdited, Text: wouldReturnText}
 	}
 	v.setLeaving(FilterSuspension, reason.Reason, reason.Text)
