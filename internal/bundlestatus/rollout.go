@@ -250,6 +250,13 @@ func (r *BundleReconciler) freezeChanged(string) {
 	}
 }
 
+// repeatAfterFreeze looks again at a Bundle where the freeze changed before its status was written, which freezeChanged could not read.
+func (r *BundleReconciler) repeatAfterFreeze(s *bundleSnapshot) {
+	if s.halt.Freeze != nil && !equality.Semantic.DeepEqual(r.currentFreeze(), s.halt.Freeze) {
+		r.enqueueDebounced(s.uid)
+	}
+}
+
 // rollbackOf returns the rollback of the latest revision; nil: there is none.
 func (in StatusInput) rollbackOf(scope *rollout.FailureScope) *v1alpha1.RollbackStatus {
 	was := in.Bundle.Status.Rollout

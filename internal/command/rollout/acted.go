@@ -1,11 +1,15 @@
 package rollout
 
 import (
+	"context"
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
 )
 
 // hasPersonActed reports whether a person has done already what a rollout waits for, so that its status is of before.
@@ -31,6 +35,26 @@ func hasPersonActed(b *v1alpha1.Bundle, reason atoll.Reason, now time.Time) bool
 		return hasApprovals(b, &r.Gates[i], now)
 	}
 	return false
+}
+
+// isHaltOver reports whether no freeze and no policy holds what a status shows as held, so that the status is of before. Where the user may not
+// read the object, the status counts.
+func (f *follower) isHaltOver(ctx context.Context, b *v1alpha1.Bundle, reason atoll.Reason) bool {
+	if reason == atoll.ReasonChangesFrozen {
+		settings, err := client.Get[v1alpha1.HubSettings](ctx, f.client, v1alpha1.GroupVersion.WithResource("hubsettings"), "", v1alpha1.HubSettingsName)
+		return apierrors.IsNotFound(err) || err == nil && !settings.Spec.Freeze.IsActive(time.Now())
+	}
+	resource, namespace := "", ""
+	switch b.Spec.Source.Kind {
+	case v1alpha1.SourcePropagationPolicy:
+		resource, namespace = "propagationpolicies", b.Namespace
+	case v1alpha1.SourceClusterPropagationPolicy:
+		resource = "clusterpropagationpolicies"
+	default:
+		return false
+	}
+	policy, err := client.Get[v1alpha1.PropagationPolicy](ctx, f.client, v1alpha1.GroupVersion.WithResource(resource), namespace, b.Spec.Source.Name)
+	return err == nil && !policy.Spec.Suspension.SuspendsDispatching() && !policy.Spec.Suspension.HasSuspendedClusters()
 }
 
 // isApprovalAwaited reports whether a gate waits for people, by the last status.
