@@ -60,7 +60,7 @@ func TestASuspensionInARolloutStatus(t *testing.T) {
 			t.Errorf("%s: %s: %s", name, scheduled.Reason, scheduled.Message)
 		}
 	}
-	var l rowGroups
+	l := rowGroups{view: rolloutView{halt: rollout.Halt{Suspension: named}}}
 	a, b := newRow("a", readyStatus()), newRow("a", readyStatus(), suspended)
 	if string(l.rowSignature(&a)) == string(l.rowSignature(&b)) {
 		t.Error("suspended clusters are counted as equal to others")

@@ -217,3 +217,29 @@ func TestASuspensionIsPreviewed(t *testing.T) {
 		}
 	})
 }
+
+// A label by which other override rules apply changes no suspended cluster. It counts after the suspension, although nothing else happens to the
+// cluster then.
+func TestALabelInASuspension(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a", "b")
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+		n := int32(1)
+		m.changeBundle("web", nil)
+		m.cutRevision("web", contentWithRule(v1alpha1.Overriders{Replicas: &n}))
+		m.settleRows("web")
+		was, _ := fakeRows{m}.Get("web", "a")
+		m.suspend("web", suspendClusters("a"))
+		m.changeCluster("a", labelSpecial)
+		m.settleRows("web")
+		if r, _ := (fakeRows{m}).Get("web", "a"); r.Spec.Generation != was.Spec.Generation {
+			t.Errorf("a suspended cluster gets %+v, and had %+v", r.Spec, was.Spec)
+		}
+		time.Sleep(time.Hour)
+		m.suspend("web", nil)
+		synctest.Wait()
+		if r, _ := (fakeRows{m}).Get("web", "a"); r.Spec.Variant == was.Spec.Variant {
+			t.Error("the label of the cluster is lost in the suspension")
+		}
+	})
+}

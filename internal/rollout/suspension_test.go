@@ -115,3 +115,26 @@ func TestSuspensionWalk(t *testing.T) {
 		}
 	}
 }
+
+// Other override rules of the same revision that target a suspended cluster change nothing there, and the row waits for the end of the suspension. In
+// another cluster they apply at once.
+func TestOverrideRulesOfASuspendedCluster(t *testing.T) {
+	s := newStage(t)
+	playLines(s, "clusters a b", "settle", "suspend a")
+	in := s.buildInput()
+	in.Variants = map[string]string{"a": "special", "b": "special"}
+	out := AdvanceRows(in)
+	if out.Changes["a"] != nil || out.Changes["b"] == nil || out.Changes["b"].Variant != "special" {
+		t.Errorf("the changes are %+v", out.Changes)
+	}
+	if len(out.Waits) == 0 || out.Waits[0].Cluster != "a" || out.Waits[0].Reason != atoll.ReasonDispatchingSuspended {
+		t.Errorf("the waits are %+v", out.Waits)
+	}
+	// The row waits at an earlier revision, of which other rules target it now.
+	playLines(s, "revision r2", "step")
+	in = s.buildInput()
+	in.CurrentVariants = map[string]string{"a": "special"}
+	if out = AdvanceRows(in); out.Changes["a"] != nil {
+		t.Errorf("the row becomes %+v", out.Changes["a"])
+	}
+}
