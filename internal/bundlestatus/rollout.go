@@ -163,6 +163,9 @@ func (r Row) inRollout() rollout.Row {
 	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable, LostAt: r.LostAt, ConnectedAt: r.ConnectedAt, Stage: r.Stage, Windows: r.Windows, Suspended: r.Suspended, CheckIn: r.CheckIn}
 }
 
+// isReachableOrSuspended reports whether a row that awaits its turn waits for more than its cluster.
+func (r Row) isReachableOrSuspended() bool { return r.Reachable || r.Suspended }
+
 // isCounted reports whether a rollout counts a row: a Pending one only while it waits for its turn.
 func (in StatusInput) isCounted(r Row) bool {
 	return isInRollout(r) && (r.Spec.Phase != atoll.RowPending || in.awaitsTurn(r))
@@ -195,10 +198,8 @@ func (t *rowTally) countProgress(in StatusInput) {
 		p, isUnavailable := in.Terms.PlaceRow(row, isWanted, in.Now)
 		n.AddRows(p, int(r.rowCount()))
 		switch {
-		case p == rollout.RowDisconnected && !isWanted:
-			n.DisconnectedWaiting += int(r.rowCount())
-		case p == rollout.RowSuspended:
-			n.SuspendedWaiting += int(r.rowCount())
+		case !isWanted:
+			n.AddOutsideWaiting(p, int(r.rowCount()))
 		case p == rollout.RowFailing:
 			n.AddFailures(row, scope.IsHeldBy(in.Terms, row), int(r.rowCount()))
 		}

@@ -44,7 +44,7 @@ func (t *rowTally) countWait(in StatusInput, r Row, reason atoll.RowReason) {
 	switch {
 	case in.needsConfirmation(reason):
 		w.rank, w.reason, w.text = rankPlan, atoll.ReasonWaitsForConfirmation, "a confirmation of plan "+reason.Plan
-	case (r.Reachable || r.Suspended) && in.awaitsTurn(r):
+	case r.isReachableOrSuspended() && in.awaitsTurn(r):
 		t.setTurnWait(in, r, &w)
 	case r.Spec.Phase == atoll.RowPending:
 		w.rank, w.reason, w.text = rankPending, reason.Reason, reason.Text

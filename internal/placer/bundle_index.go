@@ -46,9 +46,9 @@ type bundleIndex struct {
 }
 
 type bundleEntry struct {
-	uid           string
-	terms         schedule.PlacementTerms
-	whenUnfit     v1alpha1.WhenUnfit
+	uid       string
+	terms     schedule.PlacementTerms
+	whenUnfit v1alpha1.WhenUnfit
 	// suspension of the last step. After it, each cluster is looked at again: what changed in the suspension was not acted upon.
 	suspension    *v1alpha1.Suspension
 	filter        *schedule.CompiledPlacement

@@ -147,7 +147,9 @@ func TestASuspensionOfScheduling(t *testing.T) {
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
 		m.suspend("web", &v1alpha1.Suspension{Scheduling: true})
-		m.changeBundle("new", func(b *state.Bundle) { b.Spec.Placement, b.Spec.Suspension = all, &v1alpha1.Suspension{Scheduling: true} })
+		m.changeBundle("new", func(b *state.Bundle) {
+			b.Spec.Placement, b.Spec.Suspension = all, &v1alpha1.Suspension{Scheduling: true}
+		})
 		m.cutRevision("new", &atoll.Content{})
 		at := metav1.Now()
 		m.setTaints("a", v1alpha1.Taint{Key: "t", Effect: corev1.TaintEffectNoExecute, TimeAdded: &at})

@@ -77,6 +77,16 @@ func (t *StageTally) AddRows(p RowProgress, n int) {
 	}
 }
 
+// AddOutsideWaiting counts rows outside of all bounds that do not hold what is ordered. AddRows has counted them.
+func (t *StageTally) AddOutsideWaiting(p RowProgress, n int) {
+	switch p {
+	case RowDisconnected:
+		t.DisconnectedWaiting += n
+	case RowSuspended:
+		t.SuspendedWaiting += n
+	}
+}
+
 // PlaceRow returns where a row is, and whether maxUnavailable counts it. isWanted: it holds what is
 // ordered. A row by which its stage failed holds it wherever its cluster is.
 func (t *Terms) PlaceRow(row Row, isWanted bool, now time.Time) (p RowProgress, isUnavailable bool) {

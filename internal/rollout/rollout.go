@@ -197,16 +197,6 @@ type HeldBackDeletions struct {
 	PlanHash, Text string
 }
 
-// ExcludedItem is an item that override rules keep out of a cluster.
-type ExcludedItem struct {
-	// Key of the item.
-	Key string
-	// UID of the template of which the row has an object; empty: the row has none.
-	UID string
-	// MustConfirm: the item stays until a person confirms its removal, whatever the budget.
-	MustConfirm bool
-}
-
 // AbandonedRow is a row whose cluster is deleted, so that no agent acts on it any more.
 type AbandonedRow struct {
 	Cluster  string         `json:"cluster"`
@@ -536,11 +526,7 @@ func (s *rolloutStep) setLeavingSpec(c string, hold bool) {
 			spec.Assigned = s.keepDividedShares(spec.Assigned)
 		}
 		spec.OrdinalStarts = pruneUnassignedOrdinalStarts(spec.OrdinalStarts, spec.Assigned)
-		if s.keepsSuspendedCopy(c) {
-			since := spec.MovingSince
-			s.keepDispatchedWork(c, &spec)
-			spec.ShrinkTo, spec.MovingSince, spec.HomeItems = nil, since, nil
-		}
+		s.keepLeavingWork(c, &spec)
 	}
 	s.nextSpecs[c] = &spec
 }

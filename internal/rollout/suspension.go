@@ -71,6 +71,28 @@ func (s *rolloutStep) keepDispatchedWork(c string, spec *atoll.RowSpec) {
 	delete(s.arriving, c)
 }
 
+// keepLeavingWork is keepDispatchedWork for a row that is to go.
+func (s *rolloutStep) keepLeavingWork(c string, spec *atoll.RowSpec) {
+	if !s.keepsSuspendedCopy(c) {
+		return
+	}
+	since := spec.MovingSince
+	s.keepDispatchedWork(c, spec)
+	spec.ShrinkTo, spec.MovingSince, spec.HomeItems = nil, since, nil
+}
+
+// findLeavingWait returns the wait of a row that is to go once others take its place.
+func (s *rolloutStep) findLeavingWait(c string, since time.Time) RowWait {
+	blockers := s.blockersByCluster[c]
+	switch {
+	case s.awaitsReturn(c):
+		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back: its copy is removed then, if the replacements are healthy", since)
+	case blockers != nil && blockers.isSuspended:
+		return s.newSuspendedMoveWait(blockers, since)
+	}
+	return newRowWait(atoll.ReasonWaitsForReplacements, blockers.formatNames()+" to become ready", since)
+}
+
 // hasSuspendedRows reports whether a cluster of the Bundle is suspended alone, and does not hold what is ordered.
 func (s *rolloutStep) hasSuspendedRows() bool {
 	if !s.Halt.Suspension.HasSuspendedClusters() {
@@ -88,7 +110,7 @@ func (s *rolloutStep) tallySuspendedCopies() {
 		}
 		n := &s.turns.Stages[s.arrivalRow(c).Stage]
 		n.AddRows(RowSuspended, 1)
-		n.SuspendedWaiting++
+		n.AddOutsideWaiting(RowSuspended, 1)
 	}
 }
 

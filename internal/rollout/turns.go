@@ -200,13 +200,10 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 		t.AddUnavailable(p, 1, c)
 	}
 	switch p {
-	case RowDisconnected:
+	case RowDisconnected, RowSuspended:
 		if !isWanted {
-			n.DisconnectedWaiting++
+			n.AddOutsideWaiting(p, 1)
 		}
-	case RowSuspended:
-		n.SuspendedWaiting++
-		return
 	case RowFailing:
 		t.failing = append(t.failing, c)
 	case RowChanging:

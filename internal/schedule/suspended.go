@@ -22,17 +22,29 @@ func (d *Decision) keepLastDecision(in *Input) {
 	d.keepsDecision, d.WantsMore, d.ReserveClusters, d.ScoreThresholds = true, false, nil, nil
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		row, has := in.Rows[v.Cluster]
-		if has = has && row.UID == v.UID; has && v.storedRow != nil {
-			v.holdsRow = row.Phase != atoll.RowRemoving
+		if v.Outcome == OutcomeGone || v.Filter == FilterRemoval {
+			continue
 		}
-		switch {
-		case v.Outcome == OutcomeGone, v.Filter == FilterRemoval:
-		case has && (row.Phase == atoll.RowActive || row.Phase == atoll.RowPending):
-			v.keepChosen(&row)
-		case has && (row.Phase == atoll.RowLeaving || row.Phase == atoll.RowHeld):
-			v.leaveAsDecided(&row)
-		case v.IsHolder():
+		row, has := in.Rows[v.Cluster]
+		if !has || row.UID != v.UID {
+			row = emptyRow
+		}
+		if v.storedRow != nil {
+			v.holdsRow = row.Phase != "" && row.Phase != atoll.RowRemoving
+		}
+		v.keepAsDecided(&row)
+	}
+}
+
+// keepAsDecided replaces the verdict by that of the last decision. The row is empty where the cluster has none.
+func (v *Verdict) keepAsDecided(row *atoll.RowSpec) {
+	switch row.Phase {
+	case atoll.RowActive, atoll.RowPending:
+		v.keepChosen(row)
+	case atoll.RowLeaving, atoll.RowHeld:
+		v.leaveAsDecided(row)
+	default:
+		if v.IsHolder() {
 			*v = Verdict{Cluster: v.Cluster, UID: v.UID, Outcome: OutcomeOut, Filter: FilterSuspension, Reason: wouldComeText, storedRow: v.storedRow, holdsRow: v.holdsRow}
 		}
 	}
