@@ -26,11 +26,14 @@ func (d *Decision) keepLastDecision(in *Input) {
 			continue
 		}
 		row, has := in.Rows[v.Cluster]
-		if !has || row.UID != v.UID {
+		switch has = has && row.UID == v.UID; {
+		case !has:
 			row = emptyRow
+		case row.Phase == "":
+			row.Phase = atoll.RowActive
 		}
 		if v.storedRow != nil {
-			v.holdsRow = row.Phase != "" && row.Phase != atoll.RowRemoving
+			v.holdsRow = has && row.Phase != atoll.RowRemoving
 		}
 		v.keepAsDecided(&row)
 	}
