@@ -124,7 +124,7 @@ type PropagationSpec struct {
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
 
-	// Suspension stops changes of clusters, or decisions about clusters, until the field is removed. What runs stays. Absent: nothing is
+	// Suspension stops changes of clusters, or decisions about clusters, until the field is removed. Running workloads stay. Absent: nothing is
 	// suspended.
 	// +optional
 	Suspension *Suspension `json:"suspension,omitempty"`

@@ -5,7 +5,7 @@ import "slices"
 // Suspension stops a part of what a policy does. No time ends it: a person removes it.
 type Suspension struct {
 	// Dispatching: true stops every change of every cluster: new revisions, first copies, the copies of moves, and shares of divided
-	// replicas. What runs stays, and members go on to correct its drift. Removals of whole copies go on, but no copy is removed before
+	// replicas. Running workloads stay, and members go on to correct its drift. Removals of whole copies go on, but no copy is removed before
 	// the one that replaces it runs. A deleted template waits with the other changes. It excludes dispatchingOnClusters.
 	// +optional
 	Dispatching bool `json:"dispatching,omitempty"`
@@ -41,7 +41,12 @@ func (s *Suspension) HasSuspendedClusters() bool {
 	return s != nil && s.DispatchingOnClusters != nil && len(s.DispatchingOnClusters.ClusterNames) > 0
 }
 
+// SuspendsByName reports whether the changes of one cluster are suspended by its name, while others go on.
+func (s *Suspension) SuspendsByName(cluster string) bool {
+	return s.HasSuspendedClusters() && !s.Dispatching && slices.Contains(s.DispatchingOnClusters.ClusterNames, cluster)
+}
+
 // SuspendsCluster reports whether the changes of one cluster are suspended, with those of all clusters or by its name.
 func (s *Suspension) SuspendsCluster(name string) bool {
-	return s.SuspendsDispatching() || s.HasSuspendedClusters() && slices.Contains(s.DispatchingOnClusters.ClusterNames, name)
+	return s.SuspendsDispatching() || s.SuspendsByName(name)
 }

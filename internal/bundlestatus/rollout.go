@@ -20,13 +20,14 @@ type rolloutView struct {
 	cut      *v1alpha1.StageCut
 	terms    *rollout.Terms
 	isHalted bool
-	halt     rollout.Halt
+	// suspension by which clusters are suspended; nil: none.
+	suspension *v1alpha1.Suspension
 	// resume excuses rows, also where its time is in the future by the clock of another hub.
 	resume rollout.FailureScope
 }
 
 func (s *bundleSnapshot) rolloutView() rolloutView {
-	out := rolloutView{stated: s.bundle.Spec.Rollout, cut: s.bundle.Status.Rollout.GetStageCut(), terms: s.terms, isHalted: s.halt.IsHalted(), halt: s.halt}
+	out := rolloutView{stated: s.bundle.Spec.Rollout, cut: s.bundle.Status.Rollout.GetStageCut(), terms: s.terms, isHalted: s.halt.IsHalted(), suspension: s.halt.Suspension}
 	if at := resumeTimeOf(&s.bundle); !at.IsZero() {
 		out.resume = rollout.NewFailureScope(at, at)
 	}
@@ -43,12 +44,12 @@ func resumeTimeOf(b *state.Bundle) time.Time {
 
 // isBounded reports whether rows may keep their revision until their turn.
 func (v rolloutView) isBounded() bool {
-	return v.terms != nil || v.isHalted || v.halt.Suspension.HasSuspendedClusters()
+	return v.terms != nil || v.isHalted || v.suspension.HasSuspendedClusters()
 }
 
 // isSame reports whether rows of equal content are in the same groups by both views.
 func (v rolloutView) isSame(o rolloutView) bool {
-	return v.isBounded() == o.isBounded() && v.resume == o.resume && equality.Semantic.DeepEqual(v.stated, o.stated) && equality.Semantic.DeepEqual(v.cut, o.cut) && equality.Semantic.DeepEqual(v.halt.Suspension, o.halt.Suspension)
+	return v.isBounded() == o.isBounded() && v.resume == o.resume && equality.Semantic.DeepEqual(v.stated, o.stated) && equality.Semantic.DeepEqual(v.cut, o.cut) && equality.Semantic.DeepEqual(v.suspension, o.suspension)
 }
 
 // rowInRollout returns the view of a row, with its place in the Bundle's rollout.
@@ -58,7 +59,7 @@ func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
 		return out
 	}
 	out.isExcused = v.resume.IsExcused(v.terms, out.inRollout())
-	out.Suspended = v.halt.HasSuspendedCluster(row.Cluster)
+	out.Suspended = v.suspension.SuspendsByName(row.Cluster)
 	if out.Reachable && v.terms.IsDefault() {
 		return out // it has one stage, and is not lost
 	}

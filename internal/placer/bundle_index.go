@@ -145,7 +145,7 @@ func (x *bundleIndex) viewOf(b state.Bundle, terms schedule.PlacementTerms, now 
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.ensureEntry(b.Ref.UID)
-	if e.filter == nil || e.whenUnfit != b.Spec.WhenUnfit || !equality.Semantic.DeepEqual(e.suspension, b.Spec.Suspension) || !equalTerms(e.terms, terms) {
+	if !e.hasTerms(b, terms) {
 		e = x.replaceTerms(b, terms)
 	}
 	v := bundleView{
@@ -165,6 +165,11 @@ func (x *bundleIndex) viewOf(b state.Bundle, terms schedule.PlacementTerms, now 
 		v.fleetVersion = x.fleet.version
 	}
 	return v
+}
+
+// hasTerms reports whether the entry is of the terms, and of the suspension, of a Bundle.
+func (e *bundleEntry) hasTerms(b state.Bundle, terms schedule.PlacementTerms) bool {
+	return e.filter != nil && e.whenUnfit == b.Spec.WhenUnfit && equality.Semantic.DeepEqual(e.suspension, b.Spec.Suspension) && equalTerms(e.terms, terms)
 }
 
 // replaceTerms sets new terms in the entry of a Bundle. The caller holds the lock, which is

@@ -14,8 +14,8 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// suspend states a suspension of a Bundle, or ends it where is is nil.
-func (m *fakeHub) suspend(uid string, is *v1alpha1.Suspension) {
+// suspendBundle states a suspension of a Bundle, or ends it where is is nil.
+func (m *fakeHub) suspendBundle(uid string, is *v1alpha1.Suspension) {
 	m.changeBundle(uid, func(b *state.Bundle) { b.Spec.Suspension = is })
 }
 
@@ -36,7 +36,7 @@ func TestASuspensionHoldsChanges(t *testing.T) {
 	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		newPlacedBundle(m, "web", &atoll.Content{}, "a", "b")
 		writes, _ := m.countsAfterWait()
-		m.suspend("web", &v1alpha1.Suspension{Dispatching: true})
+		m.suspendBundle("web", &v1alpha1.Suspension{Dispatching: true})
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.FreezeExemption = &v1alpha1.FreezeExemption{By: "bob", At: metav1.Now()} })
 		m.cutRevision("web", &atoll.Content{})
 		time.Sleep(time.Hour)
@@ -56,7 +56,7 @@ func TestASuspensionHoldsChanges(t *testing.T) {
 		if _, n := m.countsAfterWait(); n != steps {
 			t.Errorf("%d steps while nothing changes", n-steps)
 		}
-		m.suspend("web", nil)
+		m.suspendBundle("web", nil)
 		expectRows(t, m, "web", "a Active r2, b Leaving r2, c Active r2")
 		m.settleRows("web")
 		expectRows(t, m, "web", "a Active r2, c Active r2")
@@ -69,7 +69,7 @@ func TestASuspensionOfClusters(t *testing.T) {
 	m := newRings("a", "b", "c")
 	runWithRestarts(t, m, func(t *testing.T) {
 		newPlacedBundle(m, "web", &atoll.Content{}, "a", "b")
-		m.suspend("web", suspendClusters("a", "c"))
+		m.suspendBundle("web", suspendClusters("a", "c"))
 		m.cutRevision("web", &atoll.Content{})
 		expectRows(t, m, "web", "a Active r1, b Active r2")
 		m.settleRows("web")
@@ -82,11 +82,11 @@ func TestASuspensionOfClusters(t *testing.T) {
 		time.Sleep(time.Hour)
 		expectRows(t, m, "web", "a Active r1, b Active r3, c Pending r3")
 		m.settleRows("web")
-		m.suspend("web", suspendClusters("c"))
+		m.suspendBundle("web", suspendClusters("c"))
 		expectRows(t, m, "web", "a Active r3, b Active r3, c Pending r3")
 		m.settleRows("web")
 	}, func(t *testing.T) {
-		m.suspend("web", nil)
+		m.suspendBundle("web", nil)
 		expectRows(t, m, "web", "a Active r3, b Active r3, c Active r3")
 	})
 }
@@ -96,15 +96,15 @@ func TestASuspensionChangesDuringAStep(t *testing.T) {
 	m := newRings("a", "b")
 	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		newPlacedBundle(m, "web", &atoll.Content{}, "a")
-		m.suspend("web", &v1alpha1.Suspension{Dispatching: true})
+		m.suspendBundle("web", &v1alpha1.Suspension{Dispatching: true})
 		m.mu.Lock()
-		m.beforeWrite = func() { m.suspend("web", nil) }
+		m.beforeWrite = func() { m.suspendBundle("web", nil) }
 		m.mu.Unlock()
 		m.moveBundle("web", "a", "b") // the Pending row of b is the write
 		expectRows(t, m, "web", "a Active r1, b Active r1")
 		m.settleRows("web")
 		m.mu.Lock()
-		m.beforeWrite = func() { m.suspend("web", &v1alpha1.Suspension{Dispatching: true}) }
+		m.beforeWrite = func() { m.suspendBundle("web", &v1alpha1.Suspension{Dispatching: true}) }
 		m.mu.Unlock()
 		m.cutRevision("web", &atoll.Content{})
 		synctest.Wait()
@@ -122,15 +122,15 @@ func TestDeletionsInASuspension(t *testing.T) {
 	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		item := atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "some"}
 		newPlacedBundle(m, "web", &atoll.Content{Items: []atoll.Item{{Key: item, APIVersion: "v1", UID: "u"}}}, "a", "b")
-		m.suspend("web", suspendClusters("a"))
+		m.suspendBundle("web", suspendClusters("a"))
 		m.cutRevision("web", &atoll.Content{Tombstones: []atoll.Tombstone{{Key: item, UID: "u", Cause: atoll.CauseDeleted}}})
 		m.settleRows("web")
 		expectRows(t, m, "web", "a Active r1, b Active r2")
 		time.Sleep(24 * time.Hour)
-		m.suspend("web", nil)
+		m.suspendBundle("web", nil)
 		expectRows(t, m, "web", "a Active r2, b Active r2")
 		m.settleRows("web")
-		m.suspend("web", &v1alpha1.Suspension{Dispatching: true, Scheduling: true})
+		m.suspendBundle("web", &v1alpha1.Suspension{Dispatching: true, Scheduling: true})
 		now := metav1.Now()
 		m.changeBundle("web", func(b *state.Bundle) { b.Meta.DeletionTimestamp = &now })
 		expectRows(t, m, "web", "a Removing r2, b Removing r2")
@@ -146,7 +146,7 @@ func TestASuspensionOfScheduling(t *testing.T) {
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = all })
 		m.cutRevision("web", &atoll.Content{})
 		m.settleRows("web")
-		m.suspend("web", &v1alpha1.Suspension{Scheduling: true})
+		m.suspendBundle("web", &v1alpha1.Suspension{Scheduling: true})
 		m.changeBundle("new", func(b *state.Bundle) {
 			b.Spec.Placement, b.Spec.Suspension = all, &v1alpha1.Suspension{Scheduling: true}
 		})
@@ -166,8 +166,8 @@ func TestASuspensionOfScheduling(t *testing.T) {
 		time.Sleep(time.Hour)
 		expectRows(t, m, "web", "a Active r2, b Active r2")
 		expectRows(t, m, "new", "")
-		m.suspend("web", nil)
-		m.suspend("new", nil)
+		m.suspendBundle("web", nil)
+		m.suspendBundle("new", nil)
 		m.settleRows("web")
 		m.settleRows("new")
 		expectRows(t, m, "web", "b Active r2, c Active r2")
@@ -186,7 +186,7 @@ func TestASuspensionIsPreviewed(t *testing.T) {
 			want      atoll.Reason
 			suspended int
 		}{{nil, "", 0}, {&v1alpha1.Suspension{Dispatching: true}, atoll.ReasonDispatchingSuspended, 0}, {suspendClusters("a"), atoll.ReasonDispatchingSuspended, 1}, {suspendClusters("b"), "", 0}} {
-			m.suspend("web", c.is)
+			m.suspendBundle("web", c.is)
 			synctest.Wait()
 			b, _ := r.Bundles.Get("web")
 			got, err := r.PreviewBundles(t.Context(), nil, []SupposedBundle{{Bundle: b, Revision: "web-1-r2", Content: &atoll.Content{}}})
@@ -202,7 +202,7 @@ func TestASuspensionIsPreviewed(t *testing.T) {
 				t.Errorf("%+v: the change waits for %q, with %d suspended clusters", c.is, reason, suspended)
 			}
 		}
-		m.suspend("web", &v1alpha1.Suspension{Scheduling: true})
+		m.suspendBundle("web", &v1alpha1.Suspension{Scheduling: true})
 		m.moveBundle("web", "b")
 		b, _ := r.Bundles.Get("web")
 		p, err := r.PreviewBundle(t.Context(), b)
@@ -231,14 +231,14 @@ func TestALabelInASuspension(t *testing.T) {
 		m.cutRevision("web", contentWithRule(v1alpha1.Overriders{Replicas: &n}))
 		m.settleRows("web")
 		was, _ := fakeRows{m}.Get("web", "a")
-		m.suspend("web", suspendClusters("a"))
+		m.suspendBundle("web", suspendClusters("a"))
 		m.changeCluster("a", labelSpecial)
 		m.settleRows("web")
 		if r, _ := (fakeRows{m}).Get("web", "a"); r.Spec.Generation != was.Spec.Generation {
 			t.Errorf("a suspended cluster gets %+v, and had %+v", r.Spec, was.Spec)
 		}
 		time.Sleep(time.Hour)
-		m.suspend("web", nil)
+		m.suspendBundle("web", nil)
 		synctest.Wait()
 		if r, _ := (fakeRows{m}).Get("web", "a"); r.Spec.Variant == was.Spec.Variant {
 			t.Error("the label of the cluster is lost in the suspension")

@@ -15,14 +15,18 @@ type Halt struct {
 	Suspension *v1alpha1.Suspension
 	Freeze     *v1alpha1.ChangeFreeze
 	Pause      *v1alpha1.RolloutPause
-	// Source of the Bundle, which states the suspension.
-	Source v1alpha1.BundleSource
+	// Source of the Bundle, which states the suspension; nil: there is none.
+	Source *v1alpha1.BundleSource
 }
 
 // NewHalt returns what stops the rollout of a Bundle at a time. A freeze that has ended, and one from which the Bundle is exempt, stop
 // nothing.
 func NewHalt(b *v1alpha1.BundleSpec, freeze *v1alpha1.ChangeFreeze, now time.Time) Halt {
-	out := Halt{Pause: b.Pause, Suspension: b.Suspension, Source: b.Source}
+	out := Halt{Pause: b.Pause, Suspension: b.Suspension}
+	if b.Suspension != nil {
+		source := b.Source // b itself would be on the heap in every call
+		out.Source = &source
+	}
 	if freeze.IsActive(now) && !IsExempt(b, freeze) {
 		out.Freeze = freeze
 	}
@@ -54,7 +58,7 @@ func (h Halt) IsHalted() bool {
 
 // HasSuspendedCluster reports whether a cluster is suspended by its name, while the others go on.
 func (h Halt) HasSuspendedCluster(name string) bool {
-	return !h.Suspension.SuspendsDispatching() && h.Suspension.SuspendsCluster(name)
+	return h.Suspension.SuspendsByName(name)
 }
 
 // Since returns when the halt began; zero: it is not known.
@@ -104,7 +108,7 @@ func (h Halt) DescribeSuspendedCluster() string {
 // describeSuspension returns the edit by which a suspension ends.
 func (h Halt) describeSuspension(field, what string) string {
 	text := "an edit of spec.suspension." + field
-	if h.Source.Kind != "" {
+	if h.Source != nil && h.Source.Kind != "" {
 		text += " of " + h.Source.Kind + " " + h.Source.Name
 	}
 	return text + ", which suspends " + what

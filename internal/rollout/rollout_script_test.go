@@ -47,7 +47,7 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 	case "unfreeze":
 		s.baseInput.Halt.Freeze = nil
 	case "suspend", "end-suspension": // all | CLUSTER...
-		s.suspend(cmd, args)
+		s.setSuspension(cmd, args)
 	case "all-at-once": // type: All without a bound is stated
 		s.rollout, s.statesNone = nil, false
 	case "unstated": // no rollout is stated

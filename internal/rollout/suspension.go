@@ -141,6 +141,9 @@ func (s *rolloutStep) allowUnboundedTurns(arrivals []string) {
 // findSuspendedReplacements returns the clusters that take the place of a leaving row after the suspension: they get a copy then, or replicas
 // that have no place now. The row stays until they have it, however long that takes.
 func (g *blockerCache) findSuspendedReplacements(leaving *atoll.RowSpec) *blockerSet {
+	if g.Halt.Suspension == nil {
+		return nil
+	}
 	w, move := &blockerSet{isSuspended: true}, leaving.MovingSince
 	for _, c := range g.suspended {
 		row, has := g.Rows[c]
@@ -149,7 +152,7 @@ func (g *blockerCache) findSuspendedReplacements(leaving *atoll.RowSpec) *blocke
 		}
 		w.addCluster(g.rolloutStep, c)
 	}
-	if g.Halt.Suspension == nil || len(g.assignment.Shortages) == 0 || !holdsReplicas(leaving) {
+	if len(g.assignment.Shortages) == 0 || !holdsReplicas(leaving) {
 		return w
 	}
 	for _, c := range g.staying {

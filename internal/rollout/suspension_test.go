@@ -11,8 +11,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// suspend suspends scheduling, or dispatching to all clusters or to some, or ends the suspension.
-func (s *scriptStage) suspend(cmd string, args []string) {
+// setSuspension suspends scheduling, or dispatching to all clusters or to some, or ends the suspension.
+func (s *scriptStage) setSuspension(cmd string, args []string) {
 	switch {
 	case cmd == "end-suspension":
 		s.baseInput.Halt.Suspension = nil
@@ -82,7 +82,7 @@ func (w *randomWalk) suspendRandomly() {
 	}
 }
 
-// Whatever users, agents and links do, nothing is dispatched to a suspended cluster, no healthy copy goes before its replacement is there, and
+// After any acts of users, agents and links, nothing is dispatched to a suspended cluster, no healthy copy goes before its replacement is there, and
 // all is as requested after the suspension.
 func TestSuspensionWalk(t *testing.T) {
 	for seed := range uint64(120) {

@@ -128,12 +128,10 @@ func (d Decision) newShareAssigner(held map[string]bool) *shareAssigner {
 		v := &d.Verdicts[i]
 		at := int32(len(a.clusters))
 		switch {
-		case d.pinnedShares[v.Cluster] && v.IsHolder() && v.holdsRow:
+		case d.isPinned(v, held):
 			s.pinned = append(s.pinned, at)
 		case v.Outcome == OutcomePlaced:
 			placed = append(placed, newShareCandidate(v, at))
-		case held[v.Cluster]:
-			s.pinned = append(s.pinned, at)
 		case v.Outcome == OutcomeKept:
 			c := newShareCandidate(v, at)
 			c.Weight = max(c.Weight, 1)

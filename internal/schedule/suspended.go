@@ -94,6 +94,11 @@ func (d Decision) KeepSharesOf(clusters map[string]bool) Decision {
 	return d
 }
 
+// isPinned reports whether a cluster keeps its share: a held row that is to leave, and a copy of which the shares stay.
+func (d *Decision) isPinned(v *Verdict, held map[string]bool) bool {
+	return v.Outcome != OutcomePlaced && held[v.Cluster] || d.pinnedShares[v.Cluster] && v.IsHolder() && v.holdsRow
+}
+
 // assignAsDecided leaves each cluster what the last decision gave it of a workload. It reports whether that decision divided the workload.
 func (s *shareAssigner) assignAsDecided(item int) (left int64, isDecided bool) {
 	key := s.assignment.itemKey(item)

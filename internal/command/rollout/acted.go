@@ -21,8 +21,6 @@ func hasPersonActed(b *v1alpha1.Bundle, reason atoll.Reason, now time.Time) bool
 	switch reason {
 	case atoll.ReasonRolloutPaused:
 		return b.Spec.Pause == nil
-	case atoll.ReasonDispatchingSuspended:
-		return !b.Spec.Suspension.SuspendsDispatching() && !b.Spec.Suspension.HasSuspendedClusters()
 	case atoll.ReasonChangesFrozen:
 		return b.Spec.FreezeExemption != nil && r.Since != nil && !b.Spec.FreezeExemption.At.Before(r.Since)
 	case atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolledBack:
@@ -37,12 +35,15 @@ func hasPersonActed(b *v1alpha1.Bundle, reason atoll.Reason, now time.Time) bool
 	return false
 }
 
-// isHaltOver reports whether no freeze and no policy holds what a status shows as held, so that the status is of before. Where the user may not
+// isHaltOver reports whether no freeze and no policy holds what a status shows as held, so that the status is of before. If the user may not
 // read the object, the status counts.
 func (f *follower) isHaltOver(ctx context.Context, b *v1alpha1.Bundle, reason atoll.Reason) bool {
 	if reason == atoll.ReasonChangesFrozen {
 		settings, err := client.Get[v1alpha1.HubSettings](ctx, f.client, v1alpha1.GroupVersion.WithResource("hubsettings"), "", v1alpha1.HubSettingsName)
 		return apierrors.IsNotFound(err) || err == nil && !settings.Spec.Freeze.IsActive(time.Now())
+	}
+	if !suspendsChanges(b.Spec.Suspension) {
+		return true
 	}
 	resource, namespace := "", ""
 	switch b.Spec.Source.Kind {
@@ -54,7 +55,12 @@ func (f *follower) isHaltOver(ctx context.Context, b *v1alpha1.Bundle, reason at
 		return false
 	}
 	policy, err := client.Get[v1alpha1.PropagationPolicy](ctx, f.client, v1alpha1.GroupVersion.WithResource(resource), namespace, b.Spec.Source.Name)
-	return err == nil && !policy.Spec.Suspension.SuspendsDispatching() && !policy.Spec.Suspension.HasSuspendedClusters()
+	return err == nil && !suspendsChanges(policy.Spec.Suspension)
+}
+
+// suspendsChanges reports whether changes of all clusters, or of some, are suspended.
+func suspendsChanges(s *v1alpha1.Suspension) bool {
+	return s.SuspendsDispatching() || s.HasSuspendedClusters()
 }
 
 // isApprovalAwaited reports whether a gate waits for people, by the last status.
