@@ -73,6 +73,9 @@ type BundleSpec struct {
 	// Rollout as in the source. Absent: a change keeps maxUnavailable 25% of more than 4 clusters.
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
+	// Suspension as in the source. Absent: nothing is suspended.
+	// +optional
+	Suspension *Suspension `json:"suspension,omitempty"`
 	// Pause stops the rollout until a person removes it. People write it; no policy has it.
 	// +optional
 	Pause *RolloutPause `json:"pause,omitempty"`

@@ -124,6 +124,11 @@ type PropagationSpec struct {
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
 
+	// Suspension stops changes of clusters, or decisions about clusters, until the field is removed. Running workloads stay. Absent: nothing is
+	// suspended.
+	// +optional
+	Suspension *Suspension `json:"suspension,omitempty"`
+
 	// ItemRules specify how members treat objects. For each field, the first rule counts that selects
 	// the object and states the field. Annotations of the object win over rules:
 	// atoll.dev/update, atoll.dev/ignore-fields, atoll.dev/drift, atoll.dev/conflict-resolution and

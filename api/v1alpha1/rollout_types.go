@@ -578,4 +578,7 @@ type StageStatus struct {
 	Waiting int32 `json:"waiting"`
 	// Disconnected clusters are outside all bounds, and catch up when they return.
 	Disconnected int32 `json:"disconnected"`
+	// Suspended clusters are named by spec.suspension and wait. They are outside all bounds, and catch up after the suspension.
+	// +optional
+	Suspended int32 `json:"suspended,omitempty"`
 }

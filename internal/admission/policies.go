@@ -92,6 +92,7 @@ func (p *AdmissionPlugin) checkPropagationSpec(spec *v1alpha1.PropagationSpec, n
 	}
 	errs = append(errs, checkRollout(spec.Rollout, at.Child("rollout"))...)
 	errs = append(errs, rollout.CheckGateSecrets(spec.Rollout, namespace, at.Child("rollout"), func(*field.Path, v1alpha1.GateSecretRef) {})...)
+	errs = append(errs, checkSuspension(spec.Suspension, at.Child("suspension"))...)
 	errs = append(errs, policymatch.CheckIgnoredFieldsOfRules(spec.ItemRules, at.Child("itemRules"))...)
 	for i, rule := range spec.ItemRules {
 		errs = append(errs, p.checkSelectors(rule.ResourceSelectors, namespace, at.Child("itemRules").Index(i).Child("resourceSelectors"))...)

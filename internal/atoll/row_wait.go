@@ -93,7 +93,7 @@ func (s *RowStatus) RemovalBlocker() string {
 // IsTurnReason reports whether a row with the reason keeps its revision until its turn in a rollout.
 func IsTurnReason(r Reason) bool {
 	switch r {
-	case ReasonRolloutPaused, ReasonChangesFrozen, ReasonOutsideWindow, ReasonStageFailed, ReasonWaitsForStage, ReasonWaitsForSuccessTime, ReasonMaxConcurrencyReached, ReasonMaxUnavailableReached, ReasonTooManyUnhealthy,
+	case ReasonRolloutPaused, ReasonChangesFrozen, ReasonDispatchingSuspended, ReasonOutsideWindow, ReasonStageFailed, ReasonWaitsForStage, ReasonWaitsForSuccessTime, ReasonMaxConcurrencyReached, ReasonMaxUnavailableReached, ReasonTooManyUnhealthy,
 		ReasonWaitsForApproval, ReasonWaitsForGateTime, ReasonWaitsForExpression, ReasonWaitsForMeasurement, ReasonGateFailed, ReasonRollingBack, ReasonRolledBack, ReasonRollbackFailed:
 		return true
 	}

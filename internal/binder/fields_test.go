@@ -75,7 +75,7 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 	spec := v1alpha1.PropagationSpec{
 		Placement:          v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"a"}}},
 		ConflictResolution: v1alpha1.ConflictOverwrite, WhenUnfit: v1alpha1.UnfitRemove, MoveOrder: v1alpha1.MoveRecreate,
-		Removal: v1alpha1.Removal{Mode: v1alpha1.RemoveOrphan, Budget: &budget}, Rollout: &v1alpha1.Rollout{MaxUnavailable: &budget},
+		Removal: v1alpha1.Removal{Mode: v1alpha1.RemoveOrphan, Budget: &budget}, Rollout: &v1alpha1.Rollout{MaxUnavailable: &budget}, Suspension: &v1alpha1.Suspension{Dispatching: true},
 	}
 	b, x, _ := newTestBinder(t)
 	id := policymatch.BundleID{Namespace: "shop", Name: "web"}
@@ -91,6 +91,9 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 		}
 		if !equality.Semantic.DeepEqual(s.Rollout, want.Rollout) {
 			t.Errorf("%s: rollout %+v", what, s.Rollout)
+		}
+		if !equality.Semantic.DeepEqual(s.Suspension, want.Suspension) {
+			t.Errorf("%s: suspension %+v", what, s.Suspension)
 		}
 		if s.MoveOrder != want.MoveOrder {
 			t.Errorf("%s: moveOrder %q", what, s.MoveOrder)
@@ -112,7 +115,7 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 	edited := *spec.DeepCopy()
 	more := intstr.FromString("50%")
 	edited.ConflictResolution, edited.WhenUnfit, edited.MoveOrder = v1alpha1.ConflictAbort, v1alpha1.UnfitKeep, ""
-	edited.Removal, edited.Rollout = v1alpha1.Removal{Mode: v1alpha1.RemoveDelete, Budget: &more}, nil
+	edited.Removal, edited.Rollout, edited.Suspension = v1alpha1.Removal{Mode: v1alpha1.RemoveDelete, Budget: &more}, nil, nil
 	made.Spec.Pause, made.Spec.Resume = &v1alpha1.RolloutPause{By: "alice"}, &v1alpha1.RolloutResume{By: "bob"}
 	made.Spec.Approvals = []v1alpha1.RolloutApproval{{Stage: "a", Revision: "r", By: "carol"}}
 	made.Spec.FreezeExemption = &v1alpha1.FreezeExemption{Message: "outage", By: "dave"}

@@ -62,8 +62,10 @@ type Row struct {
 	CheckIn time.Duration
 	// Stage of the Bundle's rollout, and the change windows that concern the cluster. LostAt is when the cluster was lost, and CountsUntil is until when the rollout
 	// counts the row all the same; zero: it does not.
-	Stage       int
-	Windows     changewindow.Mask
+	Stage   int
+	Windows changewindow.Mask
+	// Suspended: the policy suspends changes of the cluster by its name.
+	Suspended   bool
 	LostAt      time.Time
 	CountsUntil time.Time
 	// ConnectedAt is when the cluster connected, in Unix seconds. Deadline is when the row counts as failed unless it is

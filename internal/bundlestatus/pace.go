@@ -107,6 +107,7 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 		return fmt.Errorf("write the status of bundle %s/%s: %w", s.bundle.Ref.Namespace, s.bundle.Ref.Name, err)
 	}
 	m.due = writeSchedule{written: now, significant: news}
+	r.repeatAfterFreeze(s)
 	r.recordRolloutNews(s.bundle, m, old.Rollout, next.Rollout)
 	if news {
 		r.traceStatus(s.bundle.Ref, next, now)

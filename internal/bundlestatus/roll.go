@@ -266,6 +266,9 @@ func (l *rowGroups) rowSignature(r *Row) []byte {
 
 // appendTurn appends what distinguishes rows in a rollout. The default has no stage that could fail.
 func (r *Row) appendTurn(b []byte, terms *rollout.Terms) []byte {
+	if r.Suspended {
+		b = append(b, 's')
+	}
 	if b = strconv.AppendBool(b, r.Spec.FailedAt != 0 || r.isExcused); !terms.IsDefault() {
 		began, failed := r.inRollout().TurnTimes()
 		for _, n := range [...]int64{int64(r.Stage), int64(r.Windows), began, failed} {

@@ -20,12 +20,14 @@ type rolloutView struct {
 	cut      *v1alpha1.StageCut
 	terms    *rollout.Terms
 	isHalted bool
+	// suspension by which clusters are suspended; nil: none.
+	suspension *v1alpha1.Suspension
 	// resume excuses rows, also where its time is in the future by the clock of another hub.
 	resume rollout.FailureScope
 }
 
 func (s *bundleSnapshot) rolloutView() rolloutView {
-	out := rolloutView{stated: s.bundle.Spec.Rollout, cut: s.bundle.Status.Rollout.GetStageCut(), terms: s.terms, isHalted: s.halt.IsHalted()}
+	out := rolloutView{stated: s.bundle.Spec.Rollout, cut: s.bundle.Status.Rollout.GetStageCut(), terms: s.terms, isHalted: s.halt.IsHalted(), suspension: s.halt.Suspension}
 	if at := resumeTimeOf(&s.bundle); !at.IsZero() {
 		out.resume = rollout.NewFailureScope(at, at)
 	}
@@ -41,11 +43,13 @@ func resumeTimeOf(b *state.Bundle) time.Time {
 }
 
 // isBounded reports whether rows may keep their revision until their turn.
-func (v rolloutView) isBounded() bool { return v.terms != nil || v.isHalted }
+func (v rolloutView) isBounded() bool {
+	return v.terms != nil || v.isHalted || v.suspension.HasSuspendedClusters()
+}
 
 // isSame reports whether rows of equal content are in the same groups by both views.
 func (v rolloutView) isSame(o rolloutView) bool {
-	return v.isBounded() == o.isBounded() && v.resume == o.resume && equality.Semantic.DeepEqual(v.stated, o.stated) && equality.Semantic.DeepEqual(v.cut, o.cut)
+	return v.isBounded() == o.isBounded() && v.resume == o.resume && equality.Semantic.DeepEqual(v.stated, o.stated) && equality.Semantic.DeepEqual(v.cut, o.cut) && equality.Semantic.DeepEqual(v.suspension, o.suspension)
 }
 
 // rowInRollout returns the view of a row, with its place in the Bundle's rollout.
@@ -55,6 +59,7 @@ func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
 		return out
 	}
 	out.isExcused = v.resume.IsExcused(v.terms, out.inRollout())
+	out.Suspended = v.suspension.SuspendsByName(row.Cluster)
 	if out.Reachable && v.terms.IsDefault() {
 		return out // it has one stage, and is not lost
 	}
@@ -124,7 +129,7 @@ func (r *BundleReconciler) enqueueStagedBundlesOfCluster(clusterUID string) {
 }
 
 func (in StatusInput) isRolloutBounded() bool {
-	return (in.Terms != nil || in.Halt.IsHalted()) && in.Bundle.Meta.DeletionTimestamp == nil
+	return (in.Terms != nil || in.Halt.IsHalted() || in.Halt.Suspension.HasSuspendedClusters()) && in.Bundle.Meta.DeletionTimestamp == nil
 }
 
 // isInRollout reports whether a row is one that a rollout changes.
@@ -139,7 +144,7 @@ func (in StatusInput) awaitsTurn(r Row) bool {
 	}
 	reason := atoll.ParseRowReason(r.Spec.Reason).Reason
 	if r.Spec.Phase == atoll.RowPending {
-		return reason == atoll.ReasonWaitsForStage
+		return reason == atoll.ReasonWaitsForStage || reason == atoll.ReasonDispatchingSuspended
 	}
 	return !in.acceptsRevision(r.Spec.Revision) && !(in.Terms.IsDefault() && reason == atoll.ReasonNoCapacity)
 }
@@ -156,8 +161,11 @@ func countCopies(rows []Row) (n int) {
 
 // inRollout returns the row as rollouts see it.
 func (r Row) inRollout() rollout.Row {
-	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable, LostAt: r.LostAt, ConnectedAt: r.ConnectedAt, Stage: r.Stage, Windows: r.Windows, CheckIn: r.CheckIn}
+	return rollout.Row{Spec: r.Spec, Status: r.Status, Online: r.Reachable, LostAt: r.LostAt, ConnectedAt: r.ConnectedAt, Stage: r.Stage, Windows: r.Windows, Suspended: r.Suspended, CheckIn: r.CheckIn}
 }
+
+// isReachableOrSuspended reports whether a row that awaits its turn waits for more than its cluster.
+func (r Row) isReachableOrSuspended() bool { return r.Reachable || r.Suspended }
 
 // isCounted reports whether a rollout counts a row: a Pending one only while it waits for its turn.
 func (in StatusInput) isCounted(r Row) bool {
@@ -191,8 +199,8 @@ func (t *rowTally) countProgress(in StatusInput) {
 		p, isUnavailable := in.Terms.PlaceRow(row, isWanted, in.Now)
 		n.AddRows(p, int(r.rowCount()))
 		switch {
-		case p == rollout.RowDisconnected && !isWanted:
-			n.DisconnectedWaiting += int(r.rowCount())
+		case !isWanted:
+			n.AddOutsideWaiting(p, int(r.rowCount()))
 		case p == rollout.RowFailing:
 			n.AddFailures(row, scope.IsHeldBy(in.Terms, row), int(r.rowCount()))
 		}
@@ -244,6 +252,13 @@ func (r *BundleReconciler) freezeChanged(string) {
 	}
 }
 
+// repeatAfterFreeze looks again at a Bundle where the freeze changed before its status was written, which freezeChanged could not read.
+func (r *BundleReconciler) repeatAfterFreeze(s *bundleSnapshot) {
+	if s.halt.Freeze != nil && !equality.Semantic.DeepEqual(r.currentFreeze(), s.halt.Freeze) {
+		r.enqueueDebounced(s.uid)
+	}
+}
+
 // rollbackOf returns the rollback of the latest revision; nil: there is none.
 func (in StatusInput) rollbackOf(scope *rollout.FailureScope) *v1alpha1.RollbackStatus {
 	was := in.Bundle.Status.Rollout
@@ -271,16 +286,20 @@ func (in StatusInput) gateStates(scope *rollout.FailureScope) rollout.GateStates
 }
 
 // setTurnWait sets for what a row waits that has not had its turn.
-func (t *rowTally) setTurnWait(in StatusInput, w *waitCause) {
+func (t *rowTally) setTurnWait(in StatusInput, r Row, w *waitCause) {
+	if r.Suspended {
+		w.rank, w.reason, w.text = rankHeldTurn, atoll.ReasonDispatchingSuspended, in.Halt.DescribeSuspendedCluster()
+		return
+	}
 	w.rank, w.reason, w.text = rankTurn, t.stageWait.Reason, t.describeStageWait(in)
 	switch t.stageWait.Reason {
 	case "":
 		w.reason = atoll.ReasonWaitsForStage
-	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonWaitsForMeasurement, atoll.ReasonGateFailed, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
+	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonDispatchingSuspended, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonWaitsForMeasurement, atoll.ReasonGateFailed, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
 		w.rank = rankHeldTurn
 	}
 	switch {
-	case w.reason == atoll.ReasonRolloutPaused || w.reason == atoll.ReasonChangesFrozen:
+	case rollout.IsHaltReason(w.reason):
 		w.since = in.Halt.Since()
 	case in.Latest != nil:
 		w.since = in.Latest.CreationTimestamp.Time
@@ -288,7 +307,7 @@ func (t *rowTally) setTurnWait(in StatusInput, w *waitCause) {
 }
 
 func (t *rowTally) describeStageWait(in StatusInput) string {
-	if r := t.stageWait.Reason; r == atoll.ReasonRolloutPaused || r == atoll.ReasonChangesFrozen {
+	if rollout.IsHaltReason(t.stageWait.Reason) {
 		return in.Halt.Describe()
 	}
 	return in.Terms.DescribeStageWait(t.stageWait, &t.progress)
@@ -309,7 +328,7 @@ func (t *rowTally) rolloutStatus(in StatusInput) *v1alpha1.RolloutStatus {
 	for i, n := range t.progress.Stages {
 		out.Stages = append(out.Stages, v1alpha1.StageStatus{
 			Name: in.Terms.StageName(i), Clusters: int32(n.Clusters), Updated: int32(n.Updated), Changing: int32(n.Changing), Failed: int32(n.Failed),
-			Waiting: int32(n.Waiting), Disconnected: int32(n.Disconnected),
+			Waiting: int32(n.Waiting), Disconnected: int32(n.Disconnected), Suspended: int32(n.Suspended),
 		})
 	}
 	if pause := in.Bundle.Spec.Pause; pause != nil {
@@ -391,7 +410,7 @@ func isRolloutUnderway(is *v1alpha1.RolloutStatus, wasUnderway bool) bool {
 // needsPerson reports whether a person must act before the rollout goes on.
 func needsPerson(reason string) bool {
 	switch atoll.Reason(reason) {
-	case atoll.ReasonStageFailed, atoll.ReasonGateFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonWaitsForApproval, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
+	case atoll.ReasonStageFailed, atoll.ReasonGateFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonDispatchingSuspended, atoll.ReasonWaitsForApproval, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
 		return true
 	}
 	return false

@@ -264,8 +264,13 @@ func (t *rowTally) scheduledCondition(in StatusInput) metav1.Condition {
 		c.Reason, c.Message = string(ReasonSpreadUnmet), t.unmet+"; what runs is kept as it is, and nothing new comes; the policy's owner must act"
 	case t.desired > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, string(ReasonPlaced), fmt.Sprintf("placed on %s", clusterCount(int(t.desired)))
+		if in.Bundle.Spec.Suspension.SuspendsScheduling() {
+			c.Message += "; " + in.describeSchedulingSuspension()
+		}
 	case atoll.IsNowhere(in.Bundle.Spec.Placement):
 		c.Reason, c.Message = string(ReasonNowhere), "placed on no cluster, on purpose"
+	case in.Bundle.Spec.Suspension.SuspendsScheduling():
+		c.Reason, c.Message = string(atoll.ReasonSchedulingSuspended), "no cluster is chosen: "+in.describeSchedulingSuspension()
 	default:
 		c.Reason, c.Message = string(ReasonNoClusterFits), "no cluster fits the placement; `atoll explain` shows why, cluster by cluster"
 	}

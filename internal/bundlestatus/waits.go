@@ -44,8 +44,8 @@ func (t *rowTally) countWait(in StatusInput, r Row, reason atoll.RowReason) {
 	switch {
 	case in.needsConfirmation(reason):
 		w.rank, w.reason, w.text = rankPlan, atoll.ReasonWaitsForConfirmation, "a confirmation of plan "+reason.Plan
-	case r.Reachable && in.awaitsTurn(r):
-		t.setTurnWait(in, &w)
+	case r.isReachableOrSuspended() && in.awaitsTurn(r):
+		t.setTurnWait(in, r, &w)
 	case r.Spec.Phase == atoll.RowPending:
 		w.rank, w.reason, w.text = rankPending, reason.Reason, reason.Text
 	case !r.Reachable || r.isRemoved():
@@ -139,8 +139,15 @@ func (in StatusInput) waitBeforeFirstRow() waitCause {
 		return waitCause{}
 	case in.Latest == nil:
 		return waitCause{reason: ReasonNotScheduled, text: "its first revision; no person has to act"}
+	case in.Bundle.Spec.Suspension.SuspendsScheduling():
+		return waitCause{reason: atoll.ReasonSchedulingSuspended, text: "a decision, while " + in.describeSchedulingSuspension() + "; " + atoll.DescribeSourceEditor(in.Bundle.Spec.Source) + " must act"}
 	}
 	return in.fittingClusterWait()
+}
+
+// describeSchedulingSuspension returns what keeps the last decision about clusters.
+func (in StatusInput) describeSchedulingSuspension() string {
+	return "spec.suspension.scheduling of " + in.Bundle.Spec.Source.Kind + " " + in.Bundle.Spec.Source.Name + " suspends decisions"
 }
 
 func (in StatusInput) fittingClusterWait() waitCause {

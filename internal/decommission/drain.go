@@ -113,11 +113,12 @@ func stepByReason(reason atoll.RowReason) drainStep {
 
 // drainStepByReason has the steps of rows that are neither leaving nor going, by their reason.
 var drainStepByReason = map[atoll.Reason]drainStep{
-	atoll.ReasonNoReplacement:     drainBlocked,
-	atoll.ReasonCopyInEachCluster: drainStays,
-	atoll.ReasonDrainTolerated:    drainStays,
-	atoll.ReasonDrainDelayed:      drainDelayed,
-	atoll.ReasonWaitsForCluster:   drainAwaitsCluster,
+	atoll.ReasonNoReplacement:       drainBlocked,
+	atoll.ReasonCopyInEachCluster:   drainStays,
+	atoll.ReasonSchedulingSuspended: drainBlocked,
+	atoll.ReasonDrainTolerated:      drainStays,
+	atoll.ReasonDrainDelayed:        drainDelayed,
+	atoll.ReasonWaitsForCluster:     drainAwaitsCluster,
 }
 
 // explainSteps returns what the drain waits for: a person's act goes before automatic progress.

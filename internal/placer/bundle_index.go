@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/lru"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -45,9 +46,11 @@ type bundleIndex struct {
 }
 
 type bundleEntry struct {
-	uid           string
-	terms         schedule.PlacementTerms
-	whenUnfit     v1alpha1.WhenUnfit
+	uid       string
+	terms     schedule.PlacementTerms
+	whenUnfit v1alpha1.WhenUnfit
+	// suspension of the last step. After it, each cluster is looked at again: what changed in the suspension was not acted upon.
+	suspension    *v1alpha1.Suspension
 	filter        *schedule.CompiledPlacement
 	compiledTerms *compiledTerms
 	placementHash string // of the placement
@@ -142,7 +145,7 @@ func (x *bundleIndex) viewOf(b state.Bundle, terms schedule.PlacementTerms, now 
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.ensureEntry(b.Ref.UID)
-	if e.filter == nil || e.whenUnfit != b.Spec.WhenUnfit || !equalTerms(e.terms, terms) {
+	if !e.hasTerms(b, terms) {
 		e = x.replaceTerms(b, terms)
 	}
 	v := bundleView{
@@ -164,6 +167,11 @@ func (x *bundleIndex) viewOf(b state.Bundle, terms schedule.PlacementTerms, now 
 	return v
 }
 
+// hasTerms reports whether the entry is of the terms, and of the suspension, of a Bundle.
+func (e *bundleEntry) hasTerms(b state.Bundle, terms schedule.PlacementTerms) bool {
+	return e.filter != nil && e.whenUnfit == b.Spec.WhenUnfit && equality.Semantic.DeepEqual(e.suspension, b.Spec.Suspension) && equalTerms(e.terms, terms)
+}
+
 // replaceTerms sets new terms in the entry of a Bundle. The caller holds the lock, which is
 // released while the terms are compiled.
 func (x *bundleIndex) replaceTerms(b state.Bundle, terms schedule.PlacementTerms) *bundleEntry {
@@ -172,7 +180,7 @@ func (x *bundleIndex) replaceTerms(b state.Bundle, terms schedule.PlacementTerms
 	if e.filter == nil {
 		is = restoredFailback(b)
 	}
-	e.terms, e.whenUnfit, e.placementHash = terms, b.Spec.WhenUnfit, c.placementHash
+	e.terms, e.whenUnfit, e.suspension, e.placementHash = terms, b.Spec.WhenUnfit, b.Spec.Suspension, c.placementHash
 	e.filter, e.compiledTerms, e.isComplete, e.needsAllRows, e.reserve = c.filter, c, false, true, nil
 	x.setFailback(e, is)
 	return e

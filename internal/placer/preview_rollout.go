@@ -15,7 +15,7 @@ import (
 func (r *PlacementReconciler) previewFirstTurns(ctx context.Context, list []PreviewedBundle) error {
 	for i := range list {
 		b := &list[i]
-		if turns := r.turnTermsOf(b.Bundle); !turns.isBounded(len(b.Before)) || turns.IsDefault() && !turns.halt.IsHalted() && b.isAtRevision() {
+		if turns := r.turnTermsOf(b.Bundle); !turns.isBounded(len(b.Before)) || !turns.boundsFirstCopies() && b.isAtRevision() {
 			continue
 		}
 		p, snap, err := r.previewWithInput(ctx, b.Bundle)
@@ -45,9 +45,12 @@ func (b *PreviewedBundle) isAtRevision() bool {
 	return true
 }
 
-// withoutTurns returns the Bundle with all rows changing at once, in every freeze.
+// withoutTurns returns the Bundle with all rows changing at once, in every freeze and suspension of dispatching.
 func withoutTurns(b state.Bundle) state.Bundle {
 	b.Spec.Rollout, b.Spec.Pause = &v1alpha1.Rollout{Type: v1alpha1.RolloutAll}, nil
+	if b.Spec.Suspension != nil {
+		b.Spec.Suspension = &v1alpha1.Suspension{Scheduling: b.Spec.Suspension.Scheduling}
+	}
 	b.Spec.FreezeExemption = &v1alpha1.FreezeExemption{At: metav1.NewTime(time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC))}
 	return b
 }

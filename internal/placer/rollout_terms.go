@@ -23,7 +23,14 @@ type turnTerms struct {
 }
 
 // isBounded reports whether some of so many rows may keep their revision until their turn.
-func (t turnTerms) isBounded(rows int) bool { return t.ForClusters(rows) != nil || t.halt.IsHalted() }
+func (t turnTerms) isBounded(rows int) bool {
+	return t.ForClusters(rows) != nil || t.halt.IsHalted() || t.halt.Suspension.HasSuspendedClusters()
+}
+
+// boundsFirstCopies reports whether clusters may have to wait for their first copy.
+func (t turnTerms) boundsFirstCopies() bool {
+	return !t.IsDefault() || t.halt.IsHalted() || t.halt.Suspension.HasSuspendedClusters()
+}
 
 // changesStage reports whether a cluster is in another stage than it was, or other change windows concern it.
 func (t turnTerms) changesStage(was, is *schedule.Cluster) bool {
@@ -104,23 +111,23 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 	if latest, ok := r.Revisions.LatestOfBundle(s.bundle.Ref.UID); ok {
 		in.RevisionAt = latest.CreationTimestamp.Time
 	}
-	if turns.IsDefault() && !turns.halt.IsHalted() {
+	if !turns.boundsFirstCopies() {
 		return // it has one stage, and bounds no first copy
 	}
 	in.NewClusters = map[string]rollout.Row{}
 	for i := range clusters {
 		c := &clusters[i]
 		in.NewestClusterAt = max(in.NewestClusterAt, c.CreatedAt)
-		at, windows := turns.StageOf(c.Name, c.Labels, c.CreatedAt), turns.WindowsOf(c.Labels)
+		at, windows, suspended := turns.StageOf(c.Name, c.Labels, c.CreatedAt), turns.WindowsOf(c.Labels), turns.halt.HasSuspendedCluster(c.Name)
 		if row, has := in.Rows[c.Name]; has {
-			if row.Stage != at || row.Windows != windows {
-				row.Stage, row.Windows = at, windows
+			if row.Stage != at || row.Windows != windows || row.Suspended != suspended {
+				row.Stage, row.Windows, row.Suspended = at, windows, suspended
 				in.Rows[c.Name] = row
 			}
 			continue
 		}
 		if v, known := in.Decision.FindVerdict(c.Name); known && v.Outcome == schedule.OutcomePlaced {
-			in.NewClusters[c.Name] = rollout.Row{Online: r.isConnected(c), Stage: at, Windows: windows}
+			in.NewClusters[c.Name] = rollout.Row{Online: r.isConnected(c), Stage: at, Windows: windows, Suspended: suspended}
 		}
 	}
 }

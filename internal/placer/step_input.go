@@ -124,6 +124,7 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 		PodFitOf:              r.capacity.judgeFitOf(undivided),
 		Facts:                 facts, UseFreeCapacity: true, AvoidDisconnected: true, KeepsLost: moveOrderOf(&b.Spec, content) != rollout.ReplacementFirst, PodLoads: r.fleetLoads.loadsOf(&v, clusters, r.Rows, snap.reserved), NearbyBundles: r.nearbyBundles(b, b.Spec.Placement.Scores),
 		OverriddenShares: overriddenReplicas(content, clusters), PendingFailback: v.failback.better, FailbackNotBefore: r.earliestFailback(v.failback), Demand: snap.demand.demands[target],
+		KeepsDecision: b.Spec.Suspension.SuspendsScheduling(),
 	})
 	if err := facts.usage.err; err != nil {
 		return stepInput{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)

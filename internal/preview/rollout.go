@@ -25,6 +25,8 @@ type StagePlan struct {
 	Later int `json:"later"`
 	// Disconnected clusters would change after they return.
 	Disconnected int `json:"disconnected,omitempty"`
+	// Suspended clusters would change after the policy suspends them no more.
+	Suspended int `json:"suspended,omitempty"`
 	// Gates that would hold the first of them.
 	Gates []string `json:"gates,omitempty"`
 	// Failures is what fails a cluster, and what follows, where the stage states it.
@@ -38,7 +40,7 @@ func newRolloutPlan(f *rollout.FirstTurn) *RolloutPlan {
 	}
 	out := &RolloutPlan{Waits: f.DescribeWait(), WaitsReason: f.Wait.Reason}
 	for i, n := range f.Progress.Stages {
-		out.Stages = append(out.Stages, StagePlan{Name: f.Terms.StageName(i), First: n.Changing, Later: n.Waiting, Disconnected: n.DisconnectedWaiting, Gates: f.Terms.DescribeGates(i), Failures: f.Terms.DescribeFailures(i)})
+		out.Stages = append(out.Stages, StagePlan{Name: f.Terms.StageName(i), First: n.Changing, Later: n.Waiting, Disconnected: n.DisconnectedWaiting, Suspended: n.SuspendedWaiting, Gates: f.Terms.DescribeGates(i), Failures: f.Terms.DescribeFailures(i)})
 	}
 	return out
 }
@@ -48,12 +50,15 @@ func (r *RolloutPlan) writeText(b *strings.Builder) {
 		return
 	}
 	for _, s := range r.Stages {
-		if s.First+s.Later+s.Disconnected == 0 {
+		if s.First+s.Later+s.Disconnected+s.Suspended == 0 {
 			continue
 		}
 		fmt.Fprintf(b, "  Stage %s: %s would change at first, %d later", s.Name, phrase.CountNoun(s.First, "cluster"), s.Later)
 		if s.Disconnected > 0 {
 			fmt.Fprintf(b, ", %d when connected again", s.Disconnected)
+		}
+		if s.Suspended > 0 {
+			fmt.Fprintf(b, ", %d when not suspended any more", s.Suspended)
 		}
 		b.WriteString(".\n")
 		for _, gate := range s.Gates {

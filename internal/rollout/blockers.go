@@ -13,6 +13,8 @@ type blockerSet struct {
 	clusters []string // by cluster name
 	// excluded is a cluster of the set that does not count; empty: all count.
 	excluded string
+	// isSuspended: they wait for the end of a suspension, so that no time ends the wait.
+	isSuspended bool
 	// latestArrivals is when the last two of them came, in Unix seconds, the later one
 	// first. longestTimeouts is the same for the two longest readiness timeouts.
 	latestArrivals  [2]int64

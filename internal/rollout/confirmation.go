@@ -210,7 +210,7 @@ func (s *rolloutStep) holdAtRevision(c string, items []string) {
 	spec.Absent, spec.ExcludedPending = old.Absent, old.ExcludedPending
 	spec.MovedAt, spec.FailedAt, spec.AdmittedRemoval = old.MovedAt, old.FailedAt, ""
 	spec.PreviousRevision = old.PreviousRevision
-	if v, ok := s.CurrentVariants[c]; ok && v != old.Variant {
+	if v, ok := s.CurrentVariants[c]; ok && v != old.Variant && !s.isSuspended(c) {
 		// Other rules of its own revision target the cluster now. The items that they
 		// exclude wait as well.
 		spec.Variant, spec.ExcludedPending = v, s.exclusionStartTimes(c, s.listLosingItems(c))

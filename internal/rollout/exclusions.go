@@ -7,6 +7,16 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
+// ExcludedItem is an item that override rules keep out of a cluster.
+type ExcludedItem struct {
+	// Key of the item.
+	Key string
+	// UID of the template of which the row has an object; empty: the row has none.
+	UID string
+	// MustConfirm: the item stays until a person confirms its removal, whatever the budget.
+	MustConfirm bool
+}
+
 func (s *rolloutStep) deferExclusions(holds map[string]bool) {
 	s.pendingExclusions = map[string][]string{}
 	if len(s.ExcludedItems) == 0 || s.confirmed || s.Deleting {

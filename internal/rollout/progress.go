@@ -24,6 +24,8 @@ const (
 	RowChanging
 	RowFailing
 	RowUpdated
+	// RowSuspended waits for the end of a suspension of its cluster, outside of all bounds.
+	RowSuspended
 )
 
 // StageTally counts the rows of a stage.
@@ -48,12 +50,18 @@ type StageTally struct {
 	ToReturn, Returning, ReturnFailed int
 	// Disconnected clusters, and those of them that do not hold what is ordered.
 	Disconnected, DisconnectedWaiting int
+	// Suspended clusters, and those of them that do not hold what is ordered. They are no part of Clusters.
+	Suspended, SuspendedWaiting int
 }
 
 // AddRows counts rows of equal progress.
 func (t *StageTally) AddRows(p RowProgress, n int) {
-	if p == RowDisconnected {
+	switch p {
+	case RowDisconnected:
 		t.Disconnected += n
+		return
+	case RowSuspended:
+		t.Suspended += n
 		return
 	}
 	t.Clusters += n
@@ -69,6 +77,16 @@ func (t *StageTally) AddRows(p RowProgress, n int) {
 	}
 }
 
+// AddOutsideWaiting counts rows outside of all bounds that do not hold what is ordered. AddRows has counted them.
+func (t *StageTally) AddOutsideWaiting(p RowProgress, n int) {
+	switch p {
+	case RowDisconnected:
+		t.DisconnectedWaiting += n
+	case RowSuspended:
+		t.SuspendedWaiting += n
+	}
+}
+
 // PlaceRow returns where a row is, and whether maxUnavailable counts it. isWanted: it holds what is
 // ordered. A row by which its stage failed holds it wherever its cluster is.
 func (t *Terms) PlaceRow(row Row, isWanted bool, now time.Time) (p RowProgress, isUnavailable bool) {
@@ -76,6 +94,8 @@ func (t *Terms) PlaceRow(row Row, isWanted bool, now time.Time) (p RowProgress, 
 	switch {
 	case isWanted && row.Spec.FailedAt != 0:
 		return RowFailing, counts && !row.isReady()
+	case row.Suspended && !isWanted:
+		return RowSuspended, false
 	case !counts:
 		return RowDisconnected, false
 	case !isWanted:
@@ -214,7 +234,7 @@ func (f *FirstTurn) DescribeWait() string {
 	switch {
 	case f.Wait.Reason == "":
 		return ""
-	case isHaltReason(f.Wait.Reason):
+	case IsHaltReason(f.Wait.Reason):
 		return f.Halt.Describe()
 	}
 	return f.Terms.DescribeStageWait(f.Wait, &f.Progress)
@@ -223,9 +243,14 @@ func (f *FirstTurn) DescribeWait() string {
 // countWaiting returns how many rows do not hold what is ordered.
 func (p *Progress) countWaiting() (n int) {
 	for i := range p.Stages {
-		n += p.Stages[i].Waiting + p.Stages[i].DisconnectedWaiting
+		n += p.Stages[i].Waiting + p.Stages[i].DisconnectedWaiting + p.Stages[i].SuspendedWaiting
 	}
 	return n
+}
+
+// hasSuspendedWaiting reports whether a cluster waits for the end of a suspension of its own.
+func (p *Progress) hasSuspendedWaiting() bool {
+	return slices.ContainsFunc(p.Stages, func(n StageTally) bool { return n.SuspendedWaiting > 0 })
 }
 
 // countConnected returns how many clusters are connected.
@@ -302,6 +327,8 @@ func (t *Terms) FindStageWait(p Progress, halt Halt, gates GateStates) StageWait
 		w.Reason = ""
 	case halt.IsHalted():
 		w.Reason, w.gate, w.isUncut = halt.Reason(), nil, false
+	case w.Stage < 0 && p.hasSuspendedWaiting():
+		w.Reason = atoll.ReasonDispatchingSuspended
 	case w.Stage < 0:
 		w.Reason = atoll.ReasonWaitsForCluster
 	}

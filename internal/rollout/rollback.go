@@ -53,7 +53,7 @@ func (t *StageTally) AddReturning(f *FailureScope, row Row, p RowProgress, revis
 	switch {
 	case IsNewCopy(row.Spec):
 	case row.Spec.Revision == revision && row.Spec.PreviousRevision != "":
-		if row.Online {
+		if row.Online && !row.Suspended {
 			t.ToReturn += n
 		}
 	case !isBack:
@@ -286,7 +286,7 @@ func (s *rolloutStep) tallyReturn(c string) {
 // isToReturn reports whether a row holds the target revision, can return to the one before, and does not do so in this step.
 func (s *rolloutStep) isToReturn(c string, row Row) bool {
 	_, isBlocked := s.turns.blocked[c]
-	return !s.turns.returns[c] && !IsNewCopy(row.Spec) && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != "" && !isBlocked
+	return !s.turns.returns[c] && !s.isSuspended(c) && !IsNewCopy(row.Spec) && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != "" && !isBlocked
 }
 
 // returnRow lets a row return where the bounds allow it. One that changes already takes the place of its own change, and one that is
@@ -421,6 +421,9 @@ func (s *rolloutStep) findReturnWait(c string, spec *atoll.RowSpec) RowWait {
 	since := t.wait.rollback.Since.Time
 	if blocker, is := t.blocked[c]; is {
 		return newRowWait(atoll.ReasonRolledBack, "another template: it keeps the revision that was rolled back, since "+blocker, since)
+	}
+	if s.isSuspended(c) {
+		return s.newSuspensionWait(since)
 	}
 	if t.rollback.State == v1alpha1.RolledBack || !s.Rows[c].Online {
 		return RowWait{}

@@ -39,6 +39,8 @@ type Row struct {
 	Windows changewindow.Mask
 	// CheckIn is how often the cluster checks in; 0: it holds a stream.
 	CheckIn time.Duration
+	// Suspended: nothing is dispatched to the cluster, by its name.
+	Suspended bool
 	// lateAt is when progressDeadline ended, in Unix seconds, before the row was healthy; 0: it did not.
 	lateAt int64
 }
@@ -78,7 +80,7 @@ type Input struct {
 	RemovalMode     v1alpha1.RemovalMode
 	// Terms bound how fast rows take the target revision; nil: all take it at once.
 	Terms *Terms
-	// Halt of the rollout by a person.
+	// Halt of the rollout by a person, and the clusters to which nothing is dispatched.
 	Halt Halt
 	// ResumedAt is when a person last resumed the rollout; zero: never.
 	ResumedAt time.Time
@@ -195,16 +197,6 @@ type HeldBackDeletions struct {
 	PlanHash, Text string
 }
 
-// ExcludedItem is an item that override rules keep out of a cluster.
-type ExcludedItem struct {
-	// Key of the item.
-	Key string
-	// UID of the template of which the row has an object; empty: the row has none.
-	UID string
-	// MustConfirm: the item stays until a person confirms its removal, whatever the budget.
-	MustConfirm bool
-}
-
 // AbandonedRow is a row whose cluster is deleted, so that no agent acts on it any more.
 type AbandonedRow struct {
 	Cluster  string         `json:"cluster"`
@@ -240,6 +232,8 @@ type rolloutStep struct {
 	nextSpecs       map[string]*atoll.RowSpec
 	// staying clusters are to be Active. The others are to go, listed by their phase.
 	staying, newlyLeaving, heldClusters, leaving []string
+	// suspended clusters are to be Active once the suspension of dispatching ends. Sorted.
+	suspended []string
 	// withheld clusters are to be Active once as many of the ending copies have ended. Both are empty where
 	// replacements come first. unreplaced counts old copies without a withheld cluster.
 	withheld, ending []string
@@ -284,6 +278,7 @@ func newRolloutStep(in Input, released bool) *rolloutStep {
 
 func (s *rolloutStep) computeSpecs() {
 	s.classifyClusters()
+	s.withholdSuspendedCopies()
 	s.withholdReplacements()
 	for _, row := range s.Rows {
 		if since := row.Spec.MovingSince; since != 0 {
@@ -294,7 +289,7 @@ func (s *rolloutStep) computeSpecs() {
 	s.areRowsIndependent = s.hasOnlyIndependentRows()
 	holds := s.holdOverBudget()
 	s.deferExclusions(holds)
-	s.assignment = s.Decision.KeepCurrentShares(s.pendingExclusions).AssignReplicas(s.omitLostClusters(holds))
+	s.assignment = s.Decision.KeepCurrentShares(s.pendingExclusions).KeepSharesOf(s.suspendedSharesOf()).AssignReplicas(s.omitLostClusters(holds))
 	for _, c := range s.staying {
 		s.setActiveSpec(c, s.assignment.ShareOf(c))
 	}
@@ -303,6 +298,9 @@ func (s *rolloutStep) computeSpecs() {
 	}
 	for _, c := range s.turns.withheld {
 		s.setPendingUntilTurn(c)
+	}
+	for _, c := range s.suspended {
+		s.setPendingUntilDispatch(c)
 	}
 	for _, c := range s.leavingClusters() {
 		s.setLeavingSpec(c, holds[c])
@@ -431,6 +429,9 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 	if s.keepTurn(c, spec); s.awaitsTurn(c, spec) {
 		s.keepRevisionUntilTurn(c, spec)
 	}
+	if s.keepsSuspendedCopy(c) {
+		s.keepDispatchedWork(c, spec)
+	}
 	spec.Approvals = s.approvalsOf(c, spec)
 	if s.isBlockedByCapacity(c, v) {
 		spec.Reason = capacityReason(&v)
@@ -455,7 +456,7 @@ func (s *rolloutStep) moveToTargetRevision(c string, spec *atoll.RowSpec) {
 		s.returnToPrevious(c, spec)
 		return
 	}
-	if s.Revision == "" || s.staysAtRevision(c, spec) || s.awaitsTurn(c, spec) {
+	if s.Revision == "" || s.keepsSuspendedCopy(c) || s.staysAtRevision(c, spec) || s.awaitsTurn(c, spec) {
 		return
 	}
 	if v, _ := s.Decision.FindVerdict(c); s.isBlockedByCapacity(c, v) {
@@ -525,6 +526,7 @@ func (s *rolloutStep) setLeavingSpec(c string, hold bool) {
 			spec.Assigned = s.keepDividedShares(spec.Assigned)
 		}
 		spec.OrdinalStarts = pruneUnassignedOrdinalStarts(spec.OrdinalStarts, spec.Assigned)
+		s.keepLeavingWork(c, &spec)
 	}
 	s.nextSpecs[c] = &spec
 }

@@ -46,6 +46,8 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 		}
 	case "unfreeze":
 		s.baseInput.Halt.Freeze = nil
+	case "suspend", "end-suspension": // all | CLUSTER...
+		s.setSuspension(cmd, args)
 	case "all-at-once": // type: All without a bound is stated
 		s.rollout, s.statesNone = nil, false
 	case "unstated": // no rollout is stated
@@ -172,17 +174,17 @@ func (s *scriptStage) parseStage(args []string) v1alpha1.RolloutStage {
 func (s *scriptStage) addRolloutInput(in *Input) {
 	in.Terms, in.RevisionAt = s.compileTerms(), s.began
 	in.NewClusters = map[string]Row{}
-	in.Halt = NewHalt(&v1alpha1.BundleSpec{Pause: s.baseInput.Halt.Pause}, s.baseInput.Halt.Freeze, s.now)
+	in.Halt = NewHalt(&v1alpha1.BundleSpec{Pause: s.baseInput.Halt.Pause, Suspension: s.baseInput.Halt.Suspension, Source: v1alpha1.BundleSource{Kind: "PropagationPolicy", Name: "web"}}, s.baseInput.Halt.Freeze, s.now)
 	in.Gates, in.Approvals = s.gates.readVerdicts(s.now), s.gates.approvals
 	s.addRollbackInput(in)
 	for c, of := range s.clusters {
 		in.NewestClusterAt = max(in.NewestClusterAt, of.CreatedAt)
 		row, has := in.Rows[c]
-		row.Windows = in.Terms.WindowsOf(of.Labels)
+		row.Windows, row.Suspended = in.Terms.WindowsOf(of.Labels), in.Halt.HasSuspendedCluster(c)
 		if row.Stage = in.Terms.StageOf(c, of.Labels, of.CreatedAt); has {
 			in.Rows[c] = row
 		} else {
-			in.NewClusters[c] = Row{Stage: row.Stage, Windows: row.Windows, Online: s.online[c], UncertainUntil: s.uncertain[c]}
+			in.NewClusters[c] = Row{Stage: row.Stage, Windows: row.Windows, Suspended: row.Suspended, Online: s.online[c], UncertainUntil: s.uncertain[c]}
 		}
 	}
 }
@@ -224,10 +226,16 @@ func (s *scriptStage) formatRollback() string {
 func (s *scriptStage) formatStages() string {
 	terms, out := s.compileTerms(), ""
 	for i, n := range s.progress.Stages {
-		out += fmt.Sprintf("  %s: %d clusters, %d updated, %d changing, %d failed, %d waiting, %d disconnected\n", terms.StageName(i), n.Clusters, n.Updated, n.Changing, n.Failed, n.Waiting, n.Disconnected)
+		out += fmt.Sprintf("  %s: %d clusters, %d updated, %d changing, %d failed, %d waiting, %d disconnected", terms.StageName(i), n.Clusters, n.Updated, n.Changing, n.Failed, n.Waiting, n.Disconnected)
+		if n.Suspended > 0 {
+			out += fmt.Sprintf(", %d suspended", n.Suspended)
+		}
+		out += "\n"
 	}
 	if w := s.stageWait; w.Stage >= 0 {
 		out += fmt.Sprintf("  now %s %s\n", terms.StageName(w.Stage), w.Reason)
+	} else if w.Reason == atoll.ReasonDispatchingSuspended {
+		out += fmt.Sprintf("  %s\n", w.Reason)
 	}
 	return out
 }

@@ -348,7 +348,7 @@ func (s *scriptStage) buildInput() Input {
 	}
 	in.Decision = schedule.DecidePlacement(schedule.Input{
 		BundleUID: "bundle", Placement: s.placement, WhenUnfit: s.unfit, Clusters: cs, Workloads: s.workloads, Rows: specs, Now: s.now,
-		KeepsLost: in.MoveOrder != ReplacementFirst,
+		KeepsLost: in.MoveOrder != ReplacementFirst, KeepsDecision: s.baseInput.Halt.Suspension.SuspendsScheduling(),
 	})
 	return in
 }
@@ -556,6 +556,7 @@ func checkOutput(t testing.TB, in Input, out Output) {
 		}
 	}
 	checkCopies(t, in, out)
+	checkSuspension(t, in, out)
 	if out.PendingRemoval != nil && out.PendingRemoval.Hash == in.ConfirmedPlan {
 		t.Fatalf("plan %v was confirmed and waits still", out.PendingRemoval)
 	}

@@ -91,7 +91,7 @@ func (s *rolloutStep) applySafeShareReductions() {
 		if spec.MovingSince == 0 {
 			continue
 		}
-		if len(s.withheld) > 0 { // replicas grow before they shrink, however long that takes
+		if len(s.withheld)+len(s.suspended) > 0 || s.keepsSuspendedCopy(c) { // replicas grow before they shrink, however long that takes
 			continue
 		}
 		if b := blockers[c]; b.countClusters() > 0 {
@@ -153,7 +153,7 @@ func (g *blockerCache) findAvailabilityBlockers() *blockerSet {
 	if g.keepAliveBlockers != nil {
 		return g.keepAliveBlockers
 	}
-	healthy, all, young := len(g.staying) == 0, &blockerSet{}, &blockerSet{}
+	healthy, all, young := len(g.staying)+len(g.suspended) == 0, &blockerSet{isSuspended: len(g.suspended) > 0}, &blockerSet{}
 	for _, r := range g.staying {
 		all.addCluster(g.rolloutStep, r)
 		if g.isReady(r) {
@@ -163,6 +163,10 @@ func (g *blockerCache) findAvailabilityBlockers() *blockerSet {
 		}
 	}
 	if g.keepAliveBlockers = young; !healthy {
+		for _, r := range g.suspended {
+			all.addCluster(g.rolloutStep, r)
+		}
+		slices.Sort(all.clusters)
 		g.keepAliveBlockers = all
 	}
 	return g.keepAliveBlockers
@@ -203,7 +207,7 @@ func (s *rolloutStep) removeReplacedRows() {
 		}
 		if blockers := g.findBlockers(c, *spec); blockers.countClusters() > 0 {
 			s.blockersByCluster[c] = blockers
-			if !s.hasTimedOut(spec.Since, blockers) {
+			if blockers.isSuspended || !s.hasTimedOut(spec.Since, blockers) {
 				continue
 			}
 			if !s.confirmed {
@@ -222,6 +226,9 @@ func (s *rolloutStep) removeReplacedRows() {
 // also where the others came by an earlier edit: the application must run somewhere. Third,
 // for the same reason, it waits a while for rows that came shortly before it had to go.
 func (g *blockerCache) findBlockers(c string, spec atoll.RowSpec) *blockerSet {
+	if w := g.findSuspendedReplacements(&spec); !g.Deleting && w.countClusters() > 0 {
+		return w
+	}
 	if g.Deleting || len(g.withheld) > 0 && slices.Contains(g.ending, c) { // a replacement waits for its end
 		return &blockerSet{}
 	}

@@ -153,7 +153,7 @@ func (s *rolloutStep) cutStages() (*v1alpha1.StageCut, *Terms) {
 	}
 	var hashes []int64
 	s.eachMember(func(c string) {
-		if !s.isDisconnected(s.arrivalRow(c)) {
+		if row := s.arrivalRow(c); !s.isDisconnected(row) && !(row.Suspended && s.wantsTurn(c, row)) {
 			hashes = append(hashes, s.Terms.auto.hashOf(c))
 		}
 	})

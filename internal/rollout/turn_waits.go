@@ -13,13 +13,16 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	if since.IsZero() || since.After(s.Now) {
 		since = time.Unix(spec.Since, 0)
 	}
+	if s.isSuspended(c) {
+		return s.newSuspensionWait(since)
+	}
 	if s.isDisconnected(row) {
 		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back, and then its turn in the rollout", since)
 	}
 	if t.wait.isDecided() {
 		return s.newDecidedWait(since)
 	}
-	if isHaltReason(t.wait.Reason) {
+	if IsHaltReason(t.wait.Reason) {
 		return s.newHaltWait(since)
 	}
 	if w := s.findWindowWait(c, row, since); w.For != "" {

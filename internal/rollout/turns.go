@@ -78,6 +78,7 @@ func (s *rolloutStep) planTurns() {
 	for _, c := range arrivals {
 		s.tallyArrival(c)
 	}
+	s.tallySuspendedCopies()
 	s.tallyFailures()
 	if !s.planRollback() {
 		s.planForwardTurns(arrivals)
@@ -101,6 +102,8 @@ func (s *rolloutStep) planForwardTurns(arrivals []string) {
 	t.wait = s.Terms.FindStageWait(t.Progress, s.Halt, NewGateStates(s.Revision, s.storedGates(), &t.scope))
 	switch {
 	case s.Halt.IsHalted() || t.wait.Reason == atoll.ReasonStageFailed:
+	case s.Terms == nil:
+		s.allowUnboundedTurns(arrivals)
 	case t.wait.isUncut:
 		t.cut, t.cutTerms = s.cutStages()
 	case s.hasCrowdedStage():
@@ -121,10 +124,13 @@ func (s *rolloutStep) isRolloutBounded() bool {
 	if s.Terms.HasDefaultBound() {
 		s.Terms = s.Terms.ForClusters(s.countCopies(v1alpha1.DefaultFreeClusters + 1))
 	}
-	if isDefault && !s.Halt.IsHalted() {
+	switch {
+	case s.Halt.IsHalted() || s.hasSuspendedRows():
+		return true
+	case isDefault:
 		return s.Terms != nil && s.changesMember()
 	}
-	return s.Terms != nil || s.Halt.IsHalted()
+	return s.Terms != nil
 }
 
 // countCopies counts the clusters with a copy, those that are being removed included, up to a number.
@@ -194,9 +200,9 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 		t.AddUnavailable(p, 1, c)
 	}
 	switch p {
-	case RowDisconnected:
+	case RowDisconnected, RowSuspended:
 		if !isWanted {
-			n.DisconnectedWaiting++
+			n.AddOutsideWaiting(p, 1)
 		}
 	case RowFailing:
 		t.failing = append(t.failing, c)
@@ -331,7 +337,12 @@ func (s *rolloutStep) withoutReplacements(arrivals []string) []string {
 	return slices.DeleteFunc(arrivals, func(c string) bool {
 		row, has := s.Rows[c]
 		if has && row.Spec.Phase == atoll.RowPending {
-			return atoll.ParseRowReason(row.Spec.Reason).Reason != atoll.ReasonWaitsForStage
+			reason := atoll.ParseRowReason(row.Spec.Reason).Reason
+			if reason == atoll.ReasonDispatchingSuspended { // it may be either
+				moving--
+				return moving >= 0
+			}
+			return reason != atoll.ReasonWaitsForStage
 		}
 		if divides {
 			return true
@@ -407,7 +418,7 @@ func (s *rolloutStep) allowArrivals(arrivals []string, i int, slots, budget *int
 
 // canChange reports whether a row has another revision to take, and its cluster the capacity for it.
 func (s *rolloutStep) canChange(c string, row Row) bool {
-	if !s.wantsTurn(c, row) || !s.isInWindow(row) {
+	if s.isSuspended(c) || !s.wantsTurn(c, row) || !s.isInWindow(row) {
 		return false
 	}
 	v, _ := s.Decision.FindVerdict(c)
@@ -486,7 +497,7 @@ func (s *rolloutStep) keepTurn(c string, spec *atoll.RowSpec) {
 func (s *rolloutStep) keepRevisionUntilTurn(c string, spec *atoll.RowSpec) {
 	old := s.Rows[c].Spec
 	var own []string
-	if v, ok := s.CurrentVariants[c]; ok && v != old.Variant {
+	if v, ok := s.CurrentVariants[c]; ok && v != old.Variant && !s.isSuspended(c) {
 		// Other rules of its own revision target the cluster now. The items that they exclude wait.
 		spec.Variant, own = v, s.listLosingItems(c)
 	}

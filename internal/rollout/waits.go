@@ -78,15 +78,13 @@ func (s *rolloutStep) findRowWait(c string, spec atoll.RowSpec, plan *PendingRem
 	switch {
 	case spec.Recall != nil:
 		return RowWait{}
-	case spec.Phase == atoll.RowLeaving && s.awaitsReturn(c):
-		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back: its copy is removed then, if the replacements are healthy", since)
 	case spec.Phase == atoll.RowLeaving:
-		return newRowWait(atoll.ReasonWaitsForReplacements, s.blockersByCluster[c].formatNames()+" to become ready", since)
+		return s.findLeavingWait(c, since)
 	case s.blockersByCluster[c].countClusters() > 0:
 		return newRowWait(atoll.ReasonWaitsForReplacements, s.blockersByCluster[c].formatNames()+" to become ready, before its share shrinks", time.Unix(spec.MovingSince, 0))
 	case spec.Phase == atoll.RowRemoving:
 		return WaitOfRemovingRow(row)
-	case s.awaitsTurn(c, &spec):
+	case s.awaitsTurn(c, &spec), s.awaitsOtherRules(c, &spec):
 		return s.findTurnWait(c, spec)
 	}
 	if w := s.findReturnWait(c, &spec); w.For != "" {

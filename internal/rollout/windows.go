@@ -44,7 +44,7 @@ func (s *rolloutStep) isInWindow(row Row) bool { return s.turns.windows.OpeningO
 
 // FollowsWindows reports whether a change window may let rows change that wait so. Halts, failures, gates and rollbacks come first.
 func (w *StageWait) FollowsWindows() bool {
-	return w.Reason != "" && !isHaltReason(w.Reason) && w.Reason != atoll.ReasonStageFailed && !w.isDecided()
+	return w.Reason != "" && !IsHaltReason(w.Reason) && w.Reason != atoll.ReasonStageFailed && !w.isDecided()
 }
 
 // openingAwaited returns when the next waiting row of the current stage may change by its windows; zero: none waits for that.
@@ -66,7 +66,7 @@ func describeOpening(of string, at time.Time, opens bool) string {
 // findWindowWait returns the wait of a row of the current stage that is outside its windows; For is empty for others.
 func (s *rolloutStep) findWindowWait(c string, row Row, since time.Time) RowWait {
 	t := &s.turns
-	if row.Stage != t.wait.Stage || isHaltReason(t.wait.Reason) || t.wait.Reason == atoll.ReasonStageFailed {
+	if row.Stage != t.wait.Stage || IsHaltReason(t.wait.Reason) || t.wait.Reason == atoll.ReasonStageFailed {
 		return RowWait{}
 	}
 	o := t.windows.OpeningOf(row.Windows)

@@ -128,10 +128,10 @@ func (d Decision) newShareAssigner(held map[string]bool) *shareAssigner {
 		v := &d.Verdicts[i]
 		at := int32(len(a.clusters))
 		switch {
+		case d.isPinned(v, held):
+			s.pinned = append(s.pinned, at)
 		case v.Outcome == OutcomePlaced:
 			placed = append(placed, newShareCandidate(v, at))
-		case held[v.Cluster]:
-			s.pinned = append(s.pinned, at)
 		case v.Outcome == OutcomeKept:
 			c := newShareCandidate(v, at)
 			c.Weight = max(c.Weight, 1)
@@ -268,6 +268,14 @@ func methodOf(r v1alpha1.ReplicaScheduling) DivisionMethod {
 
 func (s *shareAssigner) assignWorkload(item int) {
 	w, key := &s.workloads[item], s.assignment.itemKey(item)
+	if s.keepsDecision {
+		if left, isDecided := s.assignAsDecided(item); isDecided {
+			if left > 0 {
+				s.assignment.Shortages = append(s.assignment.Shortages, Shortage{Key: w.Key, Replicas: max(w.Replicas, 0), Unplaced: left, Fit: suspendedText})
+			}
+			return
+		}
+	}
 	total := max(w.Replicas, 0)
 	s.setCapacityLimits(item)
 	looks := s.needsCurrentShares(w)

@@ -66,6 +66,8 @@ type Input struct {
 	PendingFailback   PendingFailback
 	FailbackNotBefore time.Time
 	Now               time.Time
+	// KeepsDecision: scheduling is suspended, so that the decision that the rows show stays.
+	KeepsDecision bool
 
 	newcomers newcomerRule
 	// weighsFit: newcomers where the pods do not fit now count behind the others.
@@ -234,6 +236,9 @@ type Decision struct {
 	leftOutDisconnected, choseDisconnected, needsDisconnected bool
 	// keepsShares: only disconnected clusters divide replicas, and no share gets smaller.
 	keepsShares bool
+	// keepsDecision: the shares of the rows stay, as the chosen clusters do. pinnedShares are clusters whose shares stay; nil: none.
+	keepsDecision bool
+	pinnedShares  map[string]bool
 }
 
 // DecidePlacement decides which clusters hold a Bundle. It is pure: it changes no argument,
@@ -251,6 +256,9 @@ func DecidePlacement(in Input) Decision {
 	}
 	d.withholdFromDisconnected(in.AvoidDisconnected)
 	d.awaitDrainedClusters(in.KeepsLost)
+	if in.KeepsDecision {
+		d.keepLastDecision(&in)
+	}
 	return d
 }
 

@@ -1,11 +1,15 @@
 package rollout
 
 import (
+	"context"
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/command/client"
 )
 
 // hasPersonActed reports whether a person has done already what a rollout waits for, so that its status is of before.
@@ -29,6 +33,34 @@ func hasPersonActed(b *v1alpha1.Bundle, reason atoll.Reason, now time.Time) bool
 		return hasApprovals(b, &r.Gates[i], now)
 	}
 	return false
+}
+
+// isHaltOver reports whether no freeze and no policy holds what a status shows as held, so that the status is of before. If the user may not
+// read the object, the status counts.
+func (f *follower) isHaltOver(ctx context.Context, b *v1alpha1.Bundle, reason atoll.Reason) bool {
+	if reason == atoll.ReasonChangesFrozen {
+		settings, err := client.Get[v1alpha1.HubSettings](ctx, f.client, v1alpha1.GroupVersion.WithResource("hubsettings"), "", v1alpha1.HubSettingsName)
+		return apierrors.IsNotFound(err) || err == nil && !settings.Spec.Freeze.IsActive(time.Now())
+	}
+	if !suspendsChanges(b.Spec.Suspension) {
+		return true
+	}
+	resource, namespace := "", ""
+	switch b.Spec.Source.Kind {
+	case v1alpha1.SourcePropagationPolicy:
+		resource, namespace = "propagationpolicies", b.Namespace
+	case v1alpha1.SourceClusterPropagationPolicy:
+		resource = "clusterpropagationpolicies"
+	default:
+		return false
+	}
+	policy, err := client.Get[v1alpha1.PropagationPolicy](ctx, f.client, v1alpha1.GroupVersion.WithResource(resource), namespace, b.Spec.Source.Name)
+	return err == nil && !suspendsChanges(policy.Spec.Suspension)
+}
+
+// suspendsChanges reports whether changes of all clusters, or of some, are suspended.
+func suspendsChanges(s *v1alpha1.Suspension) bool {
+	return s.SuspendsDispatching() || s.HasSuspendedClusters()
 }
 
 // isApprovalAwaited reports whether a gate waits for people, by the last status.

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -17,13 +18,22 @@ func formatRollout(argument string, bundle *v1alpha1.Bundle) string {
 		return formatUnbounded(argument, bundle)
 	}
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "STAGE\tCLUSTERS\tUPDATED\tCHANGING\tFAILED\tWAITING\tDISCONNECTED")
+	suspends := slices.ContainsFunc(r.Stages, func(s v1alpha1.StageStatus) bool { return s.Suspended > 0 })
+	title := "STAGE\tCLUSTERS\tUPDATED\tCHANGING\tFAILED\tWAITING\tDISCONNECTED"
+	if suspends {
+		title += "\tSUSPENDED"
+	}
+	fmt.Fprintln(table, title)
 	for _, s := range r.Stages {
 		name := s.Name
 		if name == r.CurrentStage {
 			name += " *"
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", name, s.Clusters, s.Updated, s.Changing, s.Failed, s.Waiting, s.Disconnected)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d", name, s.Clusters, s.Updated, s.Changing, s.Failed, s.Waiting, s.Disconnected)
+		if suspends {
+			fmt.Fprintf(table, "\t%d", s.Suspended)
+		}
+		fmt.Fprintln(table)
 	}
 	_ = table.Flush() // a Builder takes all
 	writeGates(&b, r.Gates)

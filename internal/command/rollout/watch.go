@@ -219,10 +219,20 @@ func (f *follower) findEnd(ctx context.Context, bundle *v1alpha1.Bundle) (ended 
 			return false, nil
 		}
 		return true, utilexec.CodeExitError{Err: fmt.Errorf("%s failed: %s: %s", f.argument, reason, message), Code: exitFailed}
-	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForConfirmation:
-		return true, utilexec.CodeExitError{Err: fmt.Errorf("%s waits for a person: %s: %s; %s must act", f.argument, reason, message, atoll.ActorOf(reason)), Code: exitPerson}
+	case atoll.ReasonChangesFrozen, atoll.ReasonDispatchingSuspended:
+		if f.isUnseen = f.isHaltOver(ctx, bundle, reason); f.isUnseen {
+			return false, nil
+		}
+		return true, f.newPersonError(reason, message)
+	case atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForConfirmation:
+		return true, f.newPersonError(reason, message)
 	}
 	return false, nil
+}
+
+// newPersonError returns the error by which the command ends where a person must act.
+func (f *follower) newPersonError(reason atoll.Reason, message string) error {
+	return utilexec.CodeExitError{Err: fmt.Errorf("%s waits for a person: %s: %s; %s must act", f.argument, reason, message, atoll.ActorOf(reason)), Code: exitPerson}
 }
 
 // waitOf returns for what the rollout waits. A rollout that has ended waits for nothing, whatever fails later.
@@ -292,7 +302,7 @@ func formatTrouble(s v1alpha1.StageStatus) (out string) {
 	for _, n := range []struct {
 		count int32
 		what  string
-	}{{s.Changing, "changing"}, {s.Failed, "failed"}, {s.Disconnected, "disconnected"}} {
+	}{{s.Changing, "changing"}, {s.Failed, "failed"}, {s.Disconnected, "disconnected"}, {s.Suspended, "suspended"}} {
 		if n.count > 0 {
 			out += fmt.Sprintf(" (%d %s)", n.count, n.what)
 		}

@@ -71,7 +71,7 @@ export interface BundlePlan {
   short?: { item: string; replicas: number; unplaced: number }[];
   staysDrained?: StayingCluster[];
   oldCopies?: { clusters: string[]; for: string }[];
-  rollout?: { stages: { name: string; first: number; later: number; disconnected?: number; gates?: string[] }[]; waits?: string };
+  rollout?: { stages: { name: string; first: number; later: number; disconnected?: number; suspended?: number; gates?: string[] }[]; waits?: string };
   unweighed?: boolean;
   evenDivision?: boolean;
   unknown?: string[];

@@ -445,6 +445,13 @@ export interface Bundle {
       name: string;
       uid?: string;
     };
+    suspension?: {
+      dispatching?: boolean;
+      dispatchingOnClusters?: {
+        clusterNames: Array<string>;
+      };
+      scheduling?: boolean;
+    };
     weightRule?: "Largest";
     whenUnfit: string;
   };
@@ -520,6 +527,7 @@ export interface Bundle {
         disconnected: number;
         failed: number;
         name: string;
+        suspended?: number;
         updated: number;
         waiting: number;
       }>;

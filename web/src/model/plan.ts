@@ -120,7 +120,7 @@ function bundlePart(b: BundlePlan): PlanPart {
   if (b.unweighed) warn(t("plan.unweighed"));
   if (b.evenDivision) warn(t("plan.evenDivision"));
   if (b.rollout) {
-    const stages = b.rollout.stages.map((s) => t("plan.stage", { name: s.name, first: s.first, later: s.later }) + (s.disconnected ? t("plan.disconnected", { n: s.disconnected }) : "") + (s.gates?.length ? ` · ${s.gates.join(", ")}` : ""));
+    const stages = b.rollout.stages.map((s) => t("plan.stage", { name: s.name, first: s.first, later: s.later }) + (s.disconnected ? t("plan.disconnected", { n: s.disconnected }) : "") + (s.suspended ? t("plan.suspended", { n: s.suspended }) : "") + (s.gates?.length ? ` · ${s.gates.join(", ")}` : ""));
     lines.push({ sign: "~", text: t("plan.stages") + (b.rollout.waits ? ` — ${b.rollout.waits}` : ""), details: stages });
   }
   return { title: `${b.namespace ? b.namespace + "/" : ""}${b.name} (${b.source})`, lines };

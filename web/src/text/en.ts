@@ -279,6 +279,7 @@ export const en = {
   "plan.full": "{cluster} would be left out: {why}",
   "plan.full.stays": "{cluster} would stay as it is: {why}",
   "plan.disconnected": ", {n} after they return",
+  "plan.suspended": ", {n} when not suspended any more",
   "plan.replicas": "replicas {before} → {after}",
   "plan.stays": "{object} stays there",
   "plan.waits": "waits for {what}",

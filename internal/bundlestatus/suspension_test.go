@@ -1,0 +1,71 @@
+package bundlestatus
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/rollout"
+)
+
+// A suspension is the reason of Bundles that wait for its end, and is written into no other Bundle. Suspended clusters that wait are counted apart, and
+// have their reason once no other cluster waits.
+func TestASuspensionInARolloutStatus(t *testing.T) {
+	named := &v1alpha1.Suspension{DispatchingOnClusters: &v1alpha1.SuspendedClusters{ClusterNames: []string{"b"}}}
+	suspended := func(r *Row) { r.Suspended = true }
+	for name, c := range map[string]struct {
+		is          *v1alpha1.Suspension
+		rows        []Row
+		want, waits string
+		stage       v1alpha1.StageStatus
+	}{
+		"all": {&v1alpha1.Suspension{Dispatching: true}, []Row{newRow("a", readyStatus()), newRow("b", readyStatus(), inStage(0, true))},
+			"DispatchingSuspended: an edit of spec.suspension.dispatching of PropagationPolicy web, which suspends changes; the application's owner", "DispatchingSuspended",
+			v1alpha1.StageStatus{Name: "rest", Clusters: 2, Updated: 1, Waiting: 1}},
+		"one of them": {named, []Row{newRow("a", readyStatus()), newRow("b", readyStatus(), inStage(0, true), suspended)},
+			"DispatchingSuspended: an edit of spec.suspension.dispatchingOnClusters of PropagationPolicy web, which suspends changes; the application's owner", "DispatchingSuspended",
+			v1alpha1.StageStatus{Name: "rest", Clusters: 1, Updated: 1, Suspended: 1}},
+		"a first copy": {named, []Row{newRow("a", readyStatus()), newRow("b", nil, withPhase(atoll.RowPending, "DispatchingSuspended: the policy"), suspended)},
+			"DispatchingSuspended: an edit of spec.suspension.dispatchingOnClusters of PropagationPolicy web, which suspends changes; the application's owner", "DispatchingSuspended",
+			v1alpha1.StageStatus{Name: "rest", Clusters: 1, Updated: 1, Suspended: 1}},
+		"at rest":           {&v1alpha1.Suspension{Dispatching: true}, []Row{newRow("a", readyStatus())}, "none", "", v1alpha1.StageStatus{}},
+		"at rest, by name":  {named, []Row{newRow("a", readyStatus()), newRow("b", readyStatus(), suspended)}, "none", "", v1alpha1.StageStatus{}},
+		"decisions, rows":   {&v1alpha1.Suspension{Scheduling: true}, []Row{newRow("a", readyStatus())}, "none", "", v1alpha1.StageStatus{}},
+		"decisions, no row": {&v1alpha1.Suspension{Scheduling: true}, nil, "none", "SchedulingSuspended", v1alpha1.StageStatus{}},
+	} {
+		in := StatusInput{Rows: c.rows, Latest: latest, Terms: rollout.CompileTerms(nil).ForClusters(len(c.rows)), Now: time.Unix(1000, 0)}
+		in.Bundle.Spec.Suspension, in.Bundle.Spec.Source = c.is, v1alpha1.BundleSource{Kind: v1alpha1.SourcePropagationPolicy, Name: "web"}
+		in.Halt = rollout.NewHalt(&in.Bundle.Spec, nil, in.Now)
+		got, st := "none", ComputeStatus(in)
+		if r := st.Rollout; r != nil {
+			got = r.Reason + ": " + r.Message + "; " + r.Actor
+			if r.Stages[0] != c.stage {
+				t.Errorf("%s: %+v", name, r.Stages[0])
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		waits := ""
+		if st.Wait != nil {
+			waits = st.Wait.Reason
+		}
+		if waits != c.waits {
+			t.Errorf("%s: the Bundle waits for %q: %s", name, waits, st.WaitsFor)
+		}
+		if scheduled := meta.FindStatusCondition(st.Conditions, v1alpha1.BundleScheduled); len(c.rows) == 0 && scheduled.Reason != string(atoll.ReasonSchedulingSuspended) {
+			t.Errorf("%s: %s: %s", name, scheduled.Reason, scheduled.Message)
+		}
+	}
+	l := rowGroups{view: rolloutView{suspension: named}}
+	a, b := newRow("a", readyStatus()), newRow("a", readyStatus(), suspended)
+	if string(l.rowSignature(&a)) == string(l.rowSignature(&b)) {
+		t.Error("suspended clusters are counted as equal to others")
+	}
+	if (rolloutView{}).isSame(rolloutView{suspension: named}) {
+		t.Error("rows keep their groups when clusters are suspended")
+	}
+}

@@ -1,0 +1,195 @@
+package rollout
+
+import (
+	"slices"
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// isSuspended reports whether nothing is dispatched to a cluster.
+func (s *rolloutStep) isSuspended(c string) bool {
+	return s.Halt.Suspension.SuspendsDispatching() || s.Halt.Suspension.HasSuspendedClusters() && s.arrivalRow(c).Suspended
+}
+
+// keepsSuspendedCopy reports whether the cluster has a copy which stays as it was ordered, since nothing is dispatched to it.
+func (s *rolloutStep) keepsSuspendedCopy(c string) bool {
+	return s.isSuspended(c) && s.runsCopy(c)
+}
+
+// withholdSuspendedCopies keeps the clusters that have no copy yet, and to which nothing is dispatched, out of those that
+// are to be Active. A copy that is being removed comes again after the suspension.
+func (s *rolloutStep) withholdSuspendedCopies() {
+	if s.Deleting || s.Halt.Suspension == nil {
+		return
+	}
+	s.suspended = nil
+	s.staying = slices.DeleteFunc(s.staying, func(c string) bool {
+		if !s.isSuspended(c) || s.runsCopy(c) {
+			return false
+		}
+		s.suspended = append(s.suspended, c)
+		return true
+	})
+}
+
+// suspendedSharesOf returns the clusters with a copy to which nothing is dispatched, so that their shares of replicas stay.
+func (s *rolloutStep) suspendedSharesOf() map[string]bool {
+	if s.Halt.Suspension == nil || len(s.Decision.DividedWorkloads()) == 0 {
+		return nil
+	}
+	out := map[string]bool{}
+	for _, c := range s.staying {
+		if s.keepsSuspendedCopy(c) {
+			out[c] = true
+		}
+	}
+	return out
+}
+
+// setPendingUntilDispatch sets the spec of a row that is to be Active after the suspension.
+func (s *rolloutStep) setPendingUntilDispatch(c string) {
+	v, _ := s.Decision.FindVerdict(c)
+	if row, has := s.Rows[c]; has && row.Spec.UID == v.UID && row.Spec.Phase == atoll.RowRemoving && row.Spec.Recall == nil {
+		spec := row.Spec
+		s.nextSpecs[c] = &spec
+		return
+	}
+	s.keepPlace(c, v)
+	s.nextSpecs[c].Reason = atoll.RowReason{Reason: atoll.ReasonDispatchingSuspended, Text: s.Halt.DescribeSuspendedCluster()}.String()
+}
+
+// keepDispatchedWork keeps all that a cluster was ordered to do with its copy.
+func (s *rolloutStep) keepDispatchedWork(c string, spec *atoll.RowSpec) {
+	old := s.Rows[c].Spec
+	spec.Revision, spec.Variant, spec.Absent, spec.ExcludedPending = old.Revision, old.Variant, old.Absent, old.ExcludedPending
+	spec.Assigned, spec.OrdinalStarts, spec.HomeItems = old.Assigned, old.OrdinalStarts, old.HomeItems
+	if old.Phase == atoll.RowActive {
+		spec.ShrinkTo, spec.GrownAt, spec.MovingSince = old.ShrinkTo, old.GrownAt, old.MovingSince
+	}
+	spec.MovedAt, spec.PreviousRevision = min(old.MovedAt, s.nowUnix), old.PreviousRevision
+	delete(s.arriving, c)
+}
+
+// keepLeavingWork is keepDispatchedWork for a row that is to go.
+func (s *rolloutStep) keepLeavingWork(c string, spec *atoll.RowSpec) {
+	if !s.keepsSuspendedCopy(c) {
+		return
+	}
+	since := spec.MovingSince
+	s.keepDispatchedWork(c, spec)
+	spec.ShrinkTo, spec.MovingSince, spec.HomeItems = nil, since, nil
+}
+
+// findLeavingWait returns the wait of a row that is to go once others take its place.
+func (s *rolloutStep) findLeavingWait(c string, since time.Time) RowWait {
+	blockers := s.blockersByCluster[c]
+	switch {
+	case s.awaitsReturn(c):
+		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back: its copy is removed then, if the replacements are healthy", since)
+	case blockers != nil && blockers.isSuspended:
+		return s.newSuspendedMoveWait(blockers, since)
+	}
+	return newRowWait(atoll.ReasonWaitsForReplacements, blockers.formatNames()+" to become ready", since)
+}
+
+// hasSuspendedRows reports whether a cluster of the Bundle is suspended alone, and does not hold what is ordered.
+func (s *rolloutStep) hasSuspendedRows() bool {
+	if !s.Halt.Suspension.HasSuspendedClusters() {
+		return false
+	}
+	return len(s.suspended) > 0 || s.changesMember()
+}
+
+// tallySuspendedCopies counts the clusters that wait for their first copy until the end of the suspension.
+func (s *rolloutStep) tallySuspendedCopies() {
+	for _, c := range s.suspended {
+		if s.Halt.IsHalted() {
+			s.tallyArrival(c)
+			continue
+		}
+		n := &s.turns.Stages[s.arrivalRow(c).Stage]
+		n.AddRows(RowSuspended, 1)
+		n.AddOutsideWaiting(RowSuspended, 1)
+	}
+}
+
+// allowUnboundedTurns lets all rows change that nothing bounds: only the suspended clusters wait.
+func (s *rolloutStep) allowUnboundedTurns(arrivals []string) {
+	t := &s.turns
+	t.allowed = map[string]bool{}
+	slots := noBound
+	allow := func(c string, row Row) {
+		if s.isDisconnected(row) {
+			t.allowed[c] = true
+			t.Stages[row.Stage].DisconnectedWaiting--
+			return
+		}
+		s.allowTurn(c, row.Stage, &slots)
+	}
+	s.eachMember(func(c string) {
+		if row, has := s.memberRow(c); has && !s.isSuspended(c) && s.wantsTurn(c, row) {
+			allow(c, row)
+		}
+	})
+	for _, c := range arrivals {
+		allow(c, s.arrivalRow(c))
+	}
+	t.wait = s.Terms.FindStageWait(t.Progress, Halt{}, GateStates{})
+}
+
+// findSuspendedReplacements returns the clusters that take the place of a leaving row after the suspension: they get a copy then, or replicas
+// that have no place now. The row stays until they have it, however long that takes.
+func (g *blockerCache) findSuspendedReplacements(leaving *atoll.RowSpec) *blockerSet {
+	if g.Halt.Suspension == nil {
+		return nil
+	}
+	w, move := &blockerSet{isSuspended: true}, leaving.MovingSince
+	for _, c := range g.suspended {
+		row, has := g.Rows[c]
+		if has && row.Spec.Phase == atoll.RowPending && row.Spec.UID == g.nextSpecs[c].UID && row.Spec.Since < move {
+			continue
+		}
+		w.addCluster(g.rolloutStep, c)
+	}
+	if len(g.assignment.Shortages) == 0 || !holdsReplicas(leaving) {
+		return w
+	}
+	for _, c := range g.staying {
+		if g.Halt.Suspension.SuspendsScheduling() || g.keepsSuspendedCopy(c) {
+			w.addCluster(g.rolloutStep, c)
+		}
+	}
+	slices.Sort(w.clusters)
+	return w
+}
+
+// holdsReplicas reports whether a row has a share of divided replicas.
+func holdsReplicas(row *atoll.RowSpec) bool {
+	for _, n := range row.Assigned {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitsOtherRules reports whether other override rules of the revision that a suspended cluster holds target it now.
+func (s *rolloutStep) awaitsOtherRules(c string, spec *atoll.RowSpec) bool {
+	v, isKnown := s.Variants[c]
+	return isKnown && v != spec.Variant && spec.Revision == s.Revision && s.keepsSuspendedCopy(c)
+}
+
+// newSuspendedMoveWait returns the wait of a leaving row for clusters that take its place after the suspension.
+func (s *rolloutStep) newSuspendedMoveWait(blockers *blockerSet, since time.Time) RowWait {
+	to := blockers.formatNames() + " to take its place: "
+	if of := s.Halt.Suspension; !of.SuspendsDispatching() && !of.HasSuspendedClusters() {
+		return newRowWait(atoll.ReasonSchedulingSuspended, to+s.Halt.describeSuspension("scheduling", "decisions"), since)
+	}
+	return newRowWait(atoll.ReasonDispatchingSuspended, to+s.Halt.DescribeSuspendedCluster(), since)
+}
+
+// newSuspensionWait returns the wait of a row to whose cluster nothing is dispatched.
+func (s *rolloutStep) newSuspensionWait(since time.Time) RowWait {
+	return newRowWait(atoll.ReasonDispatchingSuspended, s.Halt.DescribeSuspendedCluster(), since)
+}
