@@ -165,9 +165,11 @@ type BundlePlan struct {
 	// Held removals would wait for a confirmation.
 	Held []string `json:"held,omitempty"`
 	// Problems with items that could not be sent.
-	Problems    []Refusal    `json:"problems,omitempty"`
-	Waits       string       `json:"waits,omitempty"`
-	WaitsReason atoll.Reason `json:"waitsReason,omitempty"`
+	Problems []Refusal `json:"problems,omitempty"`
+	// WorkloadAffinity has the terms of workloadAffinity that do nothing, and what the terms refuse.
+	WorkloadAffinity []string     `json:"workloadAffinity,omitempty"`
+	Waits            string       `json:"waits,omitempty"`
+	WaitsReason      atoll.Reason `json:"waitsReason,omitempty"`
 }
 
 // FullCluster is a cluster whose stated capacity is used up.
@@ -377,6 +379,7 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 		}
 		b.Problems = append(b.Problems, shown)
 	}
+	b.WorkloadAffinity = explainWorkloadAffinity(&c.Decision)
 	b.Held = c.visibleHeldRemovals()
 	c.addShortages(&b)
 	b.Unweighed, b.Unknown, b.Frozen = c.Decision.KeepsReplicasWithoutWeights(), c.unknownClusters(), c.itemsLosingPlacement()
@@ -582,4 +585,17 @@ func (c *bundleComparison) renderRow(row *atoll.RowSpec, view atoll.ClusterView)
 	out := renderedRow{items, atoll.HashJSON(append(hashes, manifest.NameHookRun(items)))}
 	c.rendered[key] = out
 	return out
+}
+
+// explainWorkloadAffinity returns the terms of workloadAffinity that do nothing, and what the terms refuse.
+func explainWorkloadAffinity(d *schedule.Decision) (sentences []string) {
+	for _, t := range d.WorkloadTerms {
+		if len(t.Values) == 0 {
+			sentences = append(sentences, t.Sentence())
+		}
+	}
+	if d.GroupRefusal != nil {
+		sentences = append(sentences, "clusters that fit otherwise are refused: it is "+d.GroupRefusal.String())
+	}
+	return sentences
 }

@@ -209,6 +209,9 @@ type BundleExplanation struct {
 	Nowhere bool   `json:"nowhere,omitempty"`
 	// Choice among the clusters that fit; nil where all of them are taken.
 	Choice *Choice `json:"choice,omitempty"`
+	// WorkloadAffinity explains the terms of workloadAffinity, and WorkloadRefusal the clusters that they alone refuse.
+	WorkloadAffinity []schedule.WorkloadTerm `json:"workloadAffinity,omitempty"`
+	WorkloadRefusal  string                  `json:"workloadRefusal,omitempty"`
 	// Affinities are the groups of clusterAffinities, in order of preference.
 	Affinities []schedule.AffinityGroup `json:"affinities,omitempty"`
 	// Group of clusterAffinities that is in use, and the earlier one that is to be used
@@ -460,6 +463,9 @@ func (in ExplanationInput) explainBundle(b Bundle) BundleExplanation {
 	}
 	out.PlanSince = b.planSince()
 	out.Unmet, out.Choice, out.Affinities = b.Decision.UnmetSpread, explainChoice(b.Decision.Choice), b.Decision.Groups
+	if out.WorkloadAffinity = b.Decision.WorkloadTerms; b.Decision.GroupRefusal != nil {
+		out.WorkloadRefusal = b.Decision.GroupRefusal.String()
+	}
 	out.Short = in.visibleShortages(b)
 	waits := map[string]rollout.RowWait{}
 	for _, w := range b.Output.Waits {
