@@ -98,6 +98,10 @@ func (r *PlacementReconciler) loadGroups(ctx context.Context, namespace string) 
 func (r *PlacementReconciler) readGroupMember(ctx context.Context, namespace, uid string) (groupMember, error) {
 	m := groupMember{uid: uid, namespace: namespace}
 	b, ok := r.Bundles.Get(uid)
+	if !ok && len(r.Rows.ListOfBundle(uid)) > 0 {
+		m.groups, m.name = r.groups.groupsOf(uid) // its rows take their clusters until they are gone
+		return m, nil
+	}
 	if !ok || !statesGroups(&b) || b.Ref.Namespace != namespace {
 		return m, nil
 	}

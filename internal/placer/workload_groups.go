@@ -144,16 +144,19 @@ func (x *groupIndex) copyStale(namespace string) map[string]uint64 {
 	return nil
 }
 
-// setMember records a stale member with its rows, unless it changed again. A member without groups is dropped. woken are the
+// setMember records a stale member with its rows. A member that changed again stays stale, and one that another call has
+// read since is left as it is. A member without groups is dropped. woken are the
 // members that may choose more clusters now.
 func (x *groupIndex) setMember(m groupMember, change uint64, rowsOf func(uid string) []state.Row) (woken []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n := x.ensureNamespace(m.namespace)
-	if n.stale[m.uid] != change {
+	switch n.stale[m.uid] {
+	case 0:
 		return nil
+	case change:
+		delete(n.stale, m.uid)
 	}
-	delete(n.stale, m.uid)
 	if old := x.members[m.uid]; old != nil {
 		m.decided, m.ownChanges = old.decided, old.ownChanges
 		if slices.Equal(old.groups, m.groups) {
@@ -290,6 +293,9 @@ func (x *groupIndex) updateRows(uid string, clusters []string, rows Rows) (woken
 	for _, c := range clusters {
 		woken = append(woken, x.readPlace(m, c, rows)...)
 	}
+	if len(m.places) == 0 { // its Bundle may be gone already
+		x.ensureNamespace(m.namespace).markStale(uid)
+	}
 	return woken
 }
 
@@ -351,6 +357,16 @@ func (x *groupIndex) endDecision(uid string, rows Rows) (woken []string) {
 		woken = append(woken, x.movePlace(m, c, was, m.places[c])...)
 	}
 	return woken
+}
+
+// groupsOf returns the groups and the name of a member.
+func (x *groupIndex) groupsOf(uid string) (groups []groupKey, name string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if m := x.members[uid]; m != nil {
+		return m.groups, m.name
+	}
+	return nil, ""
 }
 
 // placesOf lists the clusters in which a member has a row.
