@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -81,12 +82,10 @@ func (r *PlacementReconciler) loadGroups(ctx context.Context, namespace string) 
 			return err
 		}
 		r.previewed.groups.copyNamespace(namespace, r.groups)
-		r.groups.startLoading(namespace, r.usage.supposedBundles)
-		return nil
 	}
 	var uids []string
 	for _, b := range r.Bundles.InNamespace(namespace) {
-		if statesGroups(&b) {
+		if r.previewed == nil && statesGroups(&b) || slices.Contains(r.usage.supposedBundles, b.Ref.UID) {
 			uids = append(uids, b.Ref.UID)
 		}
 	}
@@ -208,16 +207,34 @@ func (r *PlacementReconciler) decideInGroups(b *state.Bundle, decide func() (ste
 		return snap, ended, err
 	}
 	uid := b.Ref.UID
-	r.wakeGroupMembers(r.groups.recordDecision(uid, snap.clustersTaken()))
+	woken := r.groups.recordDecision(uid, snap.clustersTaken())
 	return snap, func() {
 		ended()
-		r.wakeGroupMembers(r.groups.endDecision(uid, r.Rows))
+		r.wakeAfterStep(woken, r.groups.endDecision(uid, r.Rows))
 	}, nil
 }
 
-// clustersTaken returns the clusters that the decision takes (true) or leaves; nil for a Bundle that is being deleted.
+// failedStepDelay is how long members wait that a step woke which was not written. They would otherwise wake each other
+// without a pause while the store refuses writes.
+const failedStepDelay = 10 * time.Second
+
+// wakeAfterStep reconciles the members that a decision woke, and those that the end of the step woke because rows are not as
+// it was decided.
+func (r *PlacementReconciler) wakeAfterStep(byDecision, byEnd []string) {
+	if len(byEnd) == 0 {
+		r.wakeGroupMembers(byDecision)
+		return
+	}
+	for _, uid := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(byDecision, byEnd)))) {
+		r.index.requireWholeFleet(uid)
+		r.bundleLoop.EnqueueAfter(uid, failedStepDelay)
+	}
+}
+
+// clustersTaken returns the clusters that the decision takes (true) or leaves; nil for a Bundle that is being deleted, and
+// while the hub holds.
 func (s *stepInput) clustersTaken() map[string]bool {
-	if s.rollout.Deleting || s.groups.groups == nil {
+	if s.rollout.Deleting || s.rollout.PausedByRestore || s.groups.groups == nil {
 		return nil
 	}
 	out := map[string]bool{}

@@ -247,6 +247,42 @@ func TestAFailedWriteTakesNoCluster(t *testing.T) {
 	})
 }
 
+// Members that a failed step woke wait a while, so that they do not wake each other without a pause.
+func TestFailedWritesWakeNoStorm(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a")
+	tries := 0
+	watch := func(cfg *Config) { cfg.RowWriter = failingRows{fakeRows{m}, &tries} }
+	runWith(t, m, watch, func(t *testing.T, _ *PlacementReconciler) {
+		for i := range 20 {
+			m.addMember(fmt.Sprint("m", i), keptApart(), nil)
+		}
+		time.Sleep(10 * time.Minute)
+		m.mu.Lock()
+		got := tries
+		m.mu.Unlock()
+		if got == 0 || got > 2000 {
+			t.Errorf("%d writes are tried in ten minutes", got)
+		}
+	})
+}
+
+// failingRows fails each write of a row.
+type failingRows struct {
+	fakeRows
+	tries *int
+}
+
+func (w failingRows) WriteSpecs(_ context.Context, _ enginev1.BundleRef, _ []state.Row, changes map[string]*atoll.RowSpec) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*w.tries++
+	return errors.New("the store is down")
+}
+
 // A hub that starts reads all members of a namespace before it decides about one.
 func TestAStartReadsAllMembersFirst(t *testing.T) {
 	m := newFakeHub()
