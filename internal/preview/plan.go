@@ -586,16 +586,3 @@ func (c *bundleComparison) renderRow(row *atoll.RowSpec, view atoll.ClusterView)
 	c.rendered[key] = out
 	return out
 }
-
-// explainWorkloadAffinity returns the terms of workloadAffinity that do nothing, and what the terms refuse.
-func explainWorkloadAffinity(d *schedule.Decision) (sentences []string) {
-	for _, t := range d.WorkloadTerms {
-		if len(t.Values) == 0 {
-			sentences = append(sentences, t.Sentence())
-		}
-	}
-	if d.GroupRefusal != nil {
-		sentences = append(sentences, "clusters that fit otherwise are refused: it is "+d.GroupRefusal.String())
-	}
-	return sentences
-}

@@ -95,16 +95,6 @@ func (x BundleExplanation) isAllLost() bool {
 	return isLost
 }
 
-// writeWorkloadAffinity writes what workloadAffinity does, and what it refuses.
-func (x BundleExplanation) writeWorkloadAffinity(b *strings.Builder) {
-	for _, t := range x.WorkloadAffinity {
-		fmt.Fprintf(b, "  %s.\n", t.Sentence())
-	}
-	if x.WorkloadRefusal != "" {
-		fmt.Fprintf(b, "  Clusters that fit otherwise are refused: it is %s.\n", x.WorkloadRefusal)
-	}
-}
-
 // writeAffinities lists the groups of clusterAffinities; there are 16 at most.
 func writeAffinities(b *strings.Builder, groups []schedule.AffinityGroup) {
 	if len(groups) == 0 {
