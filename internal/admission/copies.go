@@ -28,9 +28,6 @@ func warnOfCopies(ctx context.Context, spec *v1alpha1.PropagationSpec) {
 	if spec.MoveOrder == v1alpha1.MoveRecreate && spec.Removal.Mode == v1alpha1.RemoveOrphan {
 		warning.AddWarning(ctx, "", warnOrphanRunsOn)
 	}
-	if a := spec.Placement.WorkloadAffinity; a != nil && a.AntiAffinity != nil && mayGroupObjects(spec) {
-		warning.AddWarning(ctx, "", warnOneBundle)
-	}
 	if spec.Placement.ReplicaScheduling.ReplicaSchedulingType == v1alpha1.Divided || isForOneCluster(&spec.Placement) {
 		return
 	}
@@ -39,6 +36,13 @@ func warnOfCopies(ctx context.Context, spec *v1alpha1.PropagationSpec) {
 	}
 	if selectsKind(spec, "autoscaling", "HorizontalPodAutoscaler") {
 		warning.AddWarning(ctx, "", warnOwnScaling)
+	}
+}
+
+// warnOfOneBundle warns the author of a policy whose antiAffinity cannot keep its objects apart, because they are one Bundle.
+func warnOfOneBundle(ctx context.Context, spec *v1alpha1.PropagationSpec) {
+	if a := spec.Placement.WorkloadAffinity; a != nil && a.AntiAffinity != nil && mayGroupObjects(spec) {
+		warning.AddWarning(ctx, "", warnOneBundle)
 	}
 }
 

@@ -66,7 +66,7 @@ func TestAWarningAboutOneBundle(t *testing.T) {
 		var h heard
 		spec := &v1alpha1.PropagationSpec{ResourceSelectors: c.selectors, GroupBy: v1alpha1.GroupBy{Type: c.by}}
 		spec.Placement.WorkloadAffinity = &v1alpha1.WorkloadAffinity{AntiAffinity: &v1alpha1.WorkloadAffinityTerm{GroupByLabelKey: "tier"}}
-		if warnOfCopies(warning.WithWarningRecorder(t.Context(), &h), spec); !slices.Equal(h, c.want) {
+		if warnOfOneBundle(warning.WithWarningRecorder(t.Context(), &h), spec); !slices.Equal(h, c.want) {
 			t.Errorf("%s: %q, want %q", name, h, c.want)
 		}
 	}

@@ -63,7 +63,7 @@ type memberPlace struct{ occupies, stays bool }
 // workloadGroup holds the members of a group by cluster.
 type workloadGroup struct {
 	occupants, stayers map[string]map[string]bool
-	// waiting members want more clusters, by UID: those that are kept apart, and those that are kept together.
+	// waiting members may choose more clusters, by UID: those that are kept apart, and those that are kept together.
 	waitingApart, waitingTogether map[string]bool
 	// changes counts how often a cluster came or went.
 	changes uint64

@@ -149,7 +149,7 @@ func TestARemovalThatIsUnderWayTakesTheCluster(t *testing.T) {
 	})
 }
 
-// The first member chooses, and the others follow it. What is placed is not decided again because others come.
+// The first member chooses, and the others follow it. A placed member is not decided again because others come.
 func TestMembersAreKeptTogether(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b", "c", "d")

@@ -73,7 +73,7 @@ func (g *AffinityGroup) countClusters(f *CompiledPlacement, in *Input) {
 		if r, refused := f.firstRefusal(c, false); refused {
 			by[r.filter]++
 		} else if group := in.findGroupRefusal(c); group != nil {
-			by[group.filter()]++
+			by[group.filterName()]++
 		} else if _, full := in.exceedsCapacity(c); full && in.heldRow(c) == nil {
 			by[FilterCapacity]++
 		} else if g.Fit++; in.isConnected(c) {

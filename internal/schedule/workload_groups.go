@@ -158,8 +158,8 @@ func (g *WorkloadGroups) findRefusal(cluster string) *WorkloadGroup {
 	return nil
 }
 
-// filter returns the filter of the group.
-func (g *WorkloadGroup) filter() string {
+// filterName returns the filter of the group.
+func (g *WorkloadGroup) filterName() string {
 	if g.KeepsApart {
 		return FilterApart
 	}
@@ -190,7 +190,7 @@ type GroupRefusal struct {
 }
 
 // Reason returns the enumerated reason.
-func (r *GroupRefusal) Reason() atoll.Reason { return reasonByFilter[r.group.filter()] }
+func (r *GroupRefusal) Reason() atoll.Reason { return reasonByFilter[r.group.filterName()] }
 
 // String names another member and its cluster.
 func (r *GroupRefusal) String() string {
@@ -236,7 +236,7 @@ func (d *groupDecider) applyGroupFilter(c *Cluster, v *Verdict) {
 		return
 	}
 	d.GroupRefusal = d.GroupRefusal.addRefusal(c.Name, g)
-	v.Outcome, v.PlacementFingerprint, v.Filter = OutcomeOut, "", g.filter()
+	v.Outcome, v.PlacementFingerprint, v.Filter = OutcomeOut, "", g.filterName()
 	if !d.input.SkipExplanations {
 		v.Reason = g.explainRefusal(c.Name)
 	}

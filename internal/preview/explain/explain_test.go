@@ -545,7 +545,7 @@ func TestWhatIsNotPlacedSaysWhy(t *testing.T) {
 	}
 }
 
-// What workloadAffinity does and refuses is shown, and a term without a label.
+// The effect of workloadAffinity is shown, and a term without a label.
 func TestWorkloadAffinityIsExplained(t *testing.T) {
 	group := schedule.WorkloadGroup{Key: "tier", Value: "db", KeepsApart: true, Others: map[string]bool{"oslo": true}, NameAt: func(string) string { return "Deployment shop/a" }}
 	d := schedule.DecidePlacement(schedule.Input{
