@@ -130,6 +130,9 @@ const (
 	// BundleReplicasPlaced is false while replicas of a divided workload are assigned to no
 	// cluster, since clusters are at their bounds.
 	BundleReplicasPlaced = "ReplicasPlaced"
+	// BundleAffinityMet is false while workloadAffinity refuses all clusters that fit the Bundle otherwise. It is there
+	// only where it was false once.
+	BundleAffinityMet = "WorkloadAffinityMet"
 	// BundlePreferredGroup is false while a later group of clusterAffinities is used in place
 	// of the first. It is unknown while an earlier group could be used and failback waits for
 	// holdTime; its message has the start time.

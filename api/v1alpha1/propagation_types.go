@@ -306,6 +306,9 @@ type PlacementSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	APIs []ServedAPI `json:"apis,omitempty"`
+	// WorkloadAffinity keeps the Bundle together with other Bundles of its namespace, or apart from them.
+	// +optional
+	WorkloadAffinity *WorkloadAffinity `json:"workloadAffinity,omitempty"`
 	// ClusterTolerations tolerate taints of clusters, with the meaning of a pod's tolerations
 	// in core/v1, tolerationSeconds included.
 	// +optional

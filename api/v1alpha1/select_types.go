@@ -231,3 +231,27 @@ type DecisionGroup struct {
 	// the clusters that are in no other group.
 	LabelSelector metav1.LabelSelector `json:"labelSelector"`
 }
+
+// WorkloadAffinity places a Bundle by where other Bundles of its namespace are. Both terms are required for new
+// choices: a copy that runs is neither moved nor removed because of another Bundle or of a label.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.affinity) || has(self.antiAffinity)",message="give affinity or antiAffinity"
+type WorkloadAffinity struct {
+	// Affinity: a cluster is chosen only where another member of the group is, or is to be. The first member of a
+	// group is free to choose.
+	// +optional
+	Affinity *WorkloadAffinityTerm `json:"affinity,omitempty"`
+	// AntiAffinity: no cluster is chosen where another member of the group is, or is to be.
+	// +optional
+	AntiAffinity *WorkloadAffinityTerm `json:"antiAffinity,omitempty"`
+}
+
+// WorkloadAffinityTerm names groups of Bundles by a label of their templates.
+type WorkloadAffinityTerm struct {
+	// GroupByLabelKey is the key of a label of templates. Bundles of one namespace whose placements state the key, and
+	// whose templates have the same value, are members of one group. A Bundle with several values is in several groups.
+	// The term does nothing for a Bundle none of whose templates has the label. Labels of dependencies do not count.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	GroupByLabelKey string `json:"groupByLabelKey"`
+}

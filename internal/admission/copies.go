@@ -14,6 +14,7 @@ const (
 	warnStopsInMoves = "a move from one cluster to another stops the workload for a while: the old copy is removed before its replacement starts, because copies of a PersistentVolumeClaim or a StatefulSet should not run side by side. moveOrder: Surge starts the replacement first, and moveOrder: Recreate states this order"
 	warnOrphanRunsOn = "an orphaned copy runs on in the old cluster: with removal mode Orphan, moveOrder: Recreate starts the replacement when the agent has released the old copy, and both run"
 	warnOwnVolumes   = "each chosen cluster runs a whole StatefulSet of its own, with volumes of its own: placement.maxClusters: 1 keeps it in one cluster, and replicaScheduling.ordinals divides it over clusters"
+	warnOneBundle    = "workloadAffinity.antiAffinity keeps Bundles apart, and the objects of one Bundle are placed together: groupBy: {type: Object} makes each object a Bundle of its own"
 	warnOwnScaling   = "each chosen cluster scales by the load of its own pods: the HorizontalPodAutoscaler has no sum over clusters. placement.maxClusters: 1 keeps it in one cluster"
 )
 
@@ -36,6 +37,19 @@ func warnOfCopies(ctx context.Context, spec *v1alpha1.PropagationSpec) {
 	if selectsKind(spec, "autoscaling", "HorizontalPodAutoscaler") {
 		warning.AddWarning(ctx, "", warnOwnScaling)
 	}
+}
+
+// warnOfOneBundle warns the author of a policy whose antiAffinity cannot keep its objects apart, because they are one Bundle.
+func warnOfOneBundle(ctx context.Context, spec *v1alpha1.PropagationSpec) {
+	if a := spec.Placement.WorkloadAffinity; a != nil && a.AntiAffinity != nil && mayGroupObjects(spec) {
+		warning.AddWarning(ctx, "", warnOneBundle)
+	}
+}
+
+// mayGroupObjects reports whether a Bundle of the policy may have several of the objects that it selects.
+func mayGroupObjects(spec *v1alpha1.PropagationSpec) bool {
+	return (spec.GroupBy.Type == "" || spec.GroupBy.Type == v1alpha1.GroupByNamespace) &&
+		(len(spec.ResourceSelectors) > 1 || slices.ContainsFunc(spec.ResourceSelectors, func(s v1alpha1.ResourceSelector) bool { return s.Name == "" }))
 }
 
 // selectsKind reports whether a selector names the kind.

@@ -47,3 +47,27 @@ func TestWarningsAboutCopies(t *testing.T) {
 		}
 	}
 }
+
+// A policy whose objects are one Bundle keeps none of them apart, and its writer is warned.
+func TestAWarningAboutOneBundle(t *testing.T) {
+	named := v1alpha1.ResourceSelector{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+	all := v1alpha1.ResourceSelector{APIVersion: "apps/v1", Kind: "Deployment"}
+	for name, c := range map[string]struct {
+		by        v1alpha1.GroupByType
+		selectors []v1alpha1.ResourceSelector
+		want      heard
+	}{
+		"all of a kind":           {selectors: []v1alpha1.ResourceSelector{all}, want: heard{warnOneBundle}},
+		"two that are named":      {by: v1alpha1.GroupByNamespace, selectors: []v1alpha1.ResourceSelector{named, named}, want: heard{warnOneBundle}},
+		"one that is named":       {selectors: []v1alpha1.ResourceSelector{named}},
+		"each a Bundle":           {by: v1alpha1.GroupByObject, selectors: []v1alpha1.ResourceSelector{all}},
+		"a Bundle for each label": {by: v1alpha1.GroupByLabel, selectors: []v1alpha1.ResourceSelector{all}},
+	} {
+		var h heard
+		spec := &v1alpha1.PropagationSpec{ResourceSelectors: c.selectors, GroupBy: v1alpha1.GroupBy{Type: c.by}}
+		spec.Placement.WorkloadAffinity = &v1alpha1.WorkloadAffinity{AntiAffinity: &v1alpha1.WorkloadAffinityTerm{GroupByLabelKey: "tier"}}
+		if warnOfOneBundle(warning.WithWarningRecorder(t.Context(), &h), spec); !slices.Equal(h, c.want) {
+			t.Errorf("%s: %q, want %q", name, h, c.want)
+		}
+	}
+}

@@ -24,8 +24,36 @@ func (p *AdmissionPlugin) checkFilters(pl *v1alpha1.PlacementSpec, at *field.Pat
 	errs = append(errs, checkCEL(pl.CELSelector, at.Child("celSelector"), p.unlistedPropertyReason)...)
 	errs = append(errs, checkAPIs(pl.APIs, at.Child("apis"))...)
 	errs = append(errs, p.checkAffinityGroups(pl, at)...)
+	errs = append(errs, checkWorkloadAffinity(pl.WorkloadAffinity, at.Child("workloadAffinity"))...)
 	if pl.ClusterAffinity != nil {
 		errs = append(errs, checkFieldKeys(pl.ClusterAffinity.FieldSelector, at.Child("clusterAffinity", "fieldSelector"), p.unlistedPropertyReason)...)
+	}
+	return errs
+}
+
+// checkWorkloadAffinity checks the label keys that name groups of Bundles.
+func checkWorkloadAffinity(a *v1alpha1.WorkloadAffinity, at *field.Path) (errs field.ErrorList) {
+	if a == nil {
+		return nil
+	}
+	if a.Affinity == nil && a.AntiAffinity == nil {
+		return field.ErrorList{field.Required(at, "give affinity or antiAffinity")}
+	}
+	check := func(term *v1alpha1.WorkloadAffinityTerm, at *field.Path) {
+		switch at = at.Child("groupByLabelKey"); {
+		case term == nil:
+		case term.GroupByLabelKey == "":
+			errs = append(errs, field.Required(at, "the key of a label of the templates"))
+		default:
+			for _, msg := range validation.IsQualifiedName(term.GroupByLabelKey) {
+				errs = append(errs, field.Invalid(at, term.GroupByLabelKey, "is not the key of a label: "+msg))
+			}
+		}
+	}
+	check(a.Affinity, at.Child("affinity"))
+	check(a.AntiAffinity, at.Child("antiAffinity"))
+	if len(errs) == 0 && a.Affinity != nil && a.AntiAffinity != nil && a.Affinity.GroupByLabelKey == a.AntiAffinity.GroupByLabelKey {
+		errs = append(errs, field.Invalid(at.Child("antiAffinity", "groupByLabelKey"), a.AntiAffinity.GroupByLabelKey, "is the key of affinity, too: no cluster could be chosen beside another member"))
 	}
 	return errs
 }

@@ -61,6 +61,7 @@ func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.A
 		return refuseRequest(a, atoll.ReasonPermissionMissing, err)
 	}
 	warnOfCopies(ctx, spec)
+	warnOfOneBundle(ctx, spec)
 	return nil
 }
 

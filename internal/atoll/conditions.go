@@ -23,6 +23,7 @@ var bundleConditions = []ConditionType{
 	{Type: v1alpha1.BundleScheduled, Normal: metav1.ConditionTrue},
 	{Type: v1alpha1.BundleReplicasPlaced, Normal: metav1.ConditionTrue},
 	{Type: v1alpha1.BundlePreferredGroup, Normal: metav1.ConditionTrue},
+	{Type: v1alpha1.BundleAffinityMet, Normal: metav1.ConditionTrue, Temporary: true},
 	{Type: v1alpha1.BundleApplied, Normal: metav1.ConditionTrue},
 	{Type: v1alpha1.BundleReady, Normal: metav1.ConditionTrue},
 	{Type: v1alpha1.BundleRemovalHeld, Normal: metav1.ConditionFalse},

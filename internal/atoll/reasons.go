@@ -349,6 +349,9 @@ const (
 	ReasonNoGroupFits        Reason = "NoGroupFits"
 	ReasonSpreadExcludes     Reason = "SpreadExcludes"
 	ReasonNotChosen          Reason = "NotChosen"
+	ReasonKeptApart          Reason = "KeptApart"
+	ReasonGroupElsewhere     Reason = "GroupElsewhere"
+	ReasonAffinityMet        Reason = "AffinityMet"
 	// ReasonClusterDisconnected: the cluster is disconnected, and gets nothing new.
 	ReasonClusterDisconnected Reason = "ClusterDisconnected"
 	ReasonClusterDeleted      Reason = "ClusterDeleted"

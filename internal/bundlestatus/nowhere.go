@@ -45,7 +45,7 @@ func nowhereCondition(s *bundleSnapshot, l templateState) *metav1.Condition {
 	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != s.bundle.Meta.Generation {
 		return nil
 	}
-	if reason := atoll.Reason(c.Reason); reason != ReasonNowhere && reason != ReasonNoClusterFits {
+	if reason := atoll.Reason(c.Reason); reason != ReasonNowhere && !isNoFit(reason) {
 		return nil
 	}
 	return c

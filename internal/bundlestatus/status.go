@@ -260,6 +260,9 @@ func (t *rowTally) scheduledCondition(in StatusInput) metav1.Condition {
 		c.Reason, c.Message = string(ReasonDeleting), "the Bundle is being deleted"
 	case t.unfit:
 		c.Reason, c.Message = string(ReasonNoClusterFits), "no cluster fits the placement; what runs is kept where it is"
+		if refused := in.affinityRefusal(); refused != nil {
+			c.Message += ": " + refused.Message
+		}
 	case t.unmet != "":
 		c.Reason, c.Message = string(ReasonSpreadUnmet), t.unmet+"; what runs is kept as it is, and nothing new comes; the policy's owner must act"
 	case t.desired > 0:
@@ -273,6 +276,9 @@ func (t *rowTally) scheduledCondition(in StatusInput) metav1.Condition {
 		c.Reason, c.Message = string(atoll.ReasonSchedulingSuspended), "no cluster is chosen: "+in.describeSchedulingSuspension()
 	default:
 		c.Reason, c.Message = string(ReasonNoClusterFits), "no cluster fits the placement; `atoll explain` shows why, cluster by cluster"
+		if refused := in.affinityRefusal(); refused != nil {
+			c.Reason, c.Message = refused.Reason, "no cluster fits the placement: "+refused.Message
+		}
 	}
 	return c
 }

@@ -3,6 +3,7 @@ package bundlestatus
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -59,9 +60,23 @@ func isUnplaced(c *metav1.Condition) bool {
 	}
 	switch c.Type {
 	case v1alpha1.BundleScheduled:
-		return atoll.Reason(c.Reason) == ReasonNoClusterFits || atoll.Reason(c.Reason) == ReasonSpreadUnmet
+		return isNoFit(atoll.Reason(c.Reason)) || atoll.Reason(c.Reason) == ReasonSpreadUnmet
 	case v1alpha1.BundleReplicasPlaced:
 		return atoll.Reason(c.Reason) == ReasonNoPlace
 	}
 	return false
+}
+
+// isNoFit reports whether the reason of the condition Scheduled means that no cluster fits.
+func isNoFit(reason atoll.Reason) bool {
+	return reason == ReasonNoClusterFits || reason == atoll.ReasonKeptApart || reason == atoll.ReasonGroupElsewhere
+}
+
+// affinityRefusal returns the condition by which workloadAffinity refuses all clusters that fit otherwise; nil: it does not.
+func (in StatusInput) affinityRefusal() *metav1.Condition {
+	c := meta.FindStatusCondition(in.Bundle.Status.Conditions, v1alpha1.BundleAffinityMet)
+	if c == nil || c.Status != metav1.ConditionFalse || in.Bundle.Spec.Placement.WorkloadAffinity == nil {
+		return nil
+	}
+	return c
 }

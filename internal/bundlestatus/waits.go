@@ -151,6 +151,10 @@ func (in StatusInput) describeSchedulingSuspension() string {
 }
 
 func (in StatusInput) fittingClusterWait() waitCause {
+	if c := in.affinityRefusal(); c != nil {
+		text := "a cluster that fits its placement, " + c.Message + "; " + atoll.DescribeSourceEditor(in.Bundle.Spec.Source) + " must act"
+		return waitCause{reason: atoll.Reason(c.Reason), text: text, since: c.LastTransitionTime.Time}
+	}
 	return waitCause{reason: ReasonNoClusterFits, text: "a cluster that fits its placement; " + atoll.DescribeSourceEditor(in.Bundle.Spec.Source) + " must act"}
 }
 

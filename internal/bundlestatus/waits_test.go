@@ -122,3 +122,27 @@ func TestMissingConditionsOfABundle(t *testing.T) {
 	in.Bundle.Status = ComputeStatus(in)
 	want("of a former version", ComputeStatus(in), "missing", "missing", "missing", "missing")
 }
+
+// A Bundle that workloadAffinity keeps out of all clusters waits for its group, and so its templates report.
+func TestAWaitForAGroup(t *testing.T) {
+	refused := metav1.Condition{Type: v1alpha1.BundleAffinityMet, Status: metav1.ConditionFalse, Reason: "KeptApart", Message: "kept apart from Deployment shop/a, which runs in oslo", LastTransitionTime: metav1.Unix(700, 0)}
+	in := StatusInput{Latest: latest, Now: time.Unix(1000, 0)}
+	in.Bundle.Spec.Placement.WorkloadAffinity = &v1alpha1.WorkloadAffinity{AntiAffinity: &v1alpha1.WorkloadAffinityTerm{GroupByLabelKey: "tier"}}
+	in.Bundle.Status.Conditions = []metav1.Condition{refused}
+	got := ComputeStatus(in)
+	scheduled := meta.FindStatusCondition(got.Conditions, v1alpha1.BundleScheduled)
+	if got.Wait == nil || got.Wait.Reason != "KeptApart" || got.Wait.Actor != "the application's owner" || got.Wait.Since.Unix() != 700 || !strings.Contains(got.WaitsFor, "Deployment shop/a, which runs in oslo") {
+		t.Errorf("waits for %q: %+v", got.WaitsFor, got.Wait)
+	}
+	if scheduled.Reason != "KeptApart" || !strings.Contains(scheduled.Message, "Deployment shop/a, which runs in oslo") || !isUnplaced(scheduled) {
+		t.Errorf("the condition is %+v", scheduled)
+	}
+	in.Rows = []Row{newRow("a", readyStatus(), withPhase(atoll.RowActive, "NoClusterFits"))}
+	if c := meta.FindStatusCondition(ComputeStatus(in).Conditions, v1alpha1.BundleScheduled); c.Reason != "NoClusterFits" || !strings.Contains(c.Message, "kept where it is: kept apart from Deployment shop/a") {
+		t.Errorf("with a row: %+v", c)
+	}
+	in.Rows, in.Bundle.Spec.Placement.WorkloadAffinity = nil, nil
+	if c := meta.FindStatusCondition(ComputeStatus(in).Conditions, v1alpha1.BundleScheduled); c.Reason != "NoClusterFits" {
+		t.Errorf("an edit that takes the terms away leaves %+v", c)
+	}
+}

@@ -90,6 +90,7 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 			out[i].recordOldCopyWaits(p.Output.Changes)
 			f.capacity.promiseCapacity(&snap.rollout, p.Output.Changes)
 			changed = s.applyStep(out[i].Bundle.Ref.UID, p, f.Clusters) || changed
+			f.groups.readRows(out[i].Bundle.Ref.UID, f.Rows)
 		}
 	}
 	_, holding := r.Hub.HoldReason()
@@ -132,7 +133,7 @@ func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBu
 		Rows: r.Rows, Revisions: r.Revisions, contents: map[string]*atoll.Content{}, latestRevisions: map[string]string{},
 		rows: map[string]map[string]state.Row{}, podChanges: map[string]int64{},
 	}
-	f := &PlacementReconciler{Config: r.Config, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage()}
+	f := &PlacementReconciler{Config: r.Config, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage(), groups: newGroupIndex()}
 	f.bundleLoop, f.clusterLoop, f.scoreLoop = idleLoop, idleLoop, idleLoop
 	f.usage.base, s.rowMoved = r, f.usage.markRowStale
 	f.startedAt.Store(r.startedAt.Load())
@@ -323,6 +324,15 @@ func (s *supposedState) simulateReports(uid string, clusters Clusters) (changed 
 type supposedBundles struct {
 	Bundles
 	list []SupposedBundle
+}
+
+func (s supposedBundles) Get(uid string) (state.Bundle, bool) {
+	for _, b := range s.list {
+		if b.Bundle.Ref.UID == uid {
+			return b.Bundle, true
+		}
+	}
+	return s.Bundles.Get(uid)
 }
 
 func (s supposedBundles) InNamespace(ns string) (out []state.Bundle) {

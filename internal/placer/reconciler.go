@@ -152,6 +152,7 @@ type PlacementReconciler struct {
 	index      *bundleIndex
 	capacity   *capacityLedger
 	usage      *capacityUsage
+	groups     *groupIndex
 	fleetLoads *fleetLoads // nil: clusters are read one by one
 	// startedAt is when Run was called, in Unix nanoseconds; 0 before.
 	startedAt atomic.Int64
@@ -187,10 +188,10 @@ func New(cfg Config) *PlacementReconciler {
 	if cfg.Scores == nil {
 		cfg.Scores = noScores{}
 	}
-	r := &PlacementReconciler{Config: cfg, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage(), fleetLoads: &fleetLoads{}}
+	r := &PlacementReconciler{Config: cfg, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage(), groups: newGroupIndex(), fleetLoads: &fleetLoads{}}
 	r.makeReconcileLoops()
 	cfg.Bundles.Subscribe(r.bundleChanged)
-	cfg.Revisions.Subscribe(r.enqueueAllRows)
+	cfg.Revisions.Subscribe(r.revisionChanged)
 	cfg.Rows.SubscribeWithChangedOrders(r.rowsChanged)
 	cfg.Clusters.Subscribe(r.clusterLoop.EnqueueNow)
 	cfg.Views.Subscribe(r.clusterLoop.EnqueueNow)
@@ -245,6 +246,7 @@ func (r *PlacementReconciler) restoreRemovalLedger() {
 // bundleChanged reconciles a Bundle whose intent changed; its status does not matter.
 func (r *PlacementReconciler) bundleChanged(uid string) {
 	if b, ok := r.Bundles.Get(uid); !ok || r.index.recordIntent(b) {
+		r.groups.markBundleStale(b.Ref.Namespace, uid, ok && statesGroups(&b))
 		r.enqueueAllRows(uid)
 	}
 }
@@ -253,6 +255,7 @@ func (r *PlacementReconciler) bundleChanged(uid string) {
 // any writer. Reports for which nothing waits are not read.
 func (r *PlacementReconciler) rowsChanged(uid string, clusters, ordered []string) {
 	r.markRowsStale(uid, ordered)
+	r.groupRowsChanged(uid, ordered)
 	r.fleetLoads.updateLoads(ordered, r.Rows)
 	for _, c := range ordered {
 		r.scoresChanged(c) // the cluster's load changed
@@ -337,6 +340,7 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 	}
 	r.traceStep(a, !hasRevision(snap.baseRows, snap.rollout.Revision))
 	r.recordFreeCapacityWait(snap, out)
+	r.recordGroupWaits(&snap, view)
 	r.recordCapacityWaits(&snap, out, view.clustersCoveredByCapacityCheck(snap.baseRows))
 	r.recordStepWarnings(b, &snap.rollout, out)
 	r.warnOfExemptChange(&snap, out)
@@ -354,19 +358,21 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 	}
 	r.enqueueAt(uid, out.RequeueAt)
 	r.enqueueAt(uid, d.RecheckAt)
-	return errors.Join(r.writeRollout(ctx, b, out, snap.rollout.Now), r.writePreferredGroupCondition(ctx, b, d))
+	return errors.Join(r.writeRollout(ctx, b, out, snap.rollout.Now), r.writePreferredGroupCondition(ctx, b, d), r.writeGroupCondition(ctx, b, d))
 }
 
 // stepOverTouchedRows steps over the touched rows when the other rows cannot have changed. done is
 // false when they may have.
 func (r *PlacementReconciler) stepOverTouchedRows(ctx context.Context, b state.Bundle, v bundleView) (done bool, err error) {
 	a, err := r.attemptStepWithRetries(func() (stepInput, func(), error) {
-		snap, err := r.gatherStepInput(ctx, b, v)
-		if err == nil && !snap.keepsAllRows() {
-			err = errNeedsAllRows
-		}
-		snap.rollout.MoveOrder = rollout.ReplacementFirst // no row of this step has to wait for another
-		return snap, func() {}, err
+		return r.decideInGroups(&b, func() (stepInput, func(), error) {
+			snap, err := r.gatherStepInput(ctx, b, v)
+			if err == nil && !snap.keepsAllRows() {
+				err = errNeedsAllRows
+			}
+			snap.rollout.MoveOrder = rollout.ReplacementFirst // no row of this step has to wait for another
+			return snap, func() {}, err
+		})
 	})
 	if err != nil {
 		if errors.Is(err, errNeedsAllRows) {
@@ -374,6 +380,7 @@ func (r *PlacementReconciler) stepOverTouchedRows(ctx context.Context, b state.B
 		}
 		return false, err
 	}
+	defer a.endStep()
 	snap, out := a.input, a.output
 	if snap.rollout.Revision == "" || snap.rollout.PausedByRestore || !out.RowsIndependent || out.RollbackChanged || r.turnTermsOf(b).isBounded(v.rowCount) && snap.changesRevision(out) {
 		a.settleWrite(false)
@@ -383,6 +390,7 @@ func (r *PlacementReconciler) stepOverTouchedRows(ctx context.Context, b state.B
 		return false, err
 	}
 	r.traceStep(a, false)
+	r.recordGroupWaits(&snap, v)
 	r.recordCapacityWaits(&snap, out, v.touchedClusters)
 	r.recordStepWarnings(b, &snap.rollout, out)
 	r.index.recordPartialStep(v, stepResult{output: out, rowCount: snap.countRowsAfter(out) - len(snap.baseRows), placedClusters: snap.countPlacedClusters()})

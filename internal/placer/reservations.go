@@ -23,6 +23,11 @@ const maxDecideTries = 4
 // choose the same clusters. A decision that collides with another step's reservation is made
 // again. Last tries are made one after the other, so that they see each other's reservations.
 func (r *PlacementReconciler) decideWithReservation(ctx context.Context, b state.Bundle, v bundleView) (snap stepInput, end func(), err error) {
+	return r.decideInGroups(&b, func() (stepInput, func(), error) { return r.decideAndReserve(ctx, b, v) })
+}
+
+// decideAndReserve is decideWithReservation without groups of workloadAffinity.
+func (r *PlacementReconciler) decideAndReserve(ctx context.Context, b state.Bundle, v bundleView) (snap stepInput, end func(), err error) {
 	if !v.filter.LimitsClusters() {
 		snap, err = r.gatherStepInput(ctx, b, v)
 		return snap, func() {}, err

@@ -30,6 +30,7 @@ type stepInput struct {
 	// unreplacedCopies is rollout.Output.UnreplacedCopies of the last step over all rows.
 	unreplacedCopies int
 	demand           capacityDemand
+	groups           groupView
 }
 
 // countRowsAfter counts the rows after the step.
@@ -112,6 +113,9 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 	if snap.demand, err = r.capacityDemandOf(ctx, clusters, snap.baseRows, target); err != nil {
 		return stepInput{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
 	}
+	if snap.groups, err = r.viewGroups(ctx, b, snap.baseRows); err != nil {
+		return stepInput{}, err
+	}
 	facts := r.factsFor(b, snap.reserved)
 	facts.usage = usageReader{r: r, ctx: ctx, demand: &snap.demand, bundle: b.Ref.UID}
 	facts.freeReplicas = func(c *schedule.Cluster) (int64, bool) {
@@ -124,7 +128,8 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 		PodFitOf:              r.capacity.judgeFitOf(undivided),
 		Facts:                 facts, UseFreeCapacity: true, AvoidDisconnected: true, KeepsLost: moveOrderOf(&b.Spec, content) != rollout.ReplacementFirst, PodLoads: r.fleetLoads.loadsOf(&v, clusters, r.Rows, snap.reserved), NearbyBundles: r.nearbyBundles(b, b.Spec.Placement.Scores),
 		OverriddenShares: overriddenReplicas(content, clusters), PendingFailback: v.failback.better, FailbackNotBefore: r.earliestFailback(v.failback), Demand: snap.demand.demands[target],
-		KeepsDecision: b.Spec.Suspension.SuspendsScheduling(),
+		KeepsDecision:  b.Spec.Suspension.SuspendsScheduling(),
+		WorkloadGroups: snap.groups.groups,
 	})
 	if err := facts.usage.err; err != nil {
 		return stepInput{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)

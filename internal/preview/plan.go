@@ -165,9 +165,11 @@ type BundlePlan struct {
 	// Held removals would wait for a confirmation.
 	Held []string `json:"held,omitempty"`
 	// Problems with items that could not be sent.
-	Problems    []Refusal    `json:"problems,omitempty"`
-	Waits       string       `json:"waits,omitempty"`
-	WaitsReason atoll.Reason `json:"waitsReason,omitempty"`
+	Problems []Refusal `json:"problems,omitempty"`
+	// WorkloadAffinity has the terms of workloadAffinity that do nothing, and what the terms refuse.
+	WorkloadAffinity []string     `json:"workloadAffinity,omitempty"`
+	Waits            string       `json:"waits,omitempty"`
+	WaitsReason      atoll.Reason `json:"waitsReason,omitempty"`
 }
 
 // FullCluster is a cluster whose stated capacity is used up.
@@ -377,6 +379,7 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 		}
 		b.Problems = append(b.Problems, shown)
 	}
+	b.WorkloadAffinity = explainWorkloadAffinity(&c.Decision)
 	b.Held = c.visibleHeldRemovals()
 	c.addShortages(&b)
 	b.Unweighed, b.Unknown, b.Frozen = c.Decision.KeepsReplicasWithoutWeights(), c.unknownClusters(), c.itemsLosingPlacement()

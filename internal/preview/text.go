@@ -123,6 +123,9 @@ func (x BundlePlan) writeText(b *strings.Builder, all bool) {
 		}
 		fmt.Fprintf(b, "  No cluster would fit%s; what runs is kept.\n", why)
 	}
+	for _, sentence := range x.WorkloadAffinity {
+		fmt.Fprintf(b, "  %s.\n", sentence)
+	}
 	x.writeShortages(b, all)
 	for _, w := range x.OldCopies {
 		fmt.Fprintf(b, "  %s would wait for %s; the workload would not run in between (moveOrder).\n", abbreviateNames(w.Clusters, all), w.For)

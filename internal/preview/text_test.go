@@ -382,3 +382,23 @@ func TestSecretsStaySecretInPlans(t *testing.T) {
 		}
 	}
 }
+
+// A plan names what workloadAffinity refuses, and terms that do nothing.
+func TestWorkloadAffinityInPlans(t *testing.T) {
+	group := schedule.WorkloadGroup{Key: "tier", Value: "db", Others: map[string]bool{"lima": true}, NameAt: func(string) string { return "Deployment shop/a" }}
+	d := schedule.DecidePlacement(schedule.Input{
+		BundleUID: "web", Clusters: []schedule.Cluster{{ClusterView: atoll.ClusterView{Name: "oslo"}, UID: "u", Accepted: true}},
+		WorkloadGroups: &schedule.WorkloadGroups{List: []schedule.WorkloadGroup{group}, Terms: []schedule.WorkloadTerm{{Term: "affinity", Key: "tier", Values: []string{"db"}}, {Term: "antiAffinity", Key: "stack"}}},
+	})
+	x := BundlePlan{Namespace: "shop", Name: "web", NoFit: d.NoFit, WorkloadAffinity: explainWorkloadAffinity(&d)}
+	var b strings.Builder
+	x.writeText(&b, false)
+	for _, want := range []string{
+		"  workloadAffinity.antiAffinity does nothing: no template of the Bundle has the label stack.\n",
+		"  clusters that fit otherwise are refused: it is kept together with Deployment shop/a, which runs in lima (group tier=db).\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+}

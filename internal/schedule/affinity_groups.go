@@ -188,7 +188,7 @@ func (f *CompiledPlacement) decideByGroups(in Input) Decision {
 	}
 	d := t.decideGroup(used).decision
 	overflow := t.addOverflowGroups(&d, used, p.isHeld)
-	d.CapacityBlocked = t.listCapacityBlocked()
+	d.CapacityBlocked, d.GroupRefusal = t.listCapacityBlocked(), t.findRefusalOfGroups()
 	_, back := in.Placement.Failback.HoldDuration()
 	d.Group, d.PendingFailback, d.FailbackAt, d.AwaitsFailback = f.affinityGroups[used].groupName, p.pendingFailback, p.failbackAt, back && used > 0
 	if d.EarlierGroupFull = p.earlierGroupFull; !p.isHeld {

@@ -89,6 +89,9 @@ func (d *groupDecider) findStayReason(c *Cluster) (atoll.Reason, string) {
 	if at >= 0 {
 		others = slices.Delete(slices.Clone(others), at, at+1)
 	}
+	if d.GroupRefusal != nil {
+		return atoll.ReasonNoReplacement, keptUnreplaced + "; " + d.GroupRefusal.String()
+	}
 	if len(others) > 0 {
 		return atoll.ReasonNoReplacement, keptUnreplaced + "; drained or cordoned: " + formatNames(others)
 	}

@@ -72,6 +72,8 @@ func (g *AffinityGroup) countClusters(f *CompiledPlacement, in *Input) {
 		c := &in.Clusters[i]
 		if r, refused := f.firstRefusal(c, false); refused {
 			by[r.filter]++
+		} else if group := in.findGroupRefusal(c); group != nil {
+			by[group.filterName()]++
 		} else if _, full := in.exceedsCapacity(c); full && in.heldRow(c) == nil {
 			by[FilterCapacity]++
 		} else if g.Fit++; in.isConnected(c) {

@@ -96,6 +96,7 @@ var reasonByFilter = func() map[string]atoll.Reason {
 	out := map[string]atoll.Reason{
 		FilterGroups: atoll.ReasonNoGroupFits, FilterCapacity: atoll.ReasonNoCapacity, FilterPodFit: atoll.ReasonPodsDoNotFit, FilterSpread: atoll.ReasonSpreadExcludes,
 		FilterMost: atoll.ReasonNotChosen, FilterWeights: atoll.ReasonNotChosen, FilterConnection: atoll.ReasonClusterDisconnected,
+		FilterTogether: atoll.ReasonGroupElsewhere, FilterApart: atoll.ReasonKeptApart,
 		FilterRebalance: atoll.ReasonRebalanced, FilterRescheduling: atoll.ReasonMovedToBetter,
 	}
 	for i := range filterTable {

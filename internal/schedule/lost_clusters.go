@@ -261,7 +261,7 @@ func (d *groupDecider) canOverflow(replicas int64) bool {
 	for i := range d.input.Clusters {
 		c := &d.input.Clusters[i]
 		takes := slices.ContainsFunc(later, func(g *CompiledPlacement) bool { return g.choice == nil && g.AdmitsCluster(c) })
-		if takes && !holds[c.Name] && d.input.isConnected(c) {
+		if takes && !holds[c.Name] && d.input.findGroupRefusal(c) == nil && d.input.isConnected(c) {
 			replicas -= d.input.countKnownFitting(c, replicas)
 		}
 	}

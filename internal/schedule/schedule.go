@@ -69,11 +69,16 @@ type Input struct {
 	// KeepsDecision: scheduling is suspended, so that the decision that the rows show stays.
 	KeepsDecision bool
 
+	// WorkloadGroups of the Bundle's workloadAffinity; nil: it has none.
+	WorkloadGroups *WorkloadGroups `json:"-"`
+
 	newcomers newcomerRule
 	// weighsFit: newcomers where the pods do not fit now count behind the others.
 	weighsFit bool
 	// capacityBlocked clusters fit in groups that were tried, and have no capacity left.
 	capacityBlocked []string
+	// groupRefusal counts clusters that workloadAffinity refused in groups that were not tried.
+	groupRefusal *GroupRefusal
 }
 
 // isAdmitted reports whether the filter admits a cluster that holds no row.
@@ -214,6 +219,10 @@ type Decision struct {
 	// CapacityBlocked names clusters whose stated capacity keeps the Bundle out, or its row
 	// from changing. With more capacity the decision may differ. Unordered, with duplicates.
 	CapacityBlocked []string
+	// GroupRefusal counts the clusters that workloadAffinity alone refuses; nil: none.
+	GroupRefusal *GroupRefusal
+	// WorkloadTerms explain workloadAffinity; nil where there is none, and with SkipExplanations.
+	WorkloadTerms []WorkloadTerm
 
 	tieSeed    string
 	scheduling v1alpha1.ReplicaScheduling
@@ -258,6 +267,9 @@ func DecidePlacement(in Input) Decision {
 	d.awaitDrainedClusters(in.KeepsLost)
 	if in.KeepsDecision {
 		d.keepLastDecision(&in)
+	}
+	if in.WorkloadGroups != nil && !in.SkipExplanations {
+		d.WorkloadTerms = in.WorkloadGroups.Terms
 	}
 	return d
 }
@@ -361,6 +373,7 @@ func (d *groupDecider) decideCluster(at int) {
 		d.storedRows = append(d.storedRows, r)
 		v.storedRow, v.holdsRow = &d.storedRows[len(d.storedRows)-1], row != nil
 	}
+	d.applyGroupFilter(c, &v)
 	d.applyCapacityFilter(c, row, &v)
 	d.noteLostRow(at, row, &v)
 	if d.pool == nil || !d.pool.offerClusterDeferringVerdict(at, row, &v, &d.Decision) {
@@ -378,6 +391,7 @@ func (d *groupDecider) decideNewcomer(at int, c *Cluster) {
 	case !in.isAdmitted(d.filter, at):
 		return
 	}
+	d.applyGroupFilter(c, &v)
 	if d.applyCapacityFilter(c, nil, &v); in.SkipExplanations && v.Outcome == OutcomeOut {
 		return
 	}

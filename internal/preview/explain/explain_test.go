@@ -544,3 +544,28 @@ func TestWhatIsNotPlacedSaysWhy(t *testing.T) {
 		}
 	}
 }
+
+// The effect of workloadAffinity is shown, and a term without a label.
+func TestWorkloadAffinityIsExplained(t *testing.T) {
+	group := schedule.WorkloadGroup{Key: "tier", Value: "db", KeepsApart: true, Others: map[string]bool{"oslo": true}, NameAt: func(string) string { return "Deployment shop/a" }}
+	d := schedule.DecidePlacement(schedule.Input{
+		BundleUID: "web", Clusters: []schedule.Cluster{{ClusterView: atoll.ClusterView{Name: "oslo"}, UID: "u", Accepted: true}},
+		WorkloadGroups: &schedule.WorkloadGroups{List: []schedule.WorkloadGroup{group}, Terms: []schedule.WorkloadTerm{{Term: "affinity", Key: "stack"}, {Term: "antiAffinity", Key: "tier", Values: []string{"db"}}}},
+	})
+	x := ExplanationInput{}.explainBundle(Bundle{Ref: enginev1.BundleRef{Namespace: "shop", Name: "web"}, Decision: d})
+	var b strings.Builder
+	Explanation{Bundles: []BundleExplanation{x}}.writeBundle(&b, x, false)
+	for _, want := range []string{
+		"  workloadAffinity.affinity does nothing: no template of the Bundle has the label stack.\n",
+		"  workloadAffinity.antiAffinity keeps it apart from the other members of tier=db.\n",
+		"  Clusters that fit otherwise are refused: it is kept apart from Deployment shop/a, which runs in oslo (group tier=db).\n",
+		"kept apart from Deployment shop/a, which runs here (group tier=db)",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+	if c := x.Clusters[0]; c.ReasonCode != atoll.ReasonKeptApart || c.Filter != schedule.FilterApart {
+		t.Errorf("the cluster is explained by %s, %s", c.Filter, c.ReasonCode)
+	}
+}

@@ -209,6 +209,8 @@ type BundleExplanation struct {
 	Nowhere bool   `json:"nowhere,omitempty"`
 	// Choice among the clusters that fit; nil where all of them are taken.
 	Choice *Choice `json:"choice,omitempty"`
+	// WorkloadAffinity is nil where the placement has none.
+	WorkloadAffinity *WorkloadAffinity `json:"workloadAffinity,omitempty"`
 	// Affinities are the groups of clusterAffinities, in order of preference.
 	Affinities []schedule.AffinityGroup `json:"affinities,omitempty"`
 	// Group of clusterAffinities that is in use, and the earlier one that is to be used
@@ -419,12 +421,6 @@ func (in ExplanationInput) isAboutNamespace() bool {
 	return in.Object.Group == "" && in.Object.Kind == "Namespace"
 }
 
-// isAboutBundle reports whether the Bundle is one of the requested ones, rather than
-// one that merely holds the object.
-func (in ExplanationInput) isAboutBundle(b Bundle) bool {
-	return in.isAboutWholeBundles() && (!in.isAboutNamespace() || b.Ref.Namespace != "")
-}
-
 func (in ExplanationInput) explainBundle(b Bundle) BundleExplanation {
 	out := BundleExplanation{
 		Namespace: b.Ref.Namespace, Name: b.Ref.Name, UID: b.Ref.UID, Source: b.Spec.Source,
@@ -459,7 +455,7 @@ func (in ExplanationInput) explainBundle(b Bundle) BundleExplanation {
 		out.Quarantined = c.Message
 	}
 	out.PlanSince = b.planSince()
-	out.Unmet, out.Choice, out.Affinities = b.Decision.UnmetSpread, explainChoice(b.Decision.Choice), b.Decision.Groups
+	out.Unmet, out.Choice, out.Affinities, out.WorkloadAffinity = b.Decision.UnmetSpread, explainChoice(b.Decision.Choice), b.Decision.Groups, explainWorkloadAffinity(&b.Decision)
 	out.Short = in.visibleShortages(b)
 	waits := map[string]rollout.RowWait{}
 	for _, w := range b.Output.Waits {

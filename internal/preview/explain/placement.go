@@ -109,3 +109,9 @@ func (e Explanation) writePublished(b *strings.Builder, all bool) {
 	}
 	b.WriteString(upcoming.String())
 }
+
+// isAboutBundle reports whether the Bundle is one of the requested ones, rather than
+// one that merely holds the object.
+func (in ExplanationInput) isAboutBundle(b Bundle) bool {
+	return in.isAboutWholeBundles() && (!in.isAboutNamespace() || b.Ref.Namespace != "")
+}

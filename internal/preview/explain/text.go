@@ -206,6 +206,7 @@ func (e Explanation) writeBundle(b *strings.Builder, x BundleExplanation, all bo
 	if all {
 		folded = max(len(x.Clusters), maxNames)
 	}
+	x.WorkloadAffinity.writeText(b)
 	writeAffinities(b, x.Affinities)
 	x.writeSpread(b, folded)
 	x.writeScores(b, folded)

@@ -36,6 +36,9 @@ type placedBundle struct {
 	id     policymatch.BundleID
 	source string
 	views  []atoll.ClusterView
+	// groups of workloadAffinity that the Bundle is in, by key and value, and the name by which others see it.
+	groups map[[2]string]bool
+	name   string
 }
 
 // newFleetState returns the state of the World: with the ClusterSet of a fresh hub, unless the files have their own of
@@ -130,6 +133,10 @@ func (f *fleetState) decideBundle(b *Bundle) error {
 		}
 	})
 	in.UseFreeCapacity = true
+	one := placedBundle{id: b.ID, source: b.Source.Name}
+	if in.WorkloadGroups, err = f.joinGroups(b, &one); err != nil {
+		return err
+	}
 	undivided := schedule.UndividedPodsOf(b.Content)
 	in.PodFitOf = f.judgeFitOf(undivided)
 	in.Facts.(*fleetFacts).workloads = workloads
@@ -139,7 +146,6 @@ func (f *fleetState) decideBundle(b *Bundle) error {
 		return left, known
 	})
 	b.Shares = b.Decision.AssignReplicas(nil)
-	one := placedBundle{id: b.ID, source: b.Source.Name}
 	for i := range f.clusters {
 		c := &f.clusters[i]
 		if v, ok := b.Decision.FindVerdict(c.Name); !ok || v.Outcome != schedule.OutcomePlaced {

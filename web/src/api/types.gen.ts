@@ -296,6 +296,14 @@ export interface Bundle {
         spreadByProperty?: string;
         whenUnsatisfiable?: "DoNotSchedule" | "ScheduleAnyway";
       }>;
+      workloadAffinity?: {
+        affinity?: {
+          groupByLabelKey: string;
+        };
+        antiAffinity?: {
+          groupByLabelKey: string;
+        };
+      };
     };
     removal: {
       budget?: number | string;

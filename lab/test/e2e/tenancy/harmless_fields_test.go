@@ -32,6 +32,7 @@ var harmlessFields = map[string]string{
 	"PropagationPolicy.spec.placement.rescheduling":                     "moves within clusters that fit",
 	"PropagationPolicy.spec.placement.failback":                         "goes back to clusters that fit",
 	"PropagationPolicy.spec.placement.decisionGroups":                   "names clusters that fit",
+	"PropagationPolicy.spec.placement.workloadAffinity":                 "narrows by Bundles of its own namespace",
 	"OverridePolicy.spec.overrideRules[].onMissing":                     "of objects of its own namespace",
 	"OverridePolicy.spec.overrideRules[].atomic":                        "of objects of its own namespace",
 	"OverridePolicy.spec.overrideRules[].description":                   "a text that explain shows of objects of its own namespace",
