@@ -47,15 +47,12 @@ func newTransport(server *url.URL, r Request) (*http.Transport, error) {
 
 // newTransportWith returns a transport that dials what the guard allows. Without roots, those of the hub's system count.
 func newTransportWith(server *url.URL, r Request, roots *x509.CertPool) (*http.Transport, error) {
-	allowed, err := addressguard.ParseNetworks(r.AllowedNetworks)
+	guard, err := newGuard(r)
 	if err != nil {
 		return nil, err
 	}
-	own, err := listHubAddresses()
-	if err != nil {
-		return nil, newFailure(atoll.ReasonFetchFailed, "the hub cannot list the addresses of its machine, which are refused: %v", err)
-	}
-	dial, proxy, err := addressguard.Guard{Allowed: allowed, HubAddresses: own, OwnProxy: http.ProxyFromEnvironment}.ChooseProxy(server)
+	guard.OwnProxy = http.ProxyFromEnvironment
+	dial, proxy, err := guard.ChooseProxy(server)
 	var refused *addressguard.RefusedAddressError
 	if errors.As(err, &refused) {
 		return nil, err
@@ -73,6 +70,19 @@ func newTransportWith(server *url.URL, r Request, roots *x509.CertPool) (*http.T
 		DialContext: soon, Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 64 << 10,
 		TLSHandshakeTimeout: connectTimeout, ResponseHeaderTimeout: answerTimeout,
 	}, nil
+}
+
+// newGuard returns what refuses addresses, without a proxy.
+func newGuard(r Request) (addressguard.Guard, error) {
+	allowed, err := addressguard.ParseNetworks(r.AllowedNetworks)
+	if err != nil {
+		return addressguard.Guard{}, err
+	}
+	own, err := listHubAddresses()
+	if err != nil {
+		return addressguard.Guard{}, newFailure(atoll.ReasonFetchFailed, "the hub cannot list the addresses of its machine, which are refused: %v", err)
+	}
+	return addressguard.Guard{Allowed: allowed, HubAddresses: own}, nil
 }
 
 // listHubAddresses returns the addresses of this machine.
