@@ -71,7 +71,7 @@ type RepositoryVerification struct {
 // +kubebuilder:validation:Enum=Commit;Tag;TagAndCommit
 type VerificationMode string
 
-// What must be signed.
+// The modes of a verification.
 const (
 	VerifyCommit       VerificationMode = "Commit"
 	VerifyTag          VerificationMode = "Tag"

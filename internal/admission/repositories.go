@@ -115,9 +115,9 @@ func checkRepositoryURL(place changes.Place, at *field.Path) (errs field.ErrorLi
 		return field.ErrorList{field.Invalid(at.Child("url"), field.OmitValueType{}, why)}
 	}
 	u, err := url.Parse(text)
-	full, isShort := changes.ConvertShortForm(text)
+	full := longFormOf(place)
 	switch {
-	case isShort && slices.Contains(schemes, "ssh"):
+	case full != "":
 		return refuse("is the short form of ssh; write " + full)
 	case err != nil || strings.ContainsFunc(text, isSpaceOrControl):
 		return refuse("is no URL")
@@ -137,6 +137,15 @@ func checkRepositoryURL(place changes.Place, at *field.Path) (errs field.ErrorLi
 		return field.ErrorList{field.Forbidden(at.Child("secretRef"), "credentials are sent over TLS alone: not to http://")}
 	}
 	return nil
+}
+
+// longFormOf returns the URL of a place in the short form of SSH; empty for another one.
+func longFormOf(place changes.Place) string {
+	full, isShort := changes.ConvertShortForm(place.URL)
+	if !isShort || !slices.Contains(place.Schemes(), "ssh") {
+		return ""
+	}
+	return full
 }
 
 // checkSSH returns why a repository over SSH is none that the hub reads.

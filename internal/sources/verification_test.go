@@ -50,7 +50,7 @@ func editRepository(h *hub, change func(*v1alpha1.RepositorySpec)) {
 	h.refreshTables()
 }
 
-// Content passes with a signature of a trusted key alone. What runs stays, and other keys are another question.
+// Content passes with a signature of a trusted key alone. A refusal removes nothing, and other keys are another question.
 func TestVerification(t *testing.T) {
 	h, setKeys := verifiedHub(t)
 	reachable := func() string {

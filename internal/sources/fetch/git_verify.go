@@ -157,7 +157,7 @@ func readObject(store storer.EncodedObjectStorer, kind plumbing.ObjectType, hash
 	return raw, nil
 }
 
-// verifyContent verifies who signed a revision, before anything of it is read.
+// verifyContent verifies the signature of a revision before anything of it is read.
 func (r *contentReader) verifyContent(w Want, revision string, of snapshot) (string, error) {
 	if signed, can := r.repository.(signedRepository); can {
 		return signed.verifySignature(w.Ref, revision, of)

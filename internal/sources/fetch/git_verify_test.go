@@ -34,8 +34,8 @@ func newSigningKey(t *testing.T) signingKey {
 	return k
 }
 
-// settings lets git sign by the key.
-func (k signingKey) settings(args ...string) []string {
+// signArguments lets git sign by the key.
+func (k signingKey) signArguments(args ...string) []string {
 	return append([]string{"-c", "gpg.format=ssh", "-c", "user.signingkey=" + k.file}, args...)
 }
 
@@ -54,8 +54,8 @@ func signedWork(t *testing.T, key, other signingKey) *gitWork {
 		git(append(args, "--quiet", "-m", branch)...)
 	}
 	commitAs("unsigned", "commit")
-	commitAs("other", other.settings("commit", "-S")...)
-	commitAs("good", key.settings("commit", "-S")...)
+	commitAs("other", other.signArguments("commit", "-S")...)
+	commitAs("good", key.signArguments("commit", "-S")...)
 	raw := git("cat-file", "commit", "good") + "\n"
 	tampered := filepath.Join(t.TempDir(), "commit")
 	text := strings.Replace(raw, git("rev-parse", "good^{tree}"), git("rev-parse", "unsigned^{tree}"), 1)
@@ -63,13 +63,13 @@ func signedWork(t *testing.T, key, other signingKey) *gitWork {
 		t.Fatal(err)
 	}
 	git("branch", "tampered", git("hash-object", "-t", "commit", "-w", tampered))
-	git(key.settings("tag", "-s", "signed", "-m", "one", "good")...)
-	git(key.settings("tag", "-s", "signed-of-unsigned", "-m", "one", "unsigned")...)
-	git(other.settings("tag", "-s", "by-other", "-m", "one", "good")...)
+	git(key.signArguments("tag", "-s", "signed", "-m", "one", "good")...)
+	git(key.signArguments("tag", "-s", "signed-of-unsigned", "-m", "one", "unsigned")...)
+	git(other.signArguments("tag", "-s", "by-other", "-m", "one", "good")...)
 	git("tag", "-a", "annotated", "-m", "one", "good")
 	git("tag", "lightweight", "good")
 	git("update-ref", "refs/tags/renamed", git("rev-parse", "signed"))
-	git(key.settings("tag", "-s", "nested", "-m", "one", "signed")...)
+	git(key.signArguments("tag", "-s", "nested", "-m", "one", "signed")...)
 	git("push", "--quiet", "--all", "origin")
 	git("push", "--quiet", "--tags", "origin")
 	return r
@@ -80,7 +80,7 @@ func TestSignedCommitsAndTags(t *testing.T) {
 	r := signedWork(t, key, other)
 	over := map[string]func(*Request){"http": func(q *Request) { q.URL = r.serve(t) }}
 	s := r.serveSSH(t)
-	over["ssh"] = func(q *Request) { q.URL, q.SSH = s.request().URL, s.request().SSH }
+	over["ssh"] = func(q *Request) { q.URL, q.SSH = s.newRequest().URL, s.newRequest().SSH }
 	good := r.runGit(t, r.work, "rev-parse", "good")
 	const missing, invalid, untrusted = "SignatureMissing", "SignatureInvalid", "SignerUntrusted"
 	for transport, at := range over {

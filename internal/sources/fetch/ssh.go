@@ -44,7 +44,7 @@ var (
 	errStderrTooLarge    = errors.New("the server writes more errors than are read")
 )
 
-// SSHCredentials are how a hub and a server over SSH know each other.
+// SSHCredentials are the keys of a repository over SSH: that of the hub, and those of the server.
 type SSHCredentials struct {
 	// Identity is the private key, and Passphrase decrypts it.
 	Identity   string `json:"identity,omitempty"`
@@ -65,14 +65,11 @@ type sshPlace struct {
 // parseSSHPlace reads a URL. A path that begins with /~ is one of a home directory, as in git.
 func parseSSHPlace(text string) (sshPlace, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != sshScheme || u.Hostname() == "" || strings.Contains(u.Host, "%") || u.RawQuery+u.Fragment != "" || len(u.Path) < 2 {
+	if err != nil || !isSSHURL(u) {
 		return sshPlace{}, newFailure(atoll.ReasonInvalidField, "the URL is not ssh://USER@HOST/PATH without a password")
 	}
 	out := sshPlace{user: defaultSSHUser, path: u.Path}
 	if u.User != nil {
-		if _, has := u.User.Password(); has || u.User.Username() == "" {
-			return sshPlace{}, newFailure(atoll.ReasonInvalidField, "the URL is not ssh://USER@HOST/PATH without a password")
-		}
 		out.user = u.User.Username()
 	}
 	isControl := func(r rune) bool { return r < ' ' || r == 0x7f }
@@ -88,6 +85,14 @@ func parseSSHPlace(text string) (sshPlace, error) {
 	}
 	out.address = net.JoinHostPort(u.Hostname(), port)
 	return out, nil
+}
+
+// isSSHURL reports whether a URL names a repository over SSH, without a password and without a zone or an escape in its host.
+func isSSHURL(u *url.URL) bool {
+	if _, hasPassword := u.User.Password(); hasPassword || u.User != nil && u.User.Username() == "" {
+		return false
+	}
+	return u.Scheme == sshScheme && u.Hostname() != "" && !strings.Contains(u.Host, "%") && u.RawQuery+u.Fragment == "" && len(u.Path) >= 2
 }
 
 // sshServer is git-upload-pack on a server over SSH. Each exchange has a connection of its own, because not all servers
@@ -168,7 +173,7 @@ func (s *sshServer) UploadPack(ctx context.Context, req *packp.UploadPackRequest
 	}
 	resp, err := e.requestPack(req, s.answerTime, s.packLeft)
 	if err != nil {
-		return nil, e.conn.explain(err)
+		return nil, e.conn.explainError(err)
 	}
 	return resp, nil
 }
@@ -197,7 +202,7 @@ func (s *sshServer) startExchange(ctx context.Context) (*sshExchange, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := s.dial(ctx)
+	conn, err := s.dialServer(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -208,13 +213,13 @@ func (s *sshServer) startExchange(ctx context.Context) (*sshExchange, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, conn.explain(err)
+		return nil, conn.explainError(err)
 	}
 	return e, nil
 }
 
-// dial connects to the server. The guard checks the address after its name is resolved.
-func (s *sshServer) dial(ctx context.Context) (*sshConn, error) {
+// dialServer connects to the server. The guard checks the address after its name is resolved.
+func (s *sshServer) dialServer(ctx context.Context) (*sshConn, error) {
 	limited, cancel := context.WithTimeout(ctx, s.handshakeTime)
 	defer cancel()
 	raw, err := s.guard.DialAddress(limited, "tcp", s.place.address)
@@ -301,8 +306,8 @@ func (c *sshConn) Close() error {
 	return c.Conn.Close()
 }
 
-// end closes the connection for a reason.
-func (c *sshConn) end(why error) {
+// endConnection closes the connection for a reason.
+func (c *sshConn) endConnection(why error) {
 	c.mu.Lock()
 	if c.err == nil {
 		c.err = why
@@ -318,8 +323,8 @@ func (c *sshConn) allowBytes(most int64, full error) {
 	c.left, c.full = most, full
 }
 
-// explain returns the error that ended the connection, in place of one that follows from it.
-func (c *sshConn) explain(err error) error {
+// explainError returns the error that ended the connection, in place of one that follows from it.
+func (c *sshConn) explainError(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var known *Failure
@@ -381,7 +386,7 @@ type stderrSink struct {
 // Write drops a text.
 func (s *stderrSink) Write(p []byte) (int, error) {
 	if s.left -= int64(len(p)); s.left < 0 {
-		s.conn.end(errStderrTooLarge)
+		s.conn.endConnection(errStderrTooLarge)
 		return 0, errStderrTooLarge
 	}
 	return len(p), nil
@@ -399,7 +404,7 @@ func (e *sshExchange) awaitAnswer() error {
 func (e *sshExchange) readRefs() error {
 	missing := newFailure(atoll.ReasonRepositoryMissing, "the server has no such repository, or hides it from the key")
 	err := e.awaitAnswer()
-	if ended := e.conn.explain(nil); errors.Is(err, io.EOF) && ended == nil {
+	if ended := e.conn.explainError(nil); errors.Is(err, io.EOF) && ended == nil {
 		return missing
 	}
 	if err != nil {
@@ -441,7 +446,7 @@ func (e *sshExchange) requestPack(req *packp.UploadPackRequest, within time.Dura
 	return resp, resp.Decode(&packBody{exchange: e, packLeft: packLeft})
 }
 
-// packBody is the answer with a pack. What is read of it counts for all packs of a child.
+// packBody is the answer with a pack. Its bytes count for all packs of a child.
 type packBody struct {
 	exchange *sshExchange
 	packLeft *int64
@@ -452,7 +457,7 @@ func (b *packBody) Read(p []byte) (int, error) {
 	n, err := b.exchange.out.Read(p)
 	*b.packLeft -= int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = b.exchange.conn.explain(err)
+		err = b.exchange.conn.explainError(err)
 	}
 	return n, err
 }

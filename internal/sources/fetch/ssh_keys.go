@@ -23,7 +23,7 @@ const (
 	maxWildcards = 2
 )
 
-// newConfig returns how the hub and the server know each other. Broken algorithms are not offered.
+// newConfig returns the key of the hub, and the check of that of the server. Broken algorithms are not offered.
 func (s *sshServer) newConfig() (*ssh.ClientConfig, *hostVerifier, error) {
 	signer, err := s.parseIdentity()
 	if err != nil {
@@ -169,12 +169,12 @@ func (v *hostVerifier) verifyKey(address string, remote net.Addr, key ssh.Public
 		v.verified = true
 		return nil
 	}
-	v.failure = v.explain(err, key)
+	v.failure = v.explainRefusal(err, key)
 	return v.failure
 }
 
-// explain returns why a key is refused, with its fingerprint.
-func (v *hostVerifier) explain(err error, key ssh.PublicKey) *Failure {
+// explainRefusal returns why a key is refused, with its fingerprint.
+func (v *hostVerifier) explainRefusal(err error, key ssh.PublicKey) *Failure {
 	var unknown *knownhosts.KeyError
 	var revoked *knownhosts.RevokedError
 	host := knownhosts.Normalize(v.address)

@@ -166,8 +166,8 @@ func (s *sshTestServer) serveChannel(channel ssh.Channel, requests <-chan *ssh.R
 	}
 }
 
-// request returns the request of a Repository of the server.
-func (s *sshTestServer) request(change ...func(*Request)) Request {
+// newRequest returns the request of a Repository of the server.
+func (s *sshTestServer) newRequest(change ...func(*Request)) Request {
 	r := Request{
 		Type: TypeGit, URL: "ssh://deploy@" + s.address + filepath.Join(s.root, "a.git"), Wants: wantMain(),
 		SSH: &SSHCredentials{Identity: s.userKey, KnownHosts: knownhosts.Line([]string{s.address}, s.host.PublicKey()) + "\n"},
@@ -186,7 +186,7 @@ func TestContentsOverSSH(t *testing.T) {
 	second := r.commit(t, map[string]string{"b.yaml": configMap, "large.bin": strings.Repeat("x", 1<<20)})
 	s := r.serveSSH(t)
 	wants := append(wantMain(), Want{ID: "tag", Ref: "refs/tags/v1"}, Want{ID: "gone", Ref: "refs/heads/gone"})
-	got := mustFetch(t, s.request(func(r *Request) { r.Wants = wants }))
+	got := mustFetch(t, s.newRequest(func(r *Request) { r.Wants = wants }))
 	for i, want := range []string{"a.yaml:1, b.yaml:1", "a.yaml:1", "failure RefMissing"} {
 		if describe(got[i]) != want {
 			t.Errorf("%s: %s, want %s", wants[i].ID, describe(got[i]), want)
@@ -199,7 +199,7 @@ func TestContentsOverSSH(t *testing.T) {
 		old, now string
 		want     bool
 	}{{first, second, true}, {second, first, false}} {
-		a, err := runFetch(t, s.request(func(r *Request) { r.Wants, r.Descends = nil, &Descent{Old: c.old, New: c.now} }))
+		a, err := runFetch(t, s.newRequest(func(r *Request) { r.Wants, r.Descends = nil, &Descent{Old: c.old, New: c.now} }))
 		if c.now == first {
 			continue // the server may refuse a commit that no ref has
 		}
@@ -209,7 +209,7 @@ func TestContentsOverSSH(t *testing.T) {
 	}
 	// The hub itself finds that nothing moved, and starts no child.
 	f := &Fetcher{Executable: []string{"/bin/false"}, AllowedNetworks: loopback}
-	a, err := f.Fetch(t.Context(), s.request(func(r *Request) { r.Wants[0].SeenCommit = second }))
+	a, err := f.Fetch(t.Context(), s.newRequest(func(r *Request) { r.Wants[0].SeenCommit = second }))
 	if err != nil || describe(a.Contents[0]) != "unchanged" {
 		t.Errorf("a ref at rest: %+v, %v", a, err)
 	}
@@ -242,8 +242,8 @@ func TestPathsOverSSH(t *testing.T) {
 	}
 }
 
-// hushed fails when a text has a part of a private key or a text of the server.
-func hushed(t *testing.T, name, text string, r Request) {
+// expectHushed fails when a text has a part of a private key or a text of the server.
+func expectHushed(t *testing.T, name, text string, r Request) {
 	t.Helper()
 	lines := strings.Split(r.SSH.Identity, "\n")
 	secrets := []string{"hush"}
@@ -303,7 +303,7 @@ func TestKeysOfServersOverSSH(t *testing.T) {
 		"no credentials":       {func(r *Request) { r.SSH = nil }, "CredentialsMissing", "identity and known_hosts"},
 		"another repository":   {func(r *Request) { r.URL = strings.Replace(r.URL, "a.git", "b.git", 1) }, "RepositoryMissing", "hides it from the key"},
 	} {
-		req := s.request(c.change)
+		req := s.newRequest(c.change)
 		a, err := runFetch(t, req)
 		got, text := "", ""
 		if err != nil {
@@ -315,7 +315,7 @@ func TestKeysOfServersOverSSH(t *testing.T) {
 			t.Errorf("%s: %s (%s), want %s with %q", name, got, text, c.want, c.text)
 		}
 		if req.SSH != nil {
-			hushed(t, name, text, req)
+			expectHushed(t, name, text, req)
 		}
 	}
 }
@@ -358,7 +358,7 @@ func TestCertificatesOfHosts(t *testing.T) {
 			}
 			s.host = signer
 		})
-		a, err := runFetch(t, s.request(func(r *Request) {
+		a, err := runFetch(t, s.newRequest(func(r *Request) {
 			r.SSH.KnownHosts = "@cert-authority [127.0.0.1]:* " + strings.SplitN(knownhosts.Line([]string{"h"}, authority.PublicKey()), " ", 2)[1]
 			r.SSH.KnownHosts = strings.Replace(r.SSH.KnownHosts, "[127.0.0.1]:*", knownhosts.Normalize(s.address), 1)
 		}))
@@ -388,7 +388,7 @@ func TestAServerWithSeveralKeysShowsTheKnownOne(t *testing.T) {
 	}
 	s := r.serveSSH(t, func(s *sshTestServer) { s.change = func(c *ssh.ServerConfig) { c.AddHostKey(second) } })
 	for _, key := range []ssh.PublicKey{s.host.PublicKey(), second.PublicKey()} {
-		got := mustFetch(t, s.request(func(r *Request) { r.SSH.KnownHosts = knownhosts.Line([]string{s.address}, key) }))
+		got := mustFetch(t, s.newRequest(func(r *Request) { r.SSH.KnownHosts = knownhosts.Line([]string{s.address}, key) }))
 		if describe(got[0]) != "a.yaml:1" {
 			t.Errorf("%s: %s", key.Type(), describe(got[0]))
 		}
@@ -405,7 +405,7 @@ func TestBrokenAlgorithmsAreRefused(t *testing.T) {
 		"cipher":       func(c *ssh.ServerConfig) { c.Ciphers = weak.Ciphers },
 	} {
 		s := r.serveSSH(t, func(s *sshTestServer) { s.change = change })
-		if _, err := runFetch(t, s.request()); err == nil || reasonOf(t, err) != atoll.ReasonServerNotVerified || !strings.Contains(err.Error(), "algorithm") {
+		if _, err := runFetch(t, s.newRequest()); err == nil || reasonOf(t, err) != atoll.ReasonServerNotVerified || !strings.Contains(err.Error(), "algorithm") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -488,7 +488,7 @@ func TestHostileServersOverSSH(t *testing.T) {
 		"a late pack":        {served(func(c ssh.Channel) { io.WriteString(c, refs); <-block }), atoll.ReasonFetchTimedOut},
 		"a commit of no ref": {r.serveSSH(t), atoll.ReasonRefMissing},
 	} {
-		err := readOverSSH(t, c.server.request(), c.want == atoll.ReasonFetchTimedOut)
+		err := readOverSSH(t, c.server.newRequest(), c.want == atoll.ReasonFetchTimedOut)
 		if err == nil || reasonOf(t, err) != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 			continue
@@ -512,7 +512,7 @@ func TestTheHubDecryptsNoKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := s.request(func(r *Request) {
+	req := s.newRequest(func(r *Request) {
 		r.SSH.Identity, r.SSH.Passphrase, r.AllowedNetworks = string(pem.EncodeToMemory(block)), "p", loopback
 		r.Wants[0].SeenCommit = strings.Repeat("a", 40)
 	})
@@ -522,7 +522,7 @@ func TestTheHubDecryptsNoKey(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	hangs := listenLocally(t, func(c net.Conn) { cancel(); io.Copy(io.Discard, c) })
-	req = s.request(func(r *Request) { r.URL, r.AllowedNetworks = "ssh://git@"+hangs+"/a.git", loopback })
+	req = s.newRequest(func(r *Request) { r.URL, r.AllowedNetworks = "ssh://git@"+hangs+"/a.git", loopback })
 	of, err := openRepository(req, place{inHub: true, maxText: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -540,11 +540,11 @@ func TestAddressesOverSSH(t *testing.T) {
 	s := r.serveSSH(t)
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	t.Setenv("ALL_PROXY", "socks5://127.0.0.1:1")
-	if got := mustFetch(t, s.request()); describe(got[0]) != "a.yaml:1" {
+	if got := mustFetch(t, s.newRequest()); describe(got[0]) != "a.yaml:1" {
 		t.Error(describe(got[0]))
 	}
 	for _, host := range []string{"127.0.0.1", "localhost", "169.254.169.254", "[::1]", "[::ffff:127.0.0.1]"} {
-		req := s.request(func(r *Request) { r.URL, r.Wants[0].SeenCommit = "ssh://git@"+host+":22/a", strings.Repeat("a", 40) })
+		req := s.newRequest(func(r *Request) { r.URL, r.Wants[0].SeenCommit = "ssh://git@"+host+":22/a", strings.Repeat("a", 40) })
 		_, _, err := new(Fetcher).confirmSeen(t.Context(), req)
 		if err == nil || reasonOf(t, err) != atoll.ReasonAddressRefused {
 			t.Errorf("%s: %v", host, err)

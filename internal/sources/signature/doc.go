@@ -1,7 +1,7 @@
 // Package signature verifies the signatures of commits and tags of git, by trusted keys of OpenPGP and SSH.
 //
-// Contract: functions are pure: the time comes from the caller. Nothing is parsed before its size is checked. What is verified
-// are the bytes of the object as git hashes them. Everything that is not a valid signature of a trusted key, which is valid
+// Contract: functions are pure: the time comes from the caller. Nothing is parsed before its size is checked. The bytes of an
+// object are verified as git hashes them. Everything that is not a valid signature of a trusted key, which is valid
 // now, is a *Refusal. No Refusal has a text that the author of a commit wrote.
 package signature
 
@@ -48,7 +48,7 @@ type Refusal struct {
 // Error returns the message.
 func (r *Refusal) Error() string { return r.Message }
 
-func refuse(reason atoll.Reason, format string, args ...any) *Refusal {
+func newRefusal(reason atoll.Reason, format string, args ...any) *Refusal {
 	return &Refusal{reason, fmt.Sprintf(format, args...)}
 }
 
@@ -63,20 +63,20 @@ type signedObject struct {
 	text    []byte
 }
 
-// verify returns the signer of an object.
-func (k *TrustedKeys) verify(o signedObject, now time.Time) (Signer, error) {
+// verifyObject returns the signer of an object.
+func (k *TrustedKeys) verifyObject(o signedObject, now time.Time) (Signer, error) {
 	switch {
 	case len(o.text) == 0:
-		return "", refuse(atoll.ReasonSignatureMissing, "the %s is not signed", o.noun)
+		return "", newRefusal(atoll.ReasonSignatureMissing, "the %s is not signed", o.noun)
 	case len(o.text) > maxSignatureBytes:
-		return "", refuse(atoll.ReasonSignatureInvalid, "the signature of the %s has more than %d bytes", o.noun, maxSignatureBytes)
+		return "", newRefusal(atoll.ReasonSignatureInvalid, "the signature of the %s has more than %d bytes", o.noun, maxSignatureBytes)
 	}
 	for _, f := range formats {
 		if hasPrefix(o.text, f.begin) {
 			return f.verify(k, o, now)
 		}
 	}
-	return "", refuse(atoll.ReasonSignatureInvalid, "the signature of the %s is neither one of OpenPGP nor one of SSH", o.noun)
+	return "", newRefusal(atoll.ReasonSignatureInvalid, "the signature of the %s is neither one of OpenPGP nor one of SSH", o.noun)
 }
 
 // format is one form of signatures.

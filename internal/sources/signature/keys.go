@@ -37,7 +37,7 @@ func ParseKeys(files map[string][]byte) (*TrustedKeys, error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		text := bytes.TrimSpace(files[name])
 		if size += len(text); size > MaxKeyBytes {
-			return nil, refuse(atoll.ReasonTrustedKeysMissing, "the trusted keys have more than %d bytes", MaxKeyBytes)
+			return nil, newRefusal(atoll.ReasonTrustedKeysMissing, "the trusted keys have more than %d bytes", MaxKeyBytes)
 		}
 		add := k.addSSH
 		if hasPrefix(text, beginOpenPGPKey) {
@@ -49,9 +49,9 @@ func ParseKeys(files map[string][]byte) (*TrustedKeys, error) {
 	}
 	switch n := len(k.openPGP) + len(k.ssh); {
 	case n == 0:
-		return nil, refuse(atoll.ReasonTrustedKeysMissing, "there is no trusted key")
+		return nil, newRefusal(atoll.ReasonTrustedKeysMissing, "there is no trusted key")
 	case n > maxKeys:
-		return nil, refuse(atoll.ReasonTrustedKeysMissing, "there are %d trusted keys, and at most %d are allowed", n, maxKeys)
+		return nil, newRefusal(atoll.ReasonTrustedKeysMissing, "there are %d trusted keys, and at most %d are allowed", n, maxKeys)
 	}
 	return k, nil
 }
@@ -65,10 +65,10 @@ func (k *TrustedKeys) addSSH(name string, text []byte) error {
 		}
 		key, err := parseSignerLine(line)
 		if err != nil {
-			return refuse(atoll.ReasonTrustedKeysMissing, "the trusted keys in %s, line %d: %v", name, i+1, err)
+			return newRefusal(atoll.ReasonTrustedKeysMissing, "the trusted keys in %s, line %d: %v", name, i+1, err)
 		}
 		if len(k.ssh) >= maxKeys {
-			return refuse(atoll.ReasonTrustedKeysMissing, "there are more than %d trusted keys", maxKeys)
+			return newRefusal(atoll.ReasonTrustedKeysMissing, "there are more than %d trusted keys", maxKeys)
 		}
 		k.ssh = append(k.ssh, key)
 	}

@@ -12,13 +12,13 @@ import (
 // which readers could find another tree or another signature is refused.
 func (k *TrustedKeys) VerifyCommit(raw []byte, tree string, now time.Time) (Signer, error) {
 	if len(raw) > maxObjectBytes {
-		return "", refuse(atoll.ReasonSignatureInvalid, "the commit has more than %d bytes", maxObjectBytes)
+		return "", newRefusal(atoll.ReasonSignatureInvalid, "the commit has more than %d bytes", maxObjectBytes)
 	}
 	o, err := splitCommit(raw, tree)
 	if err != nil {
 		return "", err
 	}
-	return k.verify(o, now)
+	return k.verifyObject(o, now)
 }
 
 // signatureHeader is the header of a commit with its signature. Further lines begin with a space.
@@ -27,7 +27,7 @@ const signatureHeader = "gpgsig"
 // splitCommit returns what the signature of a commit is of: all of the commit without the signature.
 func splitCommit(raw []byte, tree string) (signedObject, error) {
 	o := signedObject{noun: "commit"}
-	malformed := refuse(atoll.ReasonSignatureInvalid, "the commit is not of the form of git")
+	malformed := newRefusal(atoll.ReasonSignatureInvalid, "the commit is not of the form of git")
 	rest, counts, inSignature := raw, map[string]int{}, false
 	for {
 		end := bytes.IndexByte(rest, '\n')
@@ -59,26 +59,31 @@ func splitCommit(raw []byte, tree string) (signedObject, error) {
 			return o, malformed
 		}
 	}
-	if counts["tree"] != 1 || counts[signatureHeader] > 1 || !hasPrefix(raw, "tree ") {
+	if isAmbiguous(raw, counts) {
 		return o, malformed
 	}
 	return o, nil
+}
+
+// isAmbiguous reports whether readers of a commit could find another tree or another signature, by how often it has each header.
+func isAmbiguous(raw []byte, counts map[string]int) bool {
+	return counts["tree"] != 1 || counts[signatureHeader] > 1 || !hasPrefix(raw, "tree ")
 }
 
 // VerifyTag returns the signer of a tag. Raw is the tag object as git hashes it. It must state the name and the commit for which it
 // is used, so that the tag of another version stands for none.
 func (k *TrustedKeys) VerifyTag(raw []byte, name, commit string, now time.Time) (Signer, error) {
 	if len(raw) > maxObjectBytes {
-		return "", refuse(atoll.ReasonSignatureInvalid, "the tag has more than %d bytes", maxObjectBytes)
+		return "", newRefusal(atoll.ReasonSignatureInvalid, "the tag has more than %d bytes", maxObjectBytes)
 	}
 	begin := "object " + commit + "\ntype commit\ntag "
 	if !hasPrefix(raw, begin) {
-		return "", refuse(atoll.ReasonSignatureInvalid, "the tag is not one of this commit")
+		return "", newRefusal(atoll.ReasonSignatureInvalid, "the tag is not one of this commit")
 	}
 	if !hasPrefix(raw[len(begin):], name+"\n") {
-		return "", refuse(atoll.ReasonSignatureInvalid, "the tag was signed under another name than %s", name)
+		return "", newRefusal(atoll.ReasonSignatureInvalid, "the tag was signed under another name than %s", name)
 	}
-	return k.verify(splitTag(raw), now)
+	return k.verifyObject(splitTag(raw), now)
 }
 
 // splitTag returns what the signature of a tag is of: all before the last line that begins a signature.

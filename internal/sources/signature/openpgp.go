@@ -27,13 +27,13 @@ func (k *TrustedKeys) addOpenPGP(name string, text []byte) error {
 		text = text[len(block):]
 		keys, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(block))
 		if err != nil || len(keys) == 0 {
-			return refuse(atoll.ReasonTrustedKeysMissing, "the trusted keys in %s: block %d has no public key of OpenPGP", name, n)
+			return newRefusal(atoll.ReasonTrustedKeysMissing, "the trusted keys in %s: block %d has no public key of OpenPGP", name, n)
 		}
 		if slices.ContainsFunc(keys, func(e *openpgp.Entity) bool { return e.PrivateKey != nil }) {
-			return refuse(atoll.ReasonTrustedKeysMissing, "the trusted keys in %s: block %d has a private key; export the public key alone", name, n)
+			return newRefusal(atoll.ReasonTrustedKeysMissing, "the trusted keys in %s: block %d has a private key; export the public key alone", name, n)
 		}
 		if k.openPGP = append(k.openPGP, keys...); len(k.openPGP) > maxKeys {
-			return refuse(atoll.ReasonTrustedKeysMissing, "there are more than %d trusted keys", maxKeys)
+			return newRefusal(atoll.ReasonTrustedKeysMissing, "there are more than %d trusted keys", maxKeys)
 		}
 	}
 	return nil
@@ -70,7 +70,7 @@ func readOpenPGP(text []byte) (*packet.Signature, []byte, error) {
 // verifyOpenPGP verifies a signature of OpenPGP. The key must be valid now: the time in a signature is what its maker states.
 func (k *TrustedKeys) verifyOpenPGP(o signedObject, now time.Time) (Signer, error) {
 	invalid := func(why string) error {
-		return refuse(atoll.ReasonSignatureInvalid, "the signature of the %s %s", o.noun, why)
+		return newRefusal(atoll.ReasonSignatureInvalid, "the signature of the %s %s", o.noun, why)
 	}
 	s, raw, err := readOpenPGP(o.text)
 	switch {
@@ -82,15 +82,15 @@ func (k *TrustedKeys) verifyOpenPGP(o signedObject, now time.Time) (Signer, erro
 		return "", invalid("uses a broken hash")
 	}
 	if len(k.openPGP.KeysById(*s.IssuerKeyId)) == 0 {
-		return "", refuse(atoll.ReasonSignerUntrusted, "the %s is signed by the OpenPGP key %016X, which is none of the trusted keys", o.noun, *s.IssuerKeyId)
+		return "", newRefusal(atoll.ReasonSignerUntrusted, "the %s is signed by the OpenPGP key %016X, which is none of the trusted keys", o.noun, *s.IssuerKeyId)
 	}
 	config := &packet.Config{Time: func() time.Time { return now }}
 	by, err := openpgp.CheckDetachedSignature(k.openPGP, bytes.NewReader(o.payload), bytes.NewReader(raw), config)
 	switch {
 	case errors.Is(err, pgperrors.ErrKeyExpired), errors.Is(err, pgperrors.ErrKeyRevoked):
-		return "", refuse(atoll.ReasonSignerUntrusted, "the %s is signed by the OpenPGP key %016X, which is expired or revoked now", o.noun, *s.IssuerKeyId)
+		return "", newRefusal(atoll.ReasonSignerUntrusted, "the %s is signed by the OpenPGP key %016X, which is expired or revoked now", o.noun, *s.IssuerKeyId)
 	case errors.Is(err, pgperrors.ErrUnknownIssuer):
-		return "", refuse(atoll.ReasonSignerUntrusted, "the %s is signed by the OpenPGP key %016X, which may not sign", o.noun, *s.IssuerKeyId)
+		return "", newRefusal(atoll.ReasonSignerUntrusted, "the %s is signed by the OpenPGP key %016X, which may not sign", o.noun, *s.IssuerKeyId)
 	case errors.Is(err, pgperrors.ErrSignatureExpired):
 		return "", invalid("is expired")
 	case err != nil || by == nil:

@@ -49,8 +49,8 @@ func newTestKey(t testing.TB) testKey {
 	return testKey{signer, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))}
 }
 
-// sign signs a message as ssh-keygen -Y sign does; change changes the signature before it is made, and after.
-func (k testKey) sign(t testing.TB, message []byte, change func(*sshSignature)) string {
+// signMessage signs a message as ssh-keygen -Y sign does; change changes the signature before it is made, and after.
+func (k testKey) signMessage(t testing.TB, message []byte, change func(*sshSignature)) string {
 	t.Helper()
 	s := sshSignature{Version: 1, PublicKey: k.PublicKey().Marshal(), Namespace: namespace, Hash: "sha512"}
 	copy(s.Magic[:], sshMagic)
@@ -84,8 +84,8 @@ func withSignature(commit, signature string) []byte {
 	return []byte(head + "\ngpgsig " + text + "\n\n" + body)
 }
 
-// reason returns the reason of a refusal, or the signer.
-func reason(t *testing.T, signer Signer, err error) string {
+// reasonOf returns the reason of a refusal, or the signer.
+func reasonOf(t *testing.T, signer Signer, err error) string {
 	t.Helper()
 	var refused *Refusal
 	switch {
@@ -118,7 +118,7 @@ func TestSSHSignaturesOfCommits(t *testing.T) {
 	commit := fmt.Sprintf(commitText, tree)
 	signer := "ssh-ed25519 " + ssh.FingerprintSHA256(key.PublicKey())
 	keep := func(*sshSignature) {}
-	good := key.sign(t, []byte(commit), keep)
+	good := key.signMessage(t, []byte(commit), keep)
 	trailing, err := decodeSSHSignature([]byte(good))
 	if err != nil {
 		t.Fatal(err)
@@ -141,14 +141,14 @@ func TestSSHSignaturesOfCommits(t *testing.T) {
 		"not signed":               {key.line, []byte(commit), missing},
 		"another message":          {key.line, withSignature(strings.Replace(commit, "change", "hush", 1), good), invalid},
 		"another tree":             {key.line, withSignature(strings.Replace(commit, tree, strings.Repeat("b", 40), 1), good), invalid},
-		"two trees":                {key.line, withSignature("tree "+tree+"\n"+commit, key.sign(t, []byte("tree "+tree+"\n"+commit), keep)), invalid},
+		"two trees":                {key.line, withSignature("tree "+tree+"\n"+commit, key.signMessage(t, []byte("tree "+tree+"\n"+commit), keep)), invalid},
 		"two signatures":           {key.line, withSignature(string(withSignature(commit, good)), good), invalid},
-		"a tree that is not first": {key.line, withSignature("x y\n"+commit, key.sign(t, []byte("x y\n"+commit), keep)), invalid},
-		"another namespace":        {key.line, withSignature(commit, key.sign(t, []byte(commit), func(s *sshSignature) { s.Namespace = "file" })), invalid},
-		"another version":          {key.line, withSignature(commit, key.sign(t, []byte(commit), func(s *sshSignature) { s.Version = 2 })), invalid},
-		"another magic":            {key.line, withSignature(commit, key.sign(t, []byte(commit), func(s *sshSignature) { s.Magic[0] = 'X' })), invalid},
-		"another hash":             {key.line, withSignature(commit, key.sign(t, []byte(commit), func(s *sshSignature) { s.Hash = "sha1" })), invalid},
-		"the key of another":       {key.line, withSignature(commit, other.sign(t, []byte(commit), func(s *sshSignature) { s.PublicKey = key.PublicKey().Marshal() })), invalid},
+		"a tree that is not first": {key.line, withSignature("x y\n"+commit, key.signMessage(t, []byte("x y\n"+commit), keep)), invalid},
+		"another namespace":        {key.line, withSignature(commit, key.signMessage(t, []byte(commit), func(s *sshSignature) { s.Namespace = "file" })), invalid},
+		"another version":          {key.line, withSignature(commit, key.signMessage(t, []byte(commit), func(s *sshSignature) { s.Version = 2 })), invalid},
+		"another magic":            {key.line, withSignature(commit, key.signMessage(t, []byte(commit), func(s *sshSignature) { s.Magic[0] = 'X' })), invalid},
+		"another hash":             {key.line, withSignature(commit, key.signMessage(t, []byte(commit), func(s *sshSignature) { s.Hash = "sha1" })), invalid},
+		"the key of another":       {key.line, withSignature(commit, other.signMessage(t, []byte(commit), func(s *sshSignature) { s.PublicKey = key.PublicKey().Marshal() })), invalid},
 		"more after it":            {key.line, withSignature(commit, armorSSH(append(ssh.Marshal(trailing), 0))), invalid},
 		"no armor":                 {key.line, withSignature(commit, "hush"), invalid},
 		"no end":                   {key.line, withSignature(commit, strings.TrimSuffix(good, endSSH+"\n")), invalid},
@@ -167,7 +167,7 @@ func TestSSHSignaturesOfCommits(t *testing.T) {
 			continue
 		}
 		got, err := mustParse(t, c.keys).VerifyCommit(c.raw, tree, now)
-		if got := reason(t, got, err); got != c.want {
+		if got := reasonOf(t, got, err); got != c.want {
 			t.Errorf("%s: %s (%v), want %s", name, got, err, c.want)
 		}
 	}
@@ -179,15 +179,15 @@ func TestSignaturesOfTags(t *testing.T) {
 	key, commit := newTestKey(t), strings.Repeat("c", 40)
 	text := fmt.Sprintf(tagText, commit)
 	keep := func(*sshSignature) {}
-	good := text + key.sign(t, []byte(text), keep)
+	good := text + key.signMessage(t, []byte(text), keep)
 	quoting := text + beginSSH + "\nhush\n" + endSSH + "\n"
-	of := func(text string) string { return text + key.sign(t, []byte(text), keep) }
+	of := func(text string) string { return text + key.signMessage(t, []byte(text), keep) }
 	for name, c := range map[string]struct {
 		raw, name string
 		want      string
 	}{
 		"good":                 {good, "v1", "ssh-ed25519 " + ssh.FingerprintSHA256(key.PublicKey())},
-		"a quoted signature":   {quoting + key.sign(t, []byte(quoting), keep), "v1", "ssh-ed25519 " + ssh.FingerprintSHA256(key.PublicKey())},
+		"a quoted signature":   {quoting + key.signMessage(t, []byte(quoting), keep), "v1", "ssh-ed25519 " + ssh.FingerprintSHA256(key.PublicKey())},
 		"not signed":           {text, "v1", "SignatureMissing"},
 		"another name":         {good, "v2", "SignatureInvalid"},
 		"the begin of a name":  {good, "v", "SignatureInvalid"},
@@ -199,7 +199,7 @@ func TestSignaturesOfTags(t *testing.T) {
 		"text after it":        {good + "hush\n", "v1", "SignatureInvalid"},
 	} {
 		signer, err := mustParse(t, key.line).VerifyTag([]byte(c.raw), c.name, commit, now)
-		if got := reason(t, signer, err); got != c.want {
+		if got := reasonOf(t, signer, err); got != c.want {
 			t.Errorf("%s: %s (%v), want %s", name, got, err, c.want)
 		}
 	}
@@ -275,12 +275,12 @@ func TestOpenPGPSignaturesOfCommits(t *testing.T) {
 		"another message":       {armorEntity(t, key, false), signOpenPGP(t, key, commit+"x", config), "SignatureInvalid"},
 		"no armor":              {armorEntity(t, key, false), beginOpenPGP + "\nhush", "SignatureInvalid"},
 		"a key for a signature": {armorEntity(t, key, false), strings.ReplaceAll(armorEntity(t, key, false), "PUBLIC KEY BLOCK", "SIGNATURE"), "SignatureInvalid"},
-		"two signatures":        {armorEntity(t, key, false), twice(t, good), "SignatureInvalid"},
+		"two signatures":        {armorEntity(t, key, false), repeatContent(t, good), "SignatureInvalid"},
 		"text and not bytes":    {armorEntity(t, key, false), signText(t, key, commit, text), "SignatureInvalid"},
-		"of SSH, without a key": {armorEntity(t, key, false), newTestKey(t).sign(t, []byte(commit), func(*sshSignature) {}), "SignerUntrusted"},
+		"of SSH, without a key": {armorEntity(t, key, false), newTestKey(t).signMessage(t, []byte(commit), func(*sshSignature) {}), "SignerUntrusted"},
 	} {
 		signer, err := mustParse(t, c.keys).VerifyCommit(withSignature(commit, c.signature), tree, now)
-		if got := reason(t, signer, err); got != c.want {
+		if got := reasonOf(t, signer, err); got != c.want {
 			t.Errorf("%s: %s (%v), want %s", name, got, err, c.want)
 		}
 	}
@@ -295,8 +295,8 @@ func signText(t *testing.T, e *openpgp.Entity, message string, config packet.Con
 	return out.String() + "\n"
 }
 
-// twice returns an armored text with its content two times.
-func twice(t *testing.T, text string) string {
+// repeatContent returns an armored text with its content two times.
+func repeatContent(t *testing.T, text string) string {
 	t.Helper()
 	block, err := armor.Decode(strings.NewReader(text))
 	if err != nil {
@@ -415,14 +415,14 @@ func TestSignaturesOfGit(t *testing.T) {
 
 func FuzzSSHSignature(f *testing.F) {
 	key := newTestKey(f)
-	f.Add([]byte(key.sign(f, []byte("a"), func(*sshSignature) {})))
+	f.Add([]byte(key.signMessage(f, []byte("a"), func(*sshSignature) {})))
 	f.Add([]byte(beginSSH + "\n" + endSSH))
 	k := mustParse(f, key.line)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if s, err := decodeSSHSignature(text); err == nil && (s.Version != 1 || string(s.Magic[:]) != sshMagic) {
 			t.Errorf("%+v", s)
 		}
-		signer, err := k.verify(signedObject{"commit", []byte("b"), text}, now)
+		signer, err := k.verifyObject(signedObject{"commit", []byte("b"), text}, now)
 		var refused *Refusal
 		if err == nil || signer != "" || !errors.As(err, &refused) {
 			t.Errorf("verified by %q: %v", signer, err)

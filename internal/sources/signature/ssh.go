@@ -69,7 +69,7 @@ func decodeSSHSignature(text []byte) (s sshSignature, err error) {
 // verifySSH verifies a signature of SSH.
 func (k *TrustedKeys) verifySSH(o signedObject, now time.Time) (Signer, error) {
 	invalid := func(why string) error {
-		return refuse(atoll.ReasonSignatureInvalid, "the signature of the %s %s", o.noun, why)
+		return newRefusal(atoll.ReasonSignatureInvalid, "the signature of the %s %s", o.noun, why)
 	}
 	s, err := decodeSSHSignature(o.text)
 	if err != nil {
@@ -85,22 +85,22 @@ func (k *TrustedKeys) verifySSH(o signedObject, now time.Time) (Signer, error) {
 	signer := Signer(key.Type() + " " + ssh.FingerprintSHA256(key))
 	known := slices.DeleteFunc(slices.Clone(k.ssh), func(t sshKey) bool { return !bytes.Equal(t.key.Marshal(), key.Marshal()) })
 	if len(known) == 0 {
-		return "", refuse(atoll.ReasonSignerUntrusted, "the %s is signed by the key %s, which is none of the trusted keys", o.noun, signer)
+		return "", newRefusal(atoll.ReasonSignerUntrusted, "the %s is signed by the key %s, which is none of the trusted keys", o.noun, signer)
 	}
 	isValid := func(t sshKey) bool {
 		return !now.Before(t.validAfter) && (t.validBefore.IsZero() || now.Before(t.validBefore))
 	}
 	if !slices.ContainsFunc(known, isValid) {
-		return "", refuse(atoll.ReasonSignerUntrusted, "the %s is signed by the key %s, which is not valid now by the trusted keys", o.noun, signer)
+		return "", newRefusal(atoll.ReasonSignerUntrusted, "the %s is signed by the key %s, which is not valid now by the trusted keys", o.noun, signer)
 	}
-	if err := s.verify(key, o.payload); err != nil {
+	if err := s.verifyMessage(key, o.payload); err != nil {
 		return "", invalid("by the key " + string(signer) + " is wrong: the " + o.noun + " was changed, or the signature is of another one")
 	}
 	return signer, nil
 }
 
-// verify verifies the signature of a message.
-func (s *sshSignature) verify(key ssh.PublicKey, message []byte) error {
+// verifyMessage verifies the signature of a message.
+func (s *sshSignature) verifyMessage(key ssh.PublicKey, message []byte) error {
 	var digest []byte
 	switch s.Hash {
 	case "sha256":

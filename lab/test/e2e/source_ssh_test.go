@@ -167,7 +167,7 @@ func TestSourceOverSSHBringsVerifiedCommits(t *testing.T) {
 		strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))+"'}\n", "create -f -")
 	mustKubectl(t, "", "patch repository shop -n "+ns+` --type=merge -p {"spec":{"verify":{"mode":"Commit","secretRef":{"name":"signers"}}}}`)
 	shows("the signer is shown", "signed by ssh-ed25519 "+ssh.FingerprintSHA256(signer.PublicKey()))
-	commit("nobody signed this", "second", "commit")
+	commit("without a signature", "second", "commit")
 	runCLI(t, "source", "sync", "shop", "-n", ns)
 	shows("the commit is refused", "SignatureMissing", "the first one")
 	commit("the third one", "third", signed...)
