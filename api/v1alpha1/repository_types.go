@@ -28,7 +28,7 @@ type Repository struct {
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.git), has(self.helm), has(self.oci)].filter(x, x).size() == 1",message="give one of git, helm and oci"
 type RepositorySpec struct {
-	// Git is a git repository over HTTPS or HTTP.
+	// Git is a git repository over HTTPS, SSH or HTTP.
 	// +optional
 	Git *GitRepository `json:"git,omitempty"`
 	// Helm is a repository of Helm charts: an index over HTTPS or HTTP, or charts in an OCI registry.
@@ -37,6 +37,10 @@ type RepositorySpec struct {
 	// OCI is a repository of an OCI registry with artifacts of files, as Flux and ORAS push them.
 	// +optional
 	OCI *OCIRepository `json:"oci,omitempty"`
+	// Verify states by which keys commits or tags must be signed. Nothing without such a signature is rendered or applied.
+	// Default: no signature is verified. It is for git.
+	// +optional
+	Verify *RepositoryVerification `json:"verify,omitempty"`
 	// Interval between two checks, from 30s to 24h. The hub spreads the checks by up to a tenth of it.
 	// Default 5m.
 	// +optional
@@ -53,6 +57,27 @@ type RepositorySpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 }
 
+// RepositoryVerification is what must be signed, and by which keys.
+type RepositoryVerification struct {
+	// Mode is what must be signed: the commit, the annotated tag that the Source reads, or both.
+	Mode VerificationMode `json:"mode"`
+	// SecretRef names a Secret of the namespace with the trusted keys. Each key of the Secret has armored public keys of OpenPGP, or
+	// lines of SSH keys as in allowed_signers or authorized_keys. The writer needs the right to get the Secret.
+	SecretRef RepositorySecretRef `json:"secretRef"`
+}
+
+// VerificationMode is what must be signed.
+//
+// +kubebuilder:validation:Enum=Commit;Tag;TagAndCommit
+type VerificationMode string
+
+// The modes of a verification.
+const (
+	VerifyCommit       VerificationMode = "Commit"
+	VerifyTag          VerificationMode = "Tag"
+	VerifyTagAndCommit VerificationMode = "TagAndCommit"
+)
+
 // RepositoryWebhook is how requests of a git server are verified.
 type RepositoryWebhook struct {
 	// SecretRef names a Secret of the namespace with the key token, of at least 16 bytes. The git server has the same
@@ -65,16 +90,18 @@ const DefaultRepositoryInterval = 5 * time.Minute
 
 // GitRepository is a git repository.
 type GitRepository struct {
-	// URL of the repository: https://HOST/PATH or http://HOST/PATH, without credentials.
+	// URL of the repository, without a password: https://HOST/PATH, http://HOST/PATH or ssh://USER@HOST:PORT/PATH. Without a user
+	// and a port, those of ssh are git and 22.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url"`
 	// SecretRef names a Secret of the namespace with the keys username and password, or with the key token.
-	// The hub sends them to the host of the URL alone. The writer needs the right to get the Secret.
+	// For ssh it is required, and has the keys identity, a private key, and known_hosts; password decrypts an encrypted key.
+	// The hub uses them for the host of the URL alone. The writer needs the right to get the Secret.
 	// +optional
 	SecretRef *RepositorySecretRef `json:"secretRef,omitempty"`
 	// CABundle is PEM certificates of the CAs that the server's certificate is verified by. Default: those
-	// of the hub's system.
+	// of the hub's system. It is not for ssh.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle string `json:"caBundle,omitempty"`
@@ -142,6 +169,9 @@ type RepositoryStatus struct {
 	// +listType=map
 	// +listMapKey=ref
 	Refs []RepositoryRef `json:"refs,omitempty"`
+	// TrustedKeysDigest is a digest of spec.verify and its trusted keys, by which the refs were considered.
+	// +optional
+	TrustedKeysDigest string `json:"trustedKeysDigest,omitempty"`
 	// WebhookTime is when the last request of a git server was accepted. The hub writes it about once in a second at
 	// most, and then checks the Repository.
 	// +optional

@@ -345,6 +345,14 @@ const (
 	SourceReproducible = "Reproducible"
 )
 
+// SourceVerified is a commit whose signature was verified.
+type SourceVerified struct {
+	// Commit that was verified, by itself or by its tag.
+	Commit string `json:"commit"`
+	// Signer is the key that signed it, such as "ssh-ed25519 SHA256:..." or "OpenPGP FINGERPRINT". The signer of a tag comes first.
+	Signer string `json:"signer"`
+}
+
 // SourceStatus is the observed state of a Source.
 type SourceStatus struct {
 	// ObservedGeneration of the spec.
@@ -363,6 +371,9 @@ type SourceStatus struct {
 	// Author of the commit.
 	// +optional
 	Author string `json:"author,omitempty"`
+	// Verified is the signature that was verified last, where the Repository states verify.
+	// +optional
+	Verified *SourceVerified `json:"verified,omitempty"`
 	// Objects counts the objects.
 	// +optional
 	Objects SourceObjects `json:"objects,omitempty"`

@@ -35,16 +35,36 @@ func (p *AdmissionPlugin) validateRepository(ctx context.Context, a admission.At
 	if errs := checkRepositoryURL(place, field.NewPath("spec", place.Type)); len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
+	if now.Spec.Verify != nil && place.Type != "git" {
+		return refuseFields(a, atoll.ReasonInvalidField, field.Forbidden(field.NewPath("spec", "verify"), "signatures are verified in git repositories alone, and not in those of spec."+place.Type))
+	}
 	if w := now.Spec.Webhook; w != nil && (before == nil || !apiequality.Semantic.DeepEqual(before.Spec.Webhook, w)) {
 		if err := p.requireReadableSecret(ctx, a, "spec.webhook.secretRef", w.SecretRef.Name); err != nil {
 			return err
 		}
 	}
-	if before != nil && apiequality.Semantic.DeepEqual(changes.PlaceOf(&before.Spec), place) {
+	return p.validateContent(ctx, a, now, before)
+}
+
+// validateContent refuses another place, and another rule of what must be signed there, by a writer that may not choose the content or
+// read the Secrets.
+func (p *AdmissionPlugin) validateContent(ctx context.Context, a admission.Attributes, now, before *v1alpha1.Repository) error {
+	place, verify := changes.PlaceOf(&now.Spec), now.Spec.Verify
+	samePlace := before != nil && apiequality.Semantic.DeepEqual(changes.PlaceOf(&before.Spec), place)
+	sameVerify := before != nil && apiequality.Semantic.DeepEqual(before.Spec.Verify, verify)
+	if samePlace && sameVerify {
 		return nil
 	}
-	if err := p.validateContentOfSources(ctx, a, now); err != nil || place.SecretRef == nil {
+	if err := p.validateContentOfSources(ctx, a, now); err != nil {
 		return err
+	}
+	if verify != nil && !sameVerify {
+		if err := p.requireReadableSecret(ctx, a, "spec.verify.secretRef", verify.SecretRef.Name); err != nil {
+			return err
+		}
+	}
+	if place.SecretRef == nil || samePlace {
+		return nil
 	}
 	return p.requireReadableSecret(ctx, a, "spec."+place.Type+".secretRef", place.SecretRef.Name)
 }
@@ -100,7 +120,10 @@ func checkRepositoryURL(place changes.Place, at *field.Path) (errs field.ErrorLi
 		return field.ErrorList{field.Invalid(at.Child("url"), field.OmitValueType{}, why)}
 	}
 	u, err := url.Parse(text)
+	full := longFormOf(place)
 	switch {
+	case full != "":
+		return refuse("is the short form of ssh; write " + full)
 	case err != nil || strings.ContainsFunc(text, isSpaceOrControl):
 		return refuse("is no URL")
 	case !slices.Contains(schemes, u.Scheme):
@@ -109,12 +132,49 @@ func checkRepositoryURL(place changes.Place, at *field.Path) (errs field.ErrorLi
 		return refuse("names no host")
 	case strings.Contains(u.Host, "%"):
 		return refuse("may not have a zone or an escape in its host")
+	case place.UsesSSH():
+		return checkSSH(place, u, at)
 	case u.User != nil:
 		return refuse("may not have credentials; name a Secret in secretRef")
 	case u.RawQuery+u.Fragment != "":
 		return refuse("may not have a query or a fragment")
 	case u.Scheme == "http" && place.SecretRef != nil:
 		return field.ErrorList{field.Forbidden(at.Child("secretRef"), "credentials are sent over TLS alone: not to http://")}
+	}
+	return nil
+}
+
+// longFormOf returns the URL of a place in the short form of SSH; empty for another one.
+func longFormOf(place changes.Place) string {
+	full, isShort := changes.ConvertShortForm(place.URL)
+	if !isShort || !slices.Contains(place.Schemes(), "ssh") {
+		return ""
+	}
+	return full
+}
+
+// checkSSH returns why a repository over SSH is none that the hub reads.
+func checkSSH(place changes.Place, u *url.URL, at *field.Path) field.ErrorList {
+	refuse := func(why string) field.ErrorList {
+		return field.ErrorList{field.Invalid(at.Child("url"), field.OmitValueType{}, why)}
+	}
+	isControl := func(r rune) bool { return r < ' ' || r == 0x7f }
+	_, hasPassword := u.User.Password()
+	switch {
+	case hasPassword:
+		return refuse("may not have a password; name a Secret in secretRef")
+	case u.User != nil && u.User.Username() == "":
+		return refuse("has an empty user; write ssh://git@HOST/PATH")
+	case len(u.Path) < 2:
+		return refuse("names no repository; write ssh://git@HOST/PATH")
+	case strings.ContainsFunc(u.User.Username()+u.Path, isControl):
+		return refuse("has a control character")
+	case u.RawQuery+u.Fragment != "":
+		return refuse("may not have a query or a fragment")
+	case place.SecretRef == nil:
+		return field.ErrorList{field.Required(at.Child("secretRef"), "name a Secret with identity, the private key, and known_hosts, by which the hub verifies the server")}
+	case place.CABundle != "":
+		return field.ErrorList{field.Forbidden(at.Child("caBundle"), "is for https://; a server over ssh is verified by known_hosts of the Secret")}
 	}
 	return nil
 }

@@ -137,6 +137,7 @@ const (
 	ReasonRepositoryMissing     Reason = "RepositoryMissing"
 	ReasonRedirectRefused       Reason = "RedirectRefused"
 	ReasonServerNotVerified     Reason = "ServerNotVerified"
+	ReasonTrustedKeysMissing    Reason = "TrustedKeysMissing"
 	ReasonWebhookReady          Reason = "WebhookReady"
 	ReasonWebhookTokenMissing   Reason = "WebhookTokenMissing"
 )
@@ -149,6 +150,9 @@ const (
 	ReasonVersionMissing        Reason = "VersionMissing"
 	ReasonDigestMismatch        Reason = "DigestMismatch"
 	ReasonRefUnsupported        Reason = "RefUnsupported"
+	ReasonSignatureMissing      Reason = "SignatureMissing"
+	ReasonSignatureInvalid      Reason = "SignatureInvalid"
+	ReasonSignerUntrusted       Reason = "SignerUntrusted"
 	ReasonContentEmpty          Reason = "ContentEmpty"
 	ReasonContentInvalid        Reason = "ContentInvalid"
 	ReasonContentTooLarge       Reason = "ContentTooLarge"

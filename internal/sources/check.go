@@ -42,7 +42,7 @@ func (r *Reconciler) checkRepository(ctx context.Context, key types.NamespacedNa
 	if repo.Spec.Suspend {
 		r.endRows(key)
 		suspended := fetch.Failure{Reason: atoll.ReasonSuspended, Message: "the Repository is suspended"}
-		return errors.Join(r.setUnread(ctx, sources, suspended), r.setReachable(ctx, repo, &suspended, nil))
+		return errors.Join(r.setUnread(ctx, sources, suspended), r.setReachable(ctx, repo, &suspended, readOutcome{}))
 	}
 	began := time.Now()
 	pending, err := r.readSources(ctx, repo, sources)
@@ -52,7 +52,7 @@ func (r *Reconciler) checkRepository(ctx context.Context, key types.NamespacedNa
 		return err
 	}
 	failures := r.countFailure(key, failure != nil)
-	err = r.setReachable(ctx, repo, failure, pending.refs)
+	err = r.setReachable(ctx, repo, failure, pending)
 	if failure != nil {
 		err = errors.Join(err, r.setUnread(ctx, unreadSources(pending.withoutHeld(sources), failures), *failure))
 	}
@@ -98,6 +98,8 @@ type repositoryCheck struct {
 // readOutcome is what a check leaves.
 type readOutcome struct {
 	refs []v1alpha1.RepositoryRef
+	// trustedKeys is a digest of the keys by which they were considered.
+	trustedKeys string
 	// retry is true while content of a Source is not read or not applied.
 	retry bool
 	// held are the Sources without their values. Their status has the reason already.
@@ -160,7 +162,7 @@ func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, le
 		}
 		left = append(left, later...)
 	}
-	out.refs = refs.listRefs()
+	out.refs, out.trustedKeys = refs.listRefs(), digestVerification(check.request.Verify)
 	out.retry = out.retry || slices.ContainsFunc(all, r.missedInputs)
 	return out, errors.Join(errs...)
 }
@@ -222,18 +224,26 @@ func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source,
 // newRequest returns a request with the credentials of a Repository.
 func (r *Reconciler) newRequest(ctx context.Context, repo *v1alpha1.Repository) (fetch.Request, error) {
 	place := changes.PlaceOf(&repo.Spec)
-	request := fetch.Request{Type: place.Type, URL: place.URL, CABundle: place.CABundle}
+	verify, err := r.readVerification(ctx, repo)
+	if err != nil {
+		return fetch.Request{}, err
+	}
+	request := fetch.Request{Type: place.Type, URL: place.URL, CABundle: place.CABundle, Verify: verify}
 	ref := place.SecretRef
 	if ref == nil {
 		return request, nil
 	}
 	var secret corev1.Secret
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: repo.Namespace, Name: ref.Name}, &secret)
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: repo.Namespace, Name: ref.Name}, &secret)
 	if apierrors.IsNotFound(err) {
 		return request, &fetch.Failure{Reason: atoll.ReasonCredentialsMissing, Message: fmt.Sprintf("the Secret %s does not exist in the namespace", ref.Name)}
 	}
 	if err != nil {
 		return request, fmt.Errorf("read the credentials of a Repository: %w", err)
+	}
+	if place.UsesSSH() {
+		request.SSH, err = readSSHCredentials(&secret)
+		return request, err
 	}
 	request.Username, request.Password = string(secret.Data[corev1.BasicAuthUsernameKey]), string(secret.Data[corev1.BasicAuthPasswordKey])
 	if token := secret.Data["token"]; len(token) > 0 && request.Password == "" {
@@ -248,6 +258,16 @@ func (r *Reconciler) newRequest(ctx context.Context, repo *v1alpha1.Repository) 
 	return request, nil
 }
 
+// readSSHCredentials returns the credentials of a repository over SSH. The keys of the Secret have the names that Flux gives them.
+func readSSHCredentials(secret *corev1.Secret) (*fetch.SSHCredentials, error) {
+	for _, key := range []string{"identity", "known_hosts"} {
+		if len(secret.Data[key]) == 0 {
+			return nil, &fetch.Failure{Reason: atoll.ReasonCredentialsMalformed, Message: fmt.Sprintf("the Secret %s has no %s: a repository over ssh needs identity, the private key, and known_hosts, the keys of the server", secret.Name, key)}
+		}
+	}
+	return &fetch.SSHCredentials{Identity: string(secret.Data["identity"]), Passphrase: string(secret.Data["password"]), KnownHosts: string(secret.Data["known_hosts"])}, nil
+}
+
 // refOf returns what of the Repository a Source reads; empty where it states a ref of another type, so that it is held.
 func (c repositoryCheck) refOf(s *v1alpha1.Source) string {
 	ref, err := c.place.RefOf(s)
@@ -260,12 +280,13 @@ func (c repositoryCheck) refOf(s *v1alpha1.Source) string {
 // wantsOf returns the content that the Sources read. Content that a settled Source has is not sent again.
 func wantsOf(check repositoryCheck, sources []*v1alpha1.Source) []fetch.Want {
 	repo, out := check.repo, make([]fetch.Want, 0, len(sources))
+	isConsidered := repo.Status.ObservedGeneration == repo.Generation && repo.Status.TrustedKeysDigest == digestVerification(check.request.Verify)
 	for _, s := range sources {
 		w := fetch.Want{ID: s.Name, Ref: check.refOf(s), Want: changes.NewWant(s)}
 		w.Inputs = check.inputs[s.Name]
 		if isSettled(s) {
 			i := slices.IndexFunc(repo.Status.Refs, func(ref v1alpha1.RepositoryRef) bool { return ref.Ref == w.Ref })
-			if i >= 0 && repo.Status.ObservedGeneration == repo.Generation && s.Status.ValuesDigest == w.Inputs.Digest() {
+			if i >= 0 && isConsidered && s.Status.ValuesDigest == w.Inputs.Digest() {
 				w.SeenCommit = repo.Status.Refs[i].Commit
 			}
 			if !isContentBad(s) {
@@ -295,11 +316,12 @@ func isContentBad(s *v1alpha1.Source) bool {
 func isOfContent(why atoll.Reason) bool {
 	return slices.Contains([]atoll.Reason{
 		atoll.ReasonContentInvalid, atoll.ReasonContentEmpty, atoll.ReasonContentTooLarge, atoll.ReasonHooksUnsupported, atoll.ReasonNotReproducible,
+		atoll.ReasonSignatureMissing, atoll.ReasonSignatureInvalid, atoll.ReasonSignerUntrusted,
 	}, why)
 }
 
 // setReachable writes the status of a Repository when it has changed.
-func (r *Reconciler) setReachable(ctx context.Context, repo *v1alpha1.Repository, failure *fetch.Failure, refs []v1alpha1.RepositoryRef) error {
+func (r *Reconciler) setReachable(ctx context.Context, repo *v1alpha1.Repository, failure *fetch.Failure, read readOutcome) error {
 	now := repo.DeepCopy()
 	now.Status.ObservedGeneration = repo.Generation
 	c := metav1.Condition{
@@ -309,7 +331,7 @@ func (r *Reconciler) setReachable(ctx context.Context, repo *v1alpha1.Repository
 	if failure != nil {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(failure.Reason), failure.Message
 	} else {
-		now.Status.Refs = refs
+		now.Status.Refs, now.Status.TrustedKeysDigest = read.refs, read.trustedKeys
 	}
 	meta.SetStatusCondition(&now.Status.Conditions, c)
 	if err := r.setWebhookReady(ctx, now); err != nil {

@@ -32,6 +32,7 @@ func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c fetc
 			if now.Generation == s.Generation && !isContentBad(now) {
 				now.Status.ValuesDigest = c.Inputs
 				setRendered(now, c.Commit)
+				setVerified(now, c, check.repo)
 			}
 		})
 	case len(c.Problems) > 0:
@@ -129,6 +130,7 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c fet
 		if a.failed == 0 && len(a.failedRemovals) == 0 {
 			now.Status.Commit, now.Status.ShortCommit, now.Status.Message, now.Status.Author = c.Commit, changes.ShortenRevision(c.Commit), phrase.EscapeLine(c.Message), phrase.EscapeLine(c.Author)
 			now.Status.Digest = c.Digest
+			setVerified(now, c, check.repo)
 			setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionTrue, atoll.ReasonApplied, formatApplied(c.Commit, w.CountContent(), len(a.decision.Keep)))
 			return
 		}

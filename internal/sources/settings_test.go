@@ -94,6 +94,46 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// A repository over SSH is read by a key and known hosts, under the names of Flux.
+func TestCredentialsOfSSH(t *testing.T) {
+	h := newHub(t, branch)
+	var repo v1alpha1.Repository
+	if err := h.r.Client.Get(t.Context(), repoKey, &repo); err != nil {
+		t.Fatal(err)
+	}
+	repo.Spec.Git.URL, repo.Spec.Git.SecretRef = "ssh://git@git.example.com/shop.git", &v1alpha1.RepositorySecretRef{Name: "deploy-key"}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: repoKey.Namespace, Name: "deploy-key"}}
+	if err := h.r.Client.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		data map[string][]byte
+		want string
+	}{
+		"nothing":        {nil, "the Secret deploy-key has no identity"},
+		"no known hosts": {map[string][]byte{"identity": []byte("hush")}, "the Secret deploy-key has no known_hosts"},
+		"a password":     {map[string][]byte{"username": []byte("git"), "password": []byte("hush")}, "the Secret deploy-key has no identity"},
+		"a key":          {map[string][]byte{"identity": []byte("hush"), "identity.pub": []byte("ignored"), "known_hosts": []byte("h ssh-ed25519 A"), "password": []byte("p")}, ""},
+	} {
+		secret.Data = c.data
+		if err := h.r.Client.Update(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		request, err := h.r.newRequest(t.Context(), &repo)
+		if c.want == "" {
+			want := fetch.SSHCredentials{Identity: "hush", Passphrase: "p", KnownHosts: "h ssh-ed25519 A"}
+			if err != nil || request.SSH == nil || *request.SSH != want || request.Username+request.Password != "" {
+				t.Errorf("%s: %+v, %v", name, request, err)
+			}
+			continue
+		}
+		var failure *fetch.Failure
+		if !errors.As(err, &failure) || failure.Reason != atoll.ReasonCredentialsMalformed || !strings.Contains(failure.Message, c.want) || strings.Contains(failure.Message, "hush") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestReadinessFollowsBundles(t *testing.T) {
 	h := newHub(t, branch)
 	h.bundles["a"] = []policymatch.BundleID{{Namespace: "shop", Name: "web"}}

@@ -155,6 +155,10 @@ var layers = []layer{
 		why: "Helm and Kustomize read hostile content in a process of their own, which only the main of the hub links",
 	},
 	{
+		name: "commit signatures", packages: []string{"internal/sources/signature"}, below: []string{"vocabulary"},
+		why: "whether a signature counts is decided by values alone",
+	},
+	{
 		name: "OCI artifacts", packages: []string{"internal/ociartifact"},
 		why: "how an artifact is read within bounds is the same whatever is in it",
 	},
@@ -163,7 +167,7 @@ var layers = []layer{
 		why: "tests of several modules start the same registry, and push the same charts",
 	},
 	{
-		name: "source fetch", packages: []string{"internal/sources/fetch"}, below: []string{"vocabulary", "source cores", "source child", "address guard", "OCI artifacts"},
+		name: "source fetch", packages: []string{"internal/sources/fetch"}, below: []string{"vocabulary", "source cores", "source child", "address guard", "OCI artifacts", "commit signatures"},
 		why: "a child process reads hostile repositories by it, and must bring nothing of the hub along",
 	},
 	{
@@ -171,7 +175,7 @@ var layers = []layer{
 		why: "strangers send to it: a request says which Repository to check, and nothing of its content goes further",
 	},
 	{
-		name: "sources", packages: []string{"internal/sources"}, below: []string{"api", "vocabulary", "contents", "state", "loop", "source cores", "source fetch", "webhooks"},
+		name: "sources", packages: []string{"internal/sources"}, below: []string{"api", "vocabulary", "contents", "state", "loop", "source cores", "source fetch", "commit signatures", "webhooks"},
 		why: "it writes templates through the API, and knows nothing of what places and delivers them",
 	},
 	{

@@ -41,6 +41,7 @@ type createOptions struct {
 	interval                 time.Duration
 	keep, force, yes, dryRun bool
 	build                    buildFlags
+	ssh                      sshFlags
 }
 
 // createHelp is the end of the long text of each command that makes a Source.
@@ -61,9 +62,13 @@ func newCreateGitCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Long: `Make a Source of a git repository, with a preview first.` + createHelp + `
 
 The hub finds out of a path's files whether it is a Helm chart, a kustomization or a directory of objects. --values
-and the flags after it are for a chart. atoll source render shows the objects.`,
+and the flags after it are for a chart. atoll source render shows the objects.
+
+A URL ssh://USER@HOST/PATH, or USER@HOST:PATH, needs a private key and the keys of the server: --identity-file and
+--known-hosts-file make a Secret of them, which stays on the hub. --secret names one with identity and known_hosts.`,
 		Example: `  atoll source create git https://git.example.com/shop.git --name shop -n shop --path deploy --clusters env=prod
-  atoll source create git https://git.example.com/shop.git --name shop -n shop --tag v1.4.0 --secret git-token --yes`,
+  atoll source create git https://git.example.com/shop.git --name shop -n shop --tag v1.4.0 --secret git-token --yes
+  atoll source create git git@git.example.com:shop/deploy.git --name shop -n shop --identity-file deploy-key --known-hosts-file known_hosts`,
 	})
 	f := cmd.Flags()
 	f.StringVar(&o.ref.Branch, "branch", "", "branch (default: main)")
@@ -71,6 +76,7 @@ and the flags after it are for a chart. atoll source render shows the objects.`,
 	f.StringVar(&o.ref.Commit, "commit", "", "full hash of a commit")
 	f.StringSliceVar(&o.paths, "path", nil, "directory or file of the repository; may be given more than once (default: all)")
 	cmd.MarkFlagsMutuallyExclusive("branch", "tag", "commit")
+	o.ssh.addTo(cmd)
 	o.build.addType(f)
 	return cmd
 }
@@ -124,7 +130,7 @@ them. The hub reads them as it reads those of a commit.` + createHelp,
 // newCommand completes a command that makes a Source of a Repository of a type, by the flags of all types.
 func (o *createOptions) newCommand(spec *v1alpha1.RepositorySpec, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, spec, args[0]) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, spec, normalizeURL(spec, args[0])) }
 	f := cmd.Flags()
 	o.flags.AddNamespace(f)
 	f.StringVar(&o.name, "name", "", "name of the Source (required)")
@@ -134,7 +140,7 @@ func (o *createOptions) newCommand(spec *v1alpha1.RepositorySpec, cmd *cobra.Com
 	f.StringVar(&o.placement, "placement", "", "Placement of the namespace that chooses the clusters")
 	f.StringVar(&o.targetNamespace, "target-namespace", "", "namespace of objects that state none (default: that of the Source)")
 	f.StringVar(&o.account, "service-account", "", "ServiceAccount by whose rights the Source writes (default: atoll-sources)")
-	f.StringVar(&o.secret, "secret", "", "Secret of the namespace with username and password, or token")
+	f.StringVar(&o.secret, "secret", "", "Secret of the namespace with username and password, or token; for ssh:// with identity and known_hosts")
 	f.StringVar(&o.webhook, "webhook-secret", "", "Secret of the namespace whose key token verifies webhooks of the server")
 	f.StringVar(&o.caFile, "ca-file", "", "file with the CAs of the server, in PEM")
 	f.DurationVar(&o.interval, "interval", 0, "time between two checks, from 30s to 24h (default: 5m)")
@@ -207,9 +213,19 @@ func (o *createOptions) newObjects(ctx context.Context, c *client.Connection, sp
 		}
 		out = account
 	}
+	secret, err := o.newSecret(url)
+	if err != nil {
+		return nil, err
+	}
 	repo, err := o.newRepository(ctx, c, spec, url)
 	if err != nil {
 		return nil, err
+	}
+	if err := o.checkSecret(repo, secret, url); err != nil {
+		return nil, err
+	}
+	if secret != nil {
+		out = append(out, *secret)
 	}
 	if repo != nil {
 		out = append(out, madeObject{repositories, convertObject(repo, "Repository"), url})
@@ -397,7 +413,7 @@ func createObjects(ctx context.Context, c *client.Connection, made []madeObject,
 func (o *createOptions) printPreview(out io.Writer, namespace string, made []madeObject) (done bool, err error) {
 	objects := make([]map[string]any, 0, len(made))
 	for _, m := range made {
-		objects = append(objects, m.object.Object)
+		objects = append(objects, hideSecretValues(m.object))
 	}
 	if done, err := o.format.PrintStructured(out, objects); done || err != nil {
 		return done, err

@@ -198,6 +198,9 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 	if st.Author != "" {
 		lines = slices.Insert(lines, 2, "  author    "+st.Author)
 	}
+	if v := st.Verified; v != nil {
+		lines = append(lines, fmt.Sprintf("  signed by %s (%s)", v.Signer, changes.DescribeRevision(v.Commit)))
+	}
 	for _, b := range st.Builds {
 		lines = append(lines, fmt.Sprintf("  build     %s of %s %s", b.Type, b.Path, b.Chart))
 	}

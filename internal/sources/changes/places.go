@@ -1,6 +1,8 @@
 package changes
 
 import (
+	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -34,7 +36,7 @@ type placeType struct {
 // placeTypes are all types of Repositories.
 var placeTypes = []placeType{
 	{
-		name: "git", ref: refOfGit, fields: "branch, tag or commit", schemes: []string{"https", "http"},
+		name: "git", ref: refOfGit, fields: "branch, tag or commit", schemes: []string{"https", "ssh", "http"},
 		find: func(s *v1alpha1.RepositorySpec) (Place, bool) {
 			if s.Git == nil {
 				return Place{}, false
@@ -71,6 +73,26 @@ func PlaceOf(s *v1alpha1.RepositorySpec) Place {
 		}
 	}
 	return Place{}
+}
+
+// UsesSSH reports whether the place is read over SSH, by a key and known hosts.
+func (p Place) UsesSSH() bool {
+	u, err := url.Parse(p.URL)
+	return err == nil && u.Scheme == "ssh"
+}
+
+// scpForm is the short form of a repository over SSH: USER@HOST:PATH.
+var scpForm = regexp.MustCompile(`^([A-Za-z0-9._-]+)@([A-Za-z0-9.-]+):([^:\s][^\s]*)$`)
+
+// ConvertShortForm returns the URL of a repository in the short form USER@HOST:PATH; false for another text. Servers such as
+// GitHub take the path as one from the root.
+func ConvertShortForm(text string) (string, bool) {
+	m := scpForm.FindStringSubmatch(text)
+	if m == nil {
+		return "", false
+	}
+	u := url.URL{Scheme: "ssh", User: url.User(m[1]), Host: m[2], Path: "/" + strings.TrimPrefix(m[3], "/")}
+	return u.String(), true
 }
 
 // Schemes returns the schemes that URLs of the place may have.

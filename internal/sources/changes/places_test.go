@@ -50,6 +50,23 @@ func TestPlacesOfRepositories(t *testing.T) {
 	}
 }
 
+// The short form of SSH becomes a URL, and other texts do not.
+func TestShortFormsOfSSH(t *testing.T) {
+	for text, want := range map[string]string{
+		"git@github.com:shop/deploy.git": "ssh://git@github.com/shop/deploy.git", "ann@h:/srv/a.git": "ssh://ann@h/srv/a.git", "git@h:a%b": "ssh://git@h/a%25b",
+		"git@h": "", "h:a": "", "git@h::a": "", "git@h:": "", "git@h:a b": "", "ext::sh -c git@h:a": "", "https://git@h:8443/a": "", "ssh://git@h/a": "",
+	} {
+		if got, is := ConvertShortForm(text); got != want || is != (want != "") {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+	for url, want := range map[string]bool{"ssh://git@h/a": true, "SSH://git@h/a": true, "https://h/a": false, "ssh:": true, "git@h:a": false} {
+		if got := (Place{URL: url}).UsesSSH(); got != want {
+			t.Errorf("%s: %v", url, got)
+		}
+	}
+}
+
 func TestRevisionsForPeople(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0123456789ab", 5)
 	for revision, want := range map[string]string{

@@ -68,6 +68,9 @@ func openRepository(r Request, of place) (repository, error) {
 	if !known {
 		return nil, newFailure(atoll.ReasonInvalidField, "the Repository is of no type that this hub reads")
 	}
+	if r.Verify != nil && r.Type != TypeGit {
+		return nil, newFailure(atoll.ReasonInvalidField, "signatures are verified in git repositories alone")
+	}
 	return p.open(r, of)
 }
 
@@ -175,6 +178,10 @@ func (r *contentReader) readContent(ctx context.Context, w Want) Content {
 		return Content{ID: w.ID, Postponed: true}
 	}
 	if err != nil {
+		c.Failure = failureOf(err)
+		return c
+	}
+	if c.Signer, err = r.verifyContent(w, revision, opened); err != nil {
 		c.Failure = failureOf(err)
 		return c
 	}

@@ -51,9 +51,13 @@ type Request struct {
 	Username string `json:"username,omitempty"`
 	Password string `json:"password,omitempty"`
 	CABundle string `json:"caBundle,omitempty"`
+	// SSH has the credentials of a URL of that scheme, in place of username and password.
+	SSH *SSHCredentials `json:"ssh,omitempty"`
 	// AllowedNetworks are dialled although they are refused otherwise.
 	AllowedNetworks []string `json:"allowedNetworks,omitempty"`
 	Wants           []Want   `json:"wants,omitempty"`
+	// Verify is what must be signed; nil: nothing.
+	Verify *Verification `json:"verify,omitempty"`
 	// Descends requests whether a commit descends from another one.
 	Descends *Descent `json:"descends,omitempty"`
 }
@@ -93,6 +97,8 @@ type Content struct {
 	// Message is the first line of the commit's message.
 	Message string `json:"message,omitempty"`
 	Author  string `json:"author,omitempty"`
+	// Signer is the key that signed the revision, where one must.
+	Signer string `json:"signer,omitempty"`
 	// Digest of what of the commit the Source reads.
 	Digest string `json:"digest,omitempty"`
 	// Unchanged is true where the digest is the seen one. Objects are then left out.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/go-git/go-billy/v5/osfs"
@@ -28,21 +30,38 @@ import (
 
 // gitRepository is a git repository on a server. Its revisions are the hashes of commits.
 type gitRepository struct {
-	client transport.Transport
-	at     *transport.Endpoint
-	auth   transport.AuthMethod
+	// connect begins a session. It dials nothing.
+	connect func() (packSession, error)
 	// packLeft is what the server may still send as packs, of all commits together.
 	packLeft *int64
 	// dir is where commits are stored.
 	dir     string
 	close   func()
-	session transport.UploadPackSession
+	session packSession
 	refs    *packp.AdvRefs
+	// verifier verifies what is signed; nil: nothing must be.
+	verifier *gitVerifier
 }
+
+// packSession is what a server offers to one reader. The list of refs is read once, before the packs.
+type packSession interface {
+	AdvertisedReferencesContext(context.Context) (*packp.AdvRefs, error)
+	UploadPack(context.Context, *packp.UploadPackRequest) (*packp.UploadPackResponse, error)
+}
+
+// sshScheme is the scheme of repositories over SSH.
+const sshScheme = "ssh"
 
 // openGit prepares the connection. Nothing is dialled yet.
 func openGit(r Request, of place) (repository, error) {
+	verifier, err := newGitVerifier(r, of)
+	if err != nil {
+		return nil, err
+	}
 	u, err := url.Parse(r.URL)
+	if err == nil && u.Scheme == sshScheme {
+		return openSSH(r, of, verifier)
+	}
 	if err != nil || !isServerURL(u) {
 		return nil, newFailure(atoll.ReasonInvalidField, "the URL is not https://HOST/PATH or http://HOST/PATH without credentials")
 	}
@@ -54,9 +73,9 @@ func openGit(r Request, of place) (repository, error) {
 	if err != nil {
 		return nil, newFailure(atoll.ReasonInvalidField, "the URL is not one of a git repository")
 	}
-	g := &gitRepository{at: at, packLeft: new(int64), dir: of.dir, close: through.CloseIdleConnections}
+	g := &gitRepository{packLeft: new(int64), dir: of.dir, verifier: verifier, close: through.CloseIdleConnections}
 	*g.packLeft = maxPackBytes
-	g.client = githttp.NewClientWithOptions(&http.Client{
+	client := githttp.NewClientWithOptions(&http.Client{
 		Transport: gitTransport{through, g.packLeft, of.maxText},
 		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
 			if to.URL.Scheme != u.Scheme || to.URL.Host != u.Host {
@@ -65,9 +84,11 @@ func openGit(r Request, of place) (repository, error) {
 			return nil
 		},
 	}, &githttp.ClientOptions{RedirectPolicy: githttp.FollowInitialRedirects})
+	var auth transport.AuthMethod
 	if r.Password != "" || r.Username != "" {
-		g.auth = &githttp.BasicAuth{Username: r.Username, Password: r.Password}
+		auth = &githttp.BasicAuth{Username: r.Username, Password: r.Password}
 	}
+	g.connect = func() (packSession, error) { return client.NewUploadPackSession(at, auth) }
 	return g, nil
 }
 
@@ -105,7 +126,7 @@ func (g *gitRepository) readCheckpoint() *Checkpoint { return nil }
 
 // readRefs reads the refs that the server offers, and what it can do. An empty repository has none.
 func (g *gitRepository) readRefs(ctx context.Context) error {
-	session, err := g.client.NewUploadPackSession(g.at, g.auth)
+	session, err := g.connect()
 	if err != nil {
 		return err
 	}
@@ -169,6 +190,11 @@ func (g *gitRepository) openRevision(ctx context.Context, revision string) (snap
 // fetchCommit writes the objects of one commit.
 func (g *gitRepository) fetchCommit(ctx context.Context, commit plumbing.Hash, into storer.Storer) error {
 	req := newPackRequest(g.refs, commit)
+	for _, tag := range g.listTagObjects(commit) {
+		if !slices.Contains(req.Wants, tag) {
+			req.Wants = append(req.Wants, tag)
+		}
+	}
 	if g.refs.Capabilities.Supports(capability.Shallow) {
 		req.Depth = packp.DepthCommits(1)
 		if err := req.Capabilities.Set(capability.Shallow); err != nil {
@@ -182,12 +208,28 @@ func newPackRequest(refs *packp.AdvRefs, commit plumbing.Hash) *packp.UploadPack
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
 	// A thin pack leaves out objects that this side does not have.
 	req.Capabilities.Delete(capability.ThinPack)
-	req.Wants = append(req.Wants, commit)
+	req.Wants = append(req.Wants, findTip(refs, commit))
 	return req
 }
 
+// findTip returns what of the refs leads to a commit: the commit itself, or a tag of it where no ref has the commit. A server
+// over SSH gives nothing else, unless it is configured to.
+func findTip(refs *packp.AdvRefs, commit plumbing.Hash) plumbing.Hash {
+	for _, hash := range refs.References {
+		if hash == commit {
+			return commit
+		}
+	}
+	for _, ref := range slices.Sorted(maps.Keys(refs.Peeled)) {
+		if tag, has := refs.References[ref]; has && refs.Peeled[ref] == commit {
+			return tag
+		}
+	}
+	return commit
+}
+
 // readPack requests a pack, and writes its objects.
-func readPack(ctx context.Context, session transport.UploadPackSession, req *packp.UploadPackRequest, into storer.Storer) error {
+func readPack(ctx context.Context, session packSession, req *packp.UploadPackRequest, into storer.Storer) error {
 	resp, err := session.UploadPack(ctx, req)
 	if err != nil {
 		return err

@@ -43,15 +43,11 @@ func newTransport(server *url.URL, r Request) (*http.Transport, error) {
 
 // newTransportWith returns a transport that dials what the guard allows. Without roots, those of the hub's system count.
 func newTransportWith(server *url.URL, r Request, roots *x509.CertPool) (*http.Transport, error) {
-	allowed, err := addressguard.ParseNetworks(r.AllowedNetworks)
+	guard, err := newGuard(r)
 	if err != nil {
 		return nil, err
 	}
-	own, err := addressguard.ListOwnAddresses()
-	if err != nil {
-		return nil, newFailure(atoll.ReasonFetchFailed, "the hub cannot list the addresses of its machine, which are refused: %v", err)
-	}
-	guard := addressguard.Guard{Allowed: allowed, HubAddresses: own, OwnProxy: http.ProxyFromEnvironment}
+	guard.OwnProxy = http.ProxyFromEnvironment
 	transport, err := guard.NewTransport(server, addressguard.TransportOptions{Roots: roots, ConnectTimeout: connectTimeout, AnswerTimeout: answerTimeout})
 	var refused *addressguard.RefusedAddressError
 	if errors.As(err, &refused) {
@@ -62,6 +58,19 @@ func newTransportWith(server *url.URL, r Request, roots *x509.CertPool) (*http.T
 		return nil, newFailure(atoll.ReasonFetchFailed, "the proxy in the hub's environment is not a URL; its operator must correct it")
 	}
 	return transport, nil
+}
+
+// newGuard returns what refuses addresses, without a proxy.
+func newGuard(r Request) (addressguard.Guard, error) {
+	allowed, err := addressguard.ParseNetworks(r.AllowedNetworks)
+	if err != nil {
+		return addressguard.Guard{}, err
+	}
+	own, err := addressguard.ListOwnAddresses()
+	if err != nil {
+		return addressguard.Guard{}, newFailure(atoll.ReasonFetchFailed, "the hub cannot list the addresses of its machine, which are refused: %v", err)
+	}
+	return addressguard.Guard{Allowed: allowed, HubAddresses: own}, nil
 }
 
 // boundedBody is read by one goroutine. It fails when more is read than it may have.

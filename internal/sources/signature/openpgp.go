@@ -1,0 +1,100 @@
+package signature
+
+import (
+	"bytes"
+	"crypto"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// addOpenPGP adds the armored keys of a file.
+func (k *TrustedKeys) addOpenPGP(name string, text []byte) error {
+	// A file may have several blocks, one after the other.
+	for n := 1; len(text) > 0; n++ {
+		block := text
+		if at := bytes.Index(text[1:], []byte(beginOpenPGPKey)); at >= 0 {
+			block = text[:at+1]
+		}
+		text = text[len(block):]
+		keys, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(block))
+		if err != nil || len(keys) == 0 {
+			return newRefusal(atoll.ReasonTrustedKeysMissing, "the trusted keys in %s: block %d has no public key of OpenPGP", name, n)
+		}
+		if slices.ContainsFunc(keys, func(e *openpgp.Entity) bool { return e.PrivateKey != nil }) {
+			return newRefusal(atoll.ReasonTrustedKeysMissing, "the trusted keys in %s: block %d has a private key; export the public key alone", name, n)
+		}
+		if k.openPGP = append(k.openPGP, keys...); len(k.openPGP) > maxKeys {
+			return newRefusal(atoll.ReasonTrustedKeysMissing, "there are more than %d trusted keys", maxKeys)
+		}
+	}
+	return nil
+}
+
+// acceptedHashes are those of signatures of OpenPGP that count.
+var acceptedHashes = []crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA3_256, crypto.SHA3_512}
+
+// readOpenPGP reads the one signature of a text.
+func readOpenPGP(text []byte) (*packet.Signature, []byte, error) {
+	block, err := armor.Decode(bytes.NewReader(text))
+	if err != nil {
+		return nil, nil, err
+	}
+	if block.Type != openpgp.SignatureType {
+		return nil, nil, errors.New("the block is none of a signature")
+	}
+	var raw bytes.Buffer
+	if _, err := raw.ReadFrom(block.Body); err != nil {
+		return nil, nil, err
+	}
+	all := bytes.NewReader(raw.Bytes())
+	p, err := packet.Read(all)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, is := p.(*packet.Signature)
+	if !is || all.Len() > 0 {
+		return nil, nil, errors.New("the block has not one signature")
+	}
+	return s, raw.Bytes(), nil
+}
+
+// verifyOpenPGP verifies a signature of OpenPGP. The key must be valid now: the time in a signature is what its maker states.
+func (k *TrustedKeys) verifyOpenPGP(o signedObject, now time.Time) (Signer, error) {
+	invalid := func(why string) error {
+		return newRefusal(atoll.ReasonSignatureInvalid, "the signature of the %s %s", o.noun, why)
+	}
+	s, raw, err := readOpenPGP(o.text)
+	switch {
+	case err != nil || s.IssuerKeyId == nil:
+		return "", invalid("is not one signature of OpenPGP")
+	case s.SigType != packet.SigTypeBinary:
+		return "", invalid("is of another type than those of git")
+	case !slices.Contains(acceptedHashes, s.Hash):
+		return "", invalid("uses a broken hash")
+	}
+	if len(k.openPGP.KeysById(*s.IssuerKeyId)) == 0 {
+		return "", newRefusal(atoll.ReasonSignerUntrusted, "the %s is signed by the OpenPGP key %016X, which is none of the trusted keys", o.noun, *s.IssuerKeyId)
+	}
+	config := &packet.Config{Time: func() time.Time { return now }}
+	by, err := openpgp.CheckDetachedSignature(k.openPGP, bytes.NewReader(o.payload), bytes.NewReader(raw), config)
+	switch {
+	case errors.Is(err, pgperrors.ErrKeyExpired), errors.Is(err, pgperrors.ErrKeyRevoked):
+		return "", newRefusal(atoll.ReasonSignerUntrusted, "the %s is signed by the OpenPGP key %016X, which is expired or revoked now", o.noun, *s.IssuerKeyId)
+	case errors.Is(err, pgperrors.ErrUnknownIssuer):
+		return "", newRefusal(atoll.ReasonSignerUntrusted, "the %s is signed by the OpenPGP key %016X, which may not sign", o.noun, *s.IssuerKeyId)
+	case errors.Is(err, pgperrors.ErrSignatureExpired):
+		return "", invalid("is expired")
+	case err != nil || by == nil:
+		return "", invalid(fmt.Sprintf("by the OpenPGP key %016X is wrong: the %s was changed, or the signature is of another one", *s.IssuerKeyId, o.noun))
+	}
+	return Signer(fmt.Sprintf("OpenPGP %X", by.PrimaryKey.Fingerprint)), nil
+}

@@ -1,0 +1,186 @@
+package e2e
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"atoll.dev/atoll/internal/testwait"
+)
+
+// newSSHKey returns a key, and its private part in the form of OpenSSH.
+func newSSHKey(t *testing.T) (ssh.Signer, []byte) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer, pem.EncodeToMemory(block)
+}
+
+// serveGitOverSSH runs git-upload-pack for one user. It returns the address.
+func serveGitOverSSH(t *testing.T, host ssh.Signer, user ssh.PublicKey) string {
+	t.Helper()
+	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+		if string(key.Marshal()) != string(user.Marshal()) {
+			return nil, errors.New("another key")
+		}
+		return nil, nil
+	}}
+	config.AddHostKey(host)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serveSSHConnection(c, config)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func serveSSHConnection(c net.Conn, config *ssh.ServerConfig) {
+	defer c.Close()
+	conn, channels, requests, err := ssh.NewServerConn(c, config)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	go ssh.DiscardRequests(requests)
+	for offered := range channels {
+		channel, requests, err := offered.Accept()
+		if err != nil {
+			return
+		}
+		go runSSHCommand(channel, requests)
+	}
+}
+
+func runSSHCommand(channel ssh.Channel, requests <-chan *ssh.Request) {
+	defer channel.Close()
+	for r := range requests {
+		var command struct{ Text string }
+		isUpload := r.Type == "exec" && ssh.Unmarshal(r.Payload, &command) == nil && strings.HasPrefix(command.Text, "git-upload-pack ")
+		r.Reply(isUpload, nil)
+		if !isUpload {
+			continue
+		}
+		cmd := exec.Command("/bin/sh", "-c", command.Text)
+		cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			return
+		}
+		go func() {
+			io.Copy(in, channel)
+			in.Close()
+		}()
+		var code uint32
+		if cmd.Run() != nil {
+			code = 128
+		}
+		channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{code}))
+		return
+	}
+}
+
+// A repository over SSH is read by a key, from a server that is known. Commits of a trusted key run in members, and others do not.
+func TestSourceOverSSHBringsVerifiedCommits(t *testing.T) {
+	if _, err := exec.LookPath("ssh-keygen"); err != nil {
+		t.Skip("there is no ssh-keygen on this machine, by which git signs")
+	}
+	ns := createNamespace(t, "ssh")
+	g := newGitServer(t)
+	dir := t.TempDir()
+	host, _ := newSSHKey(t)
+	user, identity := newSSHKey(t)
+	signer, signing := newSSHKey(t)
+	address := serveGitOverSSH(t, host, user.PublicKey())
+	write := func(name string, text []byte) string {
+		at := filepath.Join(dir, name)
+		if err := os.WriteFile(at, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	signAs := write("signing", signing)
+	write("signing.pub", ssh.MarshalAuthorizedKey(signer.PublicKey()))
+	commit := func(message, name string, settings ...string) {
+		t.Helper()
+		g.editFiles(t, map[string]string{"deploy/" + name + ".yaml": strings.ReplaceAll(oldSettings, "old", name)})
+		g.runGit(t, g.work, "add", "-A")
+		g.runGit(t, g.work, append(settings, "--quiet", "-m", message)...)
+		g.runGit(t, g.work, "push", "--quiet", "origin", "HEAD:main")
+	}
+	signed := []string{"-c", "gpg.format=ssh", "-c", "user.signingkey=" + signAs, "commit", "-S"}
+	commit("the first one", "first", signed...)
+
+	url := "ssh://git@" + address + filepath.Join(filepath.Dir(g.work), "root", "shop.git")
+	create := []string{
+		"source", "create", "git", url, "--name", "shop", "-n", ns, "--path", "deploy", "--interval", "30s", "--clusters", "region in (eu,us)",
+		"--identity-file", write("id", identity), "--known-hosts-file", write("known_hosts", []byte(knownhosts.Line([]string{address}, host.PublicKey())+"\n")),
+	}
+	expectOutput(t, "the preview", runCLI(t, append(create, "--dry-run")...), "+ secret/shop-ssh", "+ repository/shop: "+url)
+	runCLI(t, append(create, "--yes")...)
+	shows := func(what string, want ...string) {
+		t.Helper()
+		testwait.UntilNil(t, what, func(context.Context) error {
+			out := mustKubectl(t, "", "get sources,repositories -n "+ns) + runCLI(t, "source", "get", "shop", "-n", ns)
+			for _, text := range want {
+				if !strings.Contains(out, text) {
+					return fmt.Errorf("no %q in:\n%s", text, out)
+				}
+			}
+			return nil
+		})
+	}
+	testwait.UntilNil(t, "the commit runs in the chosen members", existsIn("v1", "ConfigMap", ns, "first", "member1", "member2"))
+
+	mustKubectl(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: signers, namespace: "+ns+", annotations: {atoll.dev/clusters: ''}}\nstringData: {allowed_signers: 'a@example.com "+
+		strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))+"'}\n", "create -f -")
+	mustKubectl(t, "", "patch repository shop -n "+ns+` --type=merge -p {"spec":{"verify":{"mode":"Commit","secretRef":{"name":"signers"}}}}`)
+	shows("the signer is shown", "signed by ssh-ed25519 "+ssh.FingerprintSHA256(signer.PublicKey()))
+	commit("without a signature", "second", "commit")
+	runCLI(t, "source", "sync", "shop", "-n", ns)
+	shows("the commit is refused", "SignatureMissing", "the first one")
+	commit("the third one", "third", signed...)
+	runCLI(t, "source", "sync", "shop", "-n", ns)
+	testwait.UntilNil(t, "a signed commit runs", existsIn("v1", "ConfigMap", ns, "third", "member1", "member2"))
+	shows("the Source is ready", "the third one", "Rendered: True")
+
+	other, _ := newSSHKey(t)
+	mustKubectl(t, "", "patch secret shop-ssh -n "+ns+` --type=merge -p {"stringData":{"known_hosts":"`+
+		strings.ReplaceAll(knownhosts.Line([]string{address}, other.PublicKey()), " ", `\u0020`)+`"}}`)
+	runCLI(t, "source", "sync", "shop", "-n", ns)
+	shows("another host key is refused", "ServerNotVerified")
+	if err := existsIn("v1", "ConfigMap", ns, "third", "member1", "member2")(t.Context()); err != nil {
+		t.Errorf("what runs does not stay: %v", err)
+	}
+}
