@@ -42,7 +42,7 @@ var hostileOutput = "\x1b]52;c;aGFybWVk\a\x1b]0;harmed\a\x1b]2;harmed\x1b\\\x1b]
 // fakeShell is the shell of a container: it repeats what is typed, and knows a few words.
 type fakeShell struct {
 	open atomic.Int64
-	// input is what it received that no person typed: replies of the terminal.
+	// replies are what it received that no person typed.
 	replies atomic.Int64
 }
 
@@ -79,16 +79,15 @@ func (s *fakeShell) ExecInContainer(_ context.Context, name, _, container string
 			_, _ = out.Write([]byte{key})
 			continue
 		}
-		switch {
-		case line == "size":
+		switch line {
+		case "size":
 			at := size.Load().(remotecommand.TerminalSize)
 			fmt.Fprintf(out, "\r\nsize %dx%d\r\n", at.Width, at.Height)
-		case line == "hostile":
+		case "hostile":
 			fmt.Fprint(out, hostileOutput+"done\r\n")
-		case strings.HasPrefix(line, "exit"):
-			if line == "exit" {
-				return nil
-			}
+		case "exit":
+			return nil
+		case "exit 3":
 			return utilexec.CodeExitError{Err: errors.New("exited"), Code: 3}
 		}
 		line = ""
@@ -187,20 +186,39 @@ func TestATerminalOpensInAContainer(t *testing.T) {
 	}
 	p.run(chromedp.Focus(chromedp.CSS(".terminal-box textarea")))
 
+	p.checkHostileOutput(kubelet)
+	p.checkEnds()
+	p.openView("waiting")
+	testwait.UntilNil(t, "the shell ends with the view", func(context.Context) error {
+		if n := kubelet.shell.open.Load(); n != 0 {
+			return fmt.Errorf("%d shells are open", n)
+		}
+		return nil
+	})
+	p.checkUnharmed()
+}
+
+// checkHostileOutput has the shell print hostile output.
+func (p *page) checkHostileOutput(kubelet *fakeKubelet) {
+	p.t.Helper()
 	title := p.evaluateScript(`document.title`)
 	p.typeKeys("hostile\r")
 	p.awaitTerminal("the end of the hostile output", "done")
 	if got := p.evaluateScript(`document.title`); got != title {
-		t.Errorf("the container renames the page to %q", got)
+		p.t.Errorf("the container renames the page to %q", got)
 	}
 	if found := p.evaluateScript(`String(document.querySelectorAll(".terminal-box img, .terminal-box a, .terminal-box script").length)`); found != "0" {
-		t.Errorf("%s elements are made of the output", found)
+		p.t.Errorf("%s elements are made of the output", found)
 	}
 	if n := kubelet.shell.replies.Load(); n != 0 {
-		t.Errorf("the terminal sends %d replies that no person typed", n)
+		p.t.Errorf("the terminal sends %d replies that no person typed", n)
 	}
 	p.checkUnharmed()
+}
 
+// checkEnds ends shells in each way, and leaves one open.
+func (p *page) checkEnds() {
+	p.t.Helper()
 	p.typeKeys("exit\r")
 	p.awaitText("the end with the code", "The shell ended with code 0.", "Open again")
 	p.clickButton("terminal", "Open again")
@@ -214,14 +232,6 @@ func TestATerminalOpensInAContainer(t *testing.T) {
 	p.evaluateScript(`{ const box = document.querySelector("#terminal-command"); box.value = "sh"; box.dispatchEvent(new Event("input", {bubbles: true})); } ""`)
 	p.clickButton("terminal", "Open again")
 	p.awaitTerminal("the last shell", "web of web-")
-	p.openView("waiting")
-	testwait.UntilNil(t, "the shell ends with the view", func(context.Context) error {
-		if n := kubelet.shell.open.Load(); n != 0 {
-			return fmt.Errorf("%d shells are open", n)
-		}
-		return nil
-	})
-	p.checkUnharmed()
 }
 
 // TestATerminalNeedsItsRight: a person without the right sees a button that names it, and a script of the page opens nothing either.
