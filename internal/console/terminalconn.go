@@ -92,15 +92,12 @@ func (c *terminalConn) Write(b []byte) (int, error) {
 	} else {
 		err = c.frames.scan(b)
 	}
-	if err != nil {
-		c.closed = true
-		return 0, err
-	}
-	if len(out) > 0 {
+	if err == nil && len(out) > 0 {
 		_ = c.Conn.SetWriteDeadline(time.Now().Add(outputTime)) // a connection without deadlines ends with the session
 		_, err = c.Conn.Write(out)
 	}
 	if err != nil {
+		c.closed = true // a part of a frame may be written
 		return 0, err
 	}
 	return len(b), nil
