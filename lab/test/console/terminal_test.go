@@ -155,7 +155,7 @@ func TestATerminalOpensInAContainer(t *testing.T) {
 		t.Errorf("%d shells run before the button is pressed", n)
 	}
 	p.clickButton("terminal", "Open")
-	p.awaitText("the refusal of the member's RBAC", `User "atoll:serviceaccount:term:team" cannot create resource "pods/exec"`, "refused by the cluster's own RBAC")
+	p.awaitText("the refusal of the member's RBAC", `User "atoll:serviceaccount:term:team" cannot get resource "pods/exec"`, "refused by the cluster's own RBAC")
 	runKubectlAt(t, world.lab.KubeconfigPath("member1"), "", "create", "rolebinding", "shell", "-n", "term", "--clusterrole", "admin", "--user", "atoll:serviceaccount:term:team")
 	testwait.UntilNil(t, "the shell is open", func(context.Context) error {
 		p.evaluateScript(`{ const b = document.querySelector("#terminal button[type=submit]"); if (b.innerText === "Open again") b.click(); } ""`)
