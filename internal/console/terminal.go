@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorilla/websocket"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"atoll.dev/atoll/internal/console/issuer"
 )
@@ -52,8 +53,13 @@ func isTerminal(r *http.Request) bool {
 	}
 	inner := newInnerRequest(r)
 	info, err := requestInfos.NewRequestInfo(inner)
-	return err == nil && isPlainPath(inner.URL.Path) && inner.Method == http.MethodGet && info.Verb == "get" && info.APIPrefix == "api" && info.APIGroup == "" &&
-		info.Namespace != "" && info.Resource == "pods" && info.Name != "" && info.Subresource == "exec" && len(info.Parts) == 3
+	return err == nil && isPlainPath(inner.URL.Path) && inner.Method == http.MethodGet && isExec(info)
+}
+
+// isExec reports whether a request is for a command in a container of one pod.
+func isExec(info *request.RequestInfo) bool {
+	return info.Verb == "get" && info.APIPrefix == "api" && info.APIGroup == "" && info.Namespace != "" && info.Resource == "pods" && info.Name != "" &&
+		info.Subresource == "exec" && len(info.Parts) == 3
 }
 
 // serveTerminal passes a WebSocket of the page on to the API, which runs a command in a container as the person of the session.
@@ -144,7 +150,7 @@ func (c *console) runTerminal(w http.ResponseWriter, r *http.Request, s session,
 	defer c.terminals.remove(t)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	over := time.AfterFunc(s.until.Sub(c.now()), func() { t.end(closeSessionOver) })
+	over := time.AfterFunc(s.until.Sub(c.now()), func() { t.endTerminal(closeSessionOver) })
 	defer over.Stop()
 	inner := newInnerRequest(r).WithContext(ctx)
 	inner.Header.Del("Accept-Encoding")
@@ -156,12 +162,12 @@ func (c *console) runTerminal(w http.ResponseWriter, r *http.Request, s session,
 	}
 	actAs(inner, s)
 	answer := &terminalWriter{ResponseWriter: w, ctx: ctx, terminal: t, header: http.Header{}, code: http.StatusOK}
-	t.begin(cancel)
+	t.setCancel(cancel)
 	c.api.ServeHTTP(answer, inner)
 	if answer.hijacked {
 		return
 	}
-	refuseTerminal(w, r, answer.refusal())
+	refuseTerminal(w, r, answer.readRefusal())
 }
 
 // refuseTerminal opens the WebSocket, reports on the channel of the API's protocol why there is no terminal, and closes it. A page
@@ -206,8 +212,8 @@ type terminal struct {
 	over   bool
 }
 
-// begin sets what ends the request.
-func (t *terminal) begin(cancel context.CancelFunc) {
+// setCancel sets what ends the request.
+func (t *terminal) setCancel(cancel context.CancelFunc) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cancel = cancel
@@ -216,25 +222,25 @@ func (t *terminal) begin(cancel context.CancelFunc) {
 	}
 }
 
-// attach sets the connection of the browser. It closes the connection when the terminal has ended before.
-func (t *terminal) attach(conn *terminalConn) {
+// setConn sets the connection of the browser. It closes the connection when the terminal has ended before.
+func (t *terminal) setConn(conn *terminalConn) {
 	t.mu.Lock()
 	t.conn = conn
 	over := t.over
 	t.mu.Unlock()
 	if over {
-		conn.end(closeSessionOver)
+		conn.endConn(closeSessionOver)
 	}
 }
 
-// end closes the terminal, and reports the reason to the page.
-func (t *terminal) end(why closeReason) {
+// endTerminal closes the terminal, and reports the reason to the page.
+func (t *terminal) endTerminal(why closeReason) {
 	t.mu.Lock()
 	t.over = true
 	conn, cancel := t.conn, t.cancel
 	t.mu.Unlock()
 	if conn != nil {
-		conn.end(why)
+		conn.endConn(why)
 	}
 	if cancel != nil {
 		cancel()
@@ -300,7 +306,7 @@ func (t *terminals) endSession(token string) {
 	}
 	t.mu.Unlock()
 	for _, one := range ended {
-		go one.end(closeSignedOut) // each writes to a browser that may not read
+		go one.endTerminal(closeSignedOut) // each writes to a browser that may not read
 	}
 }
 
@@ -343,13 +349,13 @@ func (w *terminalWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	w.hijacked = true
-	own := newTerminalConn(w.ctx, conn, w.terminal.end)
-	w.terminal.attach(own)
+	own := newTerminalConn(w.ctx, conn, w.terminal.endTerminal)
+	w.terminal.setConn(own)
 	return own, bufio.NewReadWriter(buffered.Reader, bufio.NewWriter(own)), nil
 }
 
-// refusal returns what the API answered in place of a terminal.
-func (w *terminalWriter) refusal() metav1.Status {
+// readRefusal returns what the API answered in place of a terminal.
+func (w *terminalWriter) readRefusal() metav1.Status {
 	var s metav1.Status
 	if json.Unmarshal(w.body, &s) == nil && s.Kind == "Status" && s.Status == metav1.StatusFailure {
 		return s

@@ -80,8 +80,8 @@ func (h *terminalHub) newOpening() *opening {
 	}
 }
 
-// dial opens a WebSocket, or returns the answer that opens none.
-func (h *terminalHub) dial(o *opening) (*websocket.Conn, *http.Response) {
+// dialTerminal opens a WebSocket, or returns the answer that opens none.
+func (h *terminalHub) dialTerminal(o *opening) (*websocket.Conn, *http.Response) {
 	h.t.Helper()
 	dialer := websocket.Dialer{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, Subprotocols: o.protocols, HandshakeTimeout: time.Minute}
 	conn, answer, err := dialer.Dial(strings.Replace(h.server.URL, "https://", "wss://", 1)+o.path, o.header)
@@ -97,7 +97,7 @@ func (h *terminalHub) dial(o *opening) (*websocket.Conn, *http.Response) {
 
 func (h *terminalHub) open() *websocket.Conn {
 	h.t.Helper()
-	conn, answer := h.dial(h.newOpening())
+	conn, answer := h.dialTerminal(h.newOpening())
 	if conn == nil {
 		h.t.Fatalf("no terminal: %d", answer.StatusCode)
 	}
@@ -144,7 +144,7 @@ func TestATerminalIsThePersons(t *testing.T) {
 	for name, value := range map[string]string{"Authorization": "Bearer other", "Impersonate-User": "root", "X-Remote-User": "root", "Audit-Id": "x", "X-Forwarded-For": "203.0.113.9", "User-Agent": "browser"} {
 		o.header.Set(name, value)
 	}
-	conn, answer := h.dial(o)
+	conn, answer := h.dialTerminal(o)
 	if conn == nil || conn.Subprotocol() != "v5.channel.k8s.io" {
 		t.Fatalf("no terminal: %d", answer.StatusCode)
 	}
@@ -206,7 +206,7 @@ func TestUpgradesThatDoNotReachTheAPI(t *testing.T) {
 	} {
 		o := h.newOpening()
 		c.change(o)
-		conn, answer := h.dial(o)
+		conn, answer := h.dialTerminal(o)
 		if conn != nil || answer.StatusCode != c.want {
 			t.Errorf("%s: %d, want %d", name, answer.StatusCode, c.want)
 		}
@@ -285,7 +285,7 @@ func TestRefusedTerminalsHaveAReason(t *testing.T) {
 		h := newTerminalHub(t)
 		o := h.newOpening()
 		c.change(h, o)
-		conn, answer := h.dial(o)
+		conn, answer := h.dialTerminal(o)
 		if conn == nil {
 			t.Errorf("%s: %d", name, answer.StatusCode)
 			continue
@@ -315,7 +315,7 @@ func TestSignOutClosesTerminals(t *testing.T) {
 	h.api.accepts = func(token string) bool { return token == "other" }
 	o := h.newOpening()
 	o.header.Set("Cookie", h.cookieOf("other", testStart.Add(sessionTime)).String())
-	other, _ := h.dial(o)
+	other, _ := h.dialTerminal(o)
 	checkEcho(t, other)
 	r := httptest.NewRequest("DELETE", h.server.URL+sessionPath, nil)
 	r.Header.Set(pageHeader, "1")

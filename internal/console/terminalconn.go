@@ -45,7 +45,7 @@ var (
 )
 
 // terminalConn is the connection to a browser. It bounds idle time, messages and output, and ends at any time between
-// two frames. What it carries stays unread.
+// two frames. It does not read the messages.
 type terminalConn struct {
 	net.Conn
 	idle   *time.Timer
@@ -90,7 +90,7 @@ func (c *terminalConn) Write(b []byte) (int, error) {
 	if !c.isOpen {
 		out, err = c.takeAnswer(b)
 	} else {
-		err = c.frames.scan(b)
+		err = c.frames.scanFrames(b)
 	}
 	if err == nil && len(out) > 0 {
 		_ = c.Conn.SetWriteDeadline(time.Now().Add(outputTime)) // a connection without deadlines ends with the session
@@ -120,7 +120,7 @@ func (c *terminalConn) takeAnswer(b []byte) ([]byte, error) {
 		return nil, errNotAFrame
 	}
 	c.answer, c.isOpen = nil, true
-	if err := c.frames.scan(frames); err != nil {
+	if err := c.frames.scanFrames(frames); err != nil {
 		return nil, err
 	}
 	own := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -130,8 +130,8 @@ func (c *terminalConn) takeAnswer(b []byte) ([]byte, error) {
 	return append([]byte(own+"\r\n"), frames...), nil
 }
 
-// end closes the connection. The page receives the reason unless a part of a frame is under way.
-func (c *terminalConn) end(why closeReason) {
+// endConn closes the connection. The page receives the reason unless a part of a frame is under way.
+func (c *terminalConn) endConn(why closeReason) {
 	c.stop()
 	_ = c.Conn.SetWriteDeadline(time.Now().Add(closeTime)) // ends a write that the browser does not take
 	c.mu.Lock()
@@ -160,8 +160,8 @@ type frameScanner struct {
 // isBetweenFrames reports whether another frame can be written.
 func (f *frameScanner) isBetweenFrames() bool { return f.payload == 0 && len(f.header) == 0 }
 
-// scan follows what is about to be written. It fails for a message that is too long.
-func (f *frameScanner) scan(b []byte) error {
+// scanFrames follows what is about to be written. It fails for a message that is too long.
+func (f *frameScanner) scanFrames(b []byte) error {
 	for len(b) > 0 {
 		if f.payload > 0 {
 			n := min(f.payload, uint64(len(b)))

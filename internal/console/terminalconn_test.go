@@ -57,7 +57,7 @@ func TestFramesAreFollowed(t *testing.T) {
 			var err error
 			for rest := c.stream; len(rest) > 0 && err == nil; {
 				n := min(1+random.IntN(1+random.IntN(100_000)), len(rest))
-				err = f.scan(rest[:n])
+				err = f.scanFrames(rest[:n])
 				rest = rest[n:]
 			}
 			if !errors.Is(err, c.want) || err == nil && f.isBetweenFrames() == c.inside {
@@ -71,10 +71,10 @@ func FuzzFrames(f *testing.F) {
 	f.Add(frameOf(0x82, 200))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		var whole, single frameScanner
-		wholeErr := whole.scan(stream)
+		wholeErr := whole.scanFrames(stream)
 		var err error
 		for i := 0; i < len(stream) && err == nil; i++ {
-			err = single.scan(stream[i : i+1])
+			err = single.scanFrames(stream[i : i+1])
 		}
 		if !errors.Is(err, wholeErr) || len(single.header) > 10 || err == nil && (single.payload != whole.payload || single.message != whole.message) {
 			t.Errorf("at once %v, byte by byte %v", wholeErr, err)
@@ -123,7 +123,7 @@ func TestIdleTerminalsEnd(t *testing.T) {
 		browser, hub := net.Pipe()
 		var conn *terminalConn
 		start := time.Now()
-		conn = newTerminalConn(t.Context(), hub, func(why closeReason) { conn.end(why) })
+		conn = newTerminalConn(t.Context(), hub, func(why closeReason) { conn.endConn(why) })
 		go func() {
 			_, _ = conn.Write([]byte(testAnswer))
 			for range 100 {
@@ -177,7 +177,7 @@ func TestABrowserThatDoesNotRead(t *testing.T) {
 		_, err := conn.Write([]byte(testAnswer))
 		failed <- err
 	}()
-	go conn.end(closeSignedOut)
+	go conn.endConn(closeSignedOut)
 	if err := <-failed; err == nil {
 		t.Error("the write ends without an error")
 	}
