@@ -25,7 +25,7 @@ var files embed.FS
 const indexPath = rootPath + "index.html"
 
 // views are the first parts of the paths that the page shows itself.
-var views = map[string]bool{"": true, "fleet": true, "clusters": true, "applications": true, "logs": true, "pods": true, "waiting": true}
+var views = map[string]bool{"": true, "fleet": true, "clusters": true, "applications": true, "logs": true, "pods": true, "terminal": true, "waiting": true}
 
 // contentTypes by the ending of a file's name.
 var contentTypes = map[string]string{

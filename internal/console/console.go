@@ -50,6 +50,9 @@ type console struct {
 	issuer *issuer.Client
 	// beginLimiter is for ways to the issuer; callbackLimiter and renewalLimiter are for requests that the hub takes there.
 	beginLimiter, callbackLimiter, renewalLimiter *fairness.RequestLimiter
+	// terminals are those that are open at this hub. terminalLimiter is for networks that open them, personLimiter for people.
+	terminals                      *terminals
+	terminalLimiter, personLimiter *fairness.RequestLimiter
 
 	assets map[string]asset
 	log    *slog.Logger
@@ -92,6 +95,7 @@ func newConsole(hubKey []byte, o Options) (*console, error) {
 	c := &console{
 		seal: seal, assets: files, log: o.Log, now: time.Now,
 		limiter: newSignInLimiter(), beginLimiter: newFlowLimiter(), callbackLimiter: newFlowLimiter(), renewalLimiter: newRenewalLimiter(),
+		terminals: newTerminals(), terminalLimiter: newTerminalLimiter(), personLimiter: newPersonLimiter(),
 	}
 	if o.SignIn.URL != "" {
 		if c.issuer, err = issuer.NewClient(o.SignIn, o.AuthenticationConfig); err != nil {
@@ -135,6 +139,10 @@ func withoutSessions(r *http.Request) *http.Request {
 // ServeHTTP serves a path below /console.
 func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setSecurityHeaders(w.Header())
+	if isTerminal(r) {
+		c.serveTerminal(w, r)
+		return
+	}
 	if strings.HasPrefix(r.URL.Path, apiPath+"/") {
 		c.relayToAPI(w, r)
 		return

@@ -22,6 +22,21 @@ var (
 	allRenewals     = pace.PerSecond(50, 200)
 )
 
+// The limits of terminals that are opened, each of which makes the hub check a token.
+var (
+	networkTerminals = pace.PerSecond(5, 60)
+	personTerminals  = pace.Rate{Interval: 2 * time.Second, Burst: 20}
+	allTerminals     = pace.PerSecond(50, 200)
+)
+
+func newTerminalLimiter() *fairness.RequestLimiter {
+	return fairness.NewRequestLimiter(networkTerminals, allTerminals)
+}
+
+func newPersonLimiter() *fairness.RequestLimiter {
+	return fairness.NewRequestLimiter(personTerminals, allTerminals)
+}
+
 func newRenewalLimiter() *fairness.RequestLimiter {
 	return fairness.NewRequestLimiter(networkRenewals, allRenewals)
 }

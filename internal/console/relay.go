@@ -61,7 +61,8 @@ var relayedWrites = []relayedWrite{
 var secretResources = []string{"secrets", "serviceaccounts"}
 
 // foreignContents are subresources whose answers come from containers and Services of users. As pages of the
-// hub's own address they could act as the person, so the console serves none of them.
+// hub's own address they could act as the person, so the console relays none of them. A terminal is a WebSocket, which no
+// browser shows as a page.
 var foreignContents = []string{"proxy", "exec", "attach", "portforward"}
 
 var requestInfos = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
@@ -154,7 +155,7 @@ func actAs(r *http.Request, s session) {
 func isRelayed(r *http.Request) bool {
 	p := r.URL.Path
 	isKnown := p == versionPath || slices.ContainsFunc(relayedPaths, func(prefix string) bool { return strings.HasPrefix(p, prefix) })
-	if !isKnown || path.Clean(p) != strings.TrimSuffix(p, "/") {
+	if !isKnown || !isPlainPath(p) {
 		return false
 	}
 	if r.Method != http.MethodGet {
@@ -163,6 +164,9 @@ func isRelayed(r *http.Request) bool {
 	info, err := requestInfos.NewRequestInfo(r)
 	return err == nil && slices.Contains(relayedVerbs, info.Verb) && !slices.Contains(foreignContents, info.Subresource)
 }
+
+// isPlainPath reports whether a path has no empty parts, and none that climbs.
+func isPlainPath(p string) bool { return path.Clean(p) == strings.TrimSuffix(p, "/") }
 
 // findWrite returns the entry of a write; nil: the console makes no such request.
 func findWrite(r *http.Request) *relayedWrite {

@@ -75,6 +75,11 @@ func (c *console) setTokens(w http.ResponseWriter, r *http.Request, t issuer.Tok
 	if code != http.StatusOK && !(isRenewal && code == http.StatusServiceUnavailable) {
 		return p, code
 	}
+	if former, ok := c.sessionOf(r); ok && isRenewal {
+		c.terminals.renewSession(former.token, s.token)
+	} else if ok {
+		c.terminals.endSession(former.token)
+	}
 	lifetime := s.until.Sub(c.now())
 	setCookie(w, cookieName(r), c.seal.sealSession(s), lifetime)
 	if text == "" {
@@ -144,6 +149,7 @@ type signedOut struct {
 func (c *console) signOut(w http.ResponseWriter, r *http.Request) {
 	s, ok := c.sessionOf(r)
 	n, isRenewed := c.renewalOf(r, s)
+	c.endTerminals(r)
 	clearCookie(w, cookieName(r))
 	clearKeptCookie(w, r, renewalCookieName(r))
 	clearKeptCookie(w, r, signInCookieName(r))

@@ -80,6 +80,7 @@ func (c *console) reportPerson(w http.ResponseWriter, r *http.Request) {
 	case isRenewed:
 		p.RenewInSeconds = renewed.secondsFrom(c.now())
 	case code == http.StatusUnauthorized:
+		c.terminals.endSession(s.token)
 		clearCookie(w, cookieName(r))
 	}
 	writePerson(w, p, code)
@@ -100,6 +101,7 @@ func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
 	s := session{token: token, until: c.now().Add(sessionTime).Truncate(time.Second)}
 	p, code := c.reviewToken(r, s)
 	if code == http.StatusOK { // a refused one is the caller's alone, and in the audit log
+		c.endTerminals(r)
 		c.log.Info("signed in to the console", "user", p.User, "network", fairness.NetworkOfRequest(r))
 		setCookie(w, cookieName(r), c.seal.sealSession(s), sessionTime)
 		clearKeptCookie(w, r, renewalCookieName(r))
@@ -207,9 +209,7 @@ func refuseWithoutSession(w http.ResponseWriter) {
 // writeRefusal writes a Status, as the API does. Nothing of the request is in it.
 func writeRefusal(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
 	w.Header().Set("Cache-Control", "no-store")
-	writeJSON(w, code, metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
-	})
+	writeJSON(w, code, newRefusal(code, reason, message))
 }
 
 func writeJSON(w http.ResponseWriter, code int, value any) {

@@ -20,9 +20,10 @@ const (
 
 // imposed lists functions with a signature of another project.
 var imposed = map[string]string{
-	"internal/apiserver/engine.go:newOwnerless":     "upstream's generic.StorageDecorator",
-	"internal/apiserver/engine.go:GuaranteedUpdate": "upstream's storage.Interface",
-	"internal/apiserver/space.go:GuaranteedUpdate":  "upstream's storage.Interface",
+	"lab/test/console/terminal_test.go:ExecInContainer": "the interface of k8s.io/cri-streaming",
+	"internal/apiserver/engine.go:newOwnerless":         "upstream's generic.StorageDecorator",
+	"internal/apiserver/engine.go:GuaranteedUpdate":     "upstream's storage.Interface",
+	"internal/apiserver/space.go:GuaranteedUpdate":      "upstream's storage.Interface",
 
 	"internal/apiserver/nodes/storage.go:Delete":           "upstream's storage.Interface",
 	"internal/apiserver/nodes/storage.go:GuaranteedUpdate": "upstream's storage.Interface",

@@ -22,6 +22,7 @@ import { Logs } from "./views/logs";
 import { Palette } from "./views/palette";
 import { PodPage } from "./views/pod";
 import { SignIn } from "./views/signin";
+import { TerminalPage } from "./views/terminal";
 import { Waiting, useWaits } from "./views/waiting";
 
 type Theme = "system" | "light" | "dark";
@@ -108,6 +109,7 @@ function Shell({ person, onLeave, onLanguage }: { person: Person; onLeave: () =>
   useEffect(() => {
     const keys = (e: KeyboardEvent) => {
       const el = e.target as HTMLElement;
+      if (el.closest(".terminal-box")) return; // all keys are the shell's
       if (e.key.toLowerCase() === "k" && (e.ctrlKey || e.metaKey) && !e.altKey && !e.shiftKey) {
         e.preventDefault();
         return openPalette(true);
@@ -126,7 +128,7 @@ function Shell({ person, onLeave, onLanguage }: { person: Person; onLeave: () =>
     const at = route.path.length > 1 ? route.path.at(-1) : undefined;
     document.title = (at ? at.replace(/[\p{Cc}\p{Cf}]/gu, "") + " · " : "") + t("app.title");
   }, [location.pathname]);
-  const isApplications = ["applications", "logs", "pods"].includes(view);
+  const isApplications = ["applications", "logs", "pods", "terminal"].includes(view);
   const nav = [
     ["fleet", t("nav.fleet"), view === "fleet" || view === "clusters"],
     ["applications", t("nav.applications"), isApplications],
@@ -187,6 +189,7 @@ function View({ path, person }: { path: string[]; person: Person }) {
   if (view === "clusters" && a) return <ClusterPage key={a} name={a} person={person} />;
   if (view === "applications" && a && b) return <Application key={a + "/" + b} namespace={a === "-" ? "" : a} name={b} person={person} />;
   if (view === "logs" && a && b && c) return <Logs key={[a, b, c].join("/")} namespace={a} kind={b} name={c} />;
+  if (view === "terminal" && a && b) return <TerminalPage key={a + "/" + b} namespace={a} name={b} />;
   if (view === "pods" && a && b) return <PodPage key={a + "/" + b} namespace={a} name={b} />;
   if (view === "applications") return <ApplicationList person={person} />;
   if (view === "waiting") return <WaitingPage person={person} />;

@@ -48,11 +48,12 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
 subjects: [{kind: ServiceAccount, name: reader, namespace: $NS}]
 `
 
-// fakeKubelet serves logs, as the kubelets do that the lab's nodes do not have. Each container has lines at first, and more
+// fakeKubelet serves logs and shells, as the kubelets do that the lab's nodes do not have. Each container has lines at first, and more
 // by writeMore.
 type fakeKubelet struct {
 	*httptest.Server
-	open atomic.Int64
+	shell fakeShell
+	open  atomic.Int64
 
 	mu   sync.Mutex
 	more chan struct{} // closed when the next lines come
@@ -66,7 +67,10 @@ const hostileLine = "<img src=x onerror=window.harmed=1>\u202egnp \x1b]0;title\a
 func newFakeKubelet(t *testing.T) *fakeKubelet {
 	t.Helper()
 	k := &fakeKubelet{more: make(chan struct{}), order: map[string]int{}}
-	k.Server = httptest.NewTLSServer(http.HandlerFunc(k.serveLog))
+	routes := http.NewServeMux()
+	routes.HandleFunc("/exec/", k.shell.serve)
+	routes.HandleFunc("/", k.serveLog)
+	k.Server = httptest.NewTLSServer(routes)
 	t.Cleanup(func() {
 		k.CloseClientConnections()
 		k.Close()

@@ -49,6 +49,23 @@ async function send(path: string, init: RequestInit = {}): Promise<Response> {
   }
 }
 
+/** Renews the session after a refusal that is no answer to send. Without a renewal, the page is signed out. */
+export async function recoverSession(): Promise<boolean> {
+  if (await renew()) return true;
+  onSignedOut();
+  return false;
+}
+
+/** Returns the address of a WebSocket to a path of the hub's API. */
+export function webSocketAddress(path: string): string {
+  return "wss://" + location.host + root + "/api" + path;
+}
+
+/** Returns the protocol by which a WebSocket names the session of the page, as other requests do by a header. */
+export function sessionProtocol(): string {
+  return "session.console.atoll.dev." + Math.floor(Date.parse(session) / 1000);
+}
+
 async function sendOnce(path: string, init: RequestInit): Promise<Response> {
   const headers = new Headers(init.headers);
   headers.set("X-Atoll-Console", "1");

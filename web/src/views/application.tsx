@@ -24,6 +24,7 @@ import { isPerson } from "../model/status";
 import { Conditions } from "./conditions";
 import { ClusterBar, rolloutText } from "./applications";
 import { LogsLink } from "./logs";
+import { TerminalLink } from "./terminal";
 import { Manifests } from "./manifests";
 import { Placement } from "./placement";
 
@@ -213,7 +214,7 @@ function TreeLine({ row, selected, onSelect, onToggle }: { row: TreeRow; selecte
       <StatusMark state={row.state} text={row.state === "Nowhere" ? t("app.tree.absent") : undefined} />
       <span class="node-detail">{row.detail}</span>
       <span class="node-why muted small"><Reason reason={row.reason} message={row.message} />{row.message && <> — <Text>{row.message}</Text></>}</span>
-      {row.logs && <span class="node-logs" onClick={(e) => e.stopPropagation()}><LogsLink of={row.logs} /></span>}
+      {row.logs && <span class="node-logs" onClick={(e) => e.stopPropagation()}><LogsLink of={row.logs} />{row.logs.kind === "Pod" && <TerminalLink namespace={row.logs.namespace} name={row.logs.name} />}</span>}
       <span class="node-since muted small"><Since time={row.since} /></span>
     </div>
   );

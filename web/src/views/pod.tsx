@@ -12,6 +12,7 @@ import { Command, Empty, Link, Reason, Refusal, Since, StatusMark, Text } from "
 import { Conditions } from "./conditions";
 import { Events } from "./events";
 import { LogsLink } from "./logs";
+import { TerminalLink } from "./terminal";
 
 const maxShown = 200_000;
 
@@ -36,6 +37,7 @@ export function PodPage({ namespace, name }: { namespace: string; name: string }
           <span class="muted"><Since time={pod.metadata.creationTimestamp} /></span>
           {cluster && <Link to={linkTo("clusters", cluster)}><Text>{cluster}</Text></Link>}
           <LogsLink of={{ kind: "Pod", namespace, name }} />
+          <TerminalLink namespace={namespace} name={name} />
         </div>
         {pod.status?.message && <p class="waits"><Text>{pod.status.message}</Text></p>}
       </header>
