@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/testwait"
 )
 
@@ -64,7 +64,7 @@ spec:
 			for _, name := range names {
 				in, err := placesOf(ctx, name)
 				if err != nil || len(in) != 1 {
-					return fmt.Errorf("%s is in %v (%w)", name, in, err)
+					return fmt.Errorf("%s is in %v (%v)", name, in, err)
 				}
 				places = append(places, in[0])
 			}
@@ -80,12 +80,16 @@ spec:
 	}
 	apply(t, ns, deployment("db-2", "tier: db"))
 	testwait.UntilNil(t, "the third one waits, and names another", func(ctx context.Context) error {
-		var list v1alpha1.BundleList
-		if err := hubClient().List(ctx, &list, client.InNamespace(ns)); err != nil {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion("atoll.dev/v1alpha1")
+		list.SetKind("BundleList")
+		if err := hubClient().List(ctx, list, client.InNamespace(ns)); err != nil {
 			return err
 		}
 		for _, b := range list.Items {
-			if b.Status.Wait != nil && b.Status.Wait.Reason == "KeptApart" && strings.Contains(b.Status.WaitsFor, "kept apart from Deployment "+ns+"/db-") {
+			reason, _, _ := unstructured.NestedString(b.Object, "status", "wait", "reason")
+			waitsFor, _, _ := unstructured.NestedString(b.Object, "status", "waitsFor")
+			if reason == "KeptApart" && strings.Contains(waitsFor, "kept apart from Deployment "+ns+"/db-") {
 				return nil
 			}
 		}
