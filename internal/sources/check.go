@@ -286,7 +286,7 @@ func wantsOf(check repositoryCheck, sources []*v1alpha1.Source) []fetch.Want {
 		w.Inputs = check.inputs[s.Name]
 		if isSettled(s) {
 			i := slices.IndexFunc(repo.Status.Refs, func(ref v1alpha1.RepositoryRef) bool { return ref.Ref == w.Ref })
-			if i >= 0 && isConsidered && s.Status.ValuesDigest == w.Inputs.Digest() {
+			if i >= 0 && isConsidered && s.Status.ValuesDigest == w.Inputs.Digest() && !waitsForTag(s, w.Ref, check.request.Verify) {
 				w.SeenCommit = repo.Status.Refs[i].Commit
 			}
 			if !isContentBad(s) {
@@ -314,9 +314,8 @@ func isContentBad(s *v1alpha1.Source) bool {
 
 // isOfContent reports whether a reason is of the content, so that only another commit helps.
 func isOfContent(why atoll.Reason) bool {
-	return slices.Contains([]atoll.Reason{
+	return isOfSignature(why) || slices.Contains([]atoll.Reason{
 		atoll.ReasonContentInvalid, atoll.ReasonContentEmpty, atoll.ReasonContentTooLarge, atoll.ReasonHooksUnsupported, atoll.ReasonNotReproducible,
-		atoll.ReasonSignatureMissing, atoll.ReasonSignatureInvalid, atoll.ReasonSignerUntrusted,
 	}, why)
 }
 
@@ -330,6 +329,9 @@ func (r *Reconciler) setReachable(ctx context.Context, repo *v1alpha1.Repository
 	}
 	if failure != nil {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(failure.Reason), failure.Message
+		if repo.Status.ObservedGeneration != repo.Generation {
+			now.Status.Refs = nil // no commit is considered by the present spec yet
+		}
 	} else {
 		now.Status.Refs, now.Status.TrustedKeysDigest = read.refs, read.trustedKeys
 	}

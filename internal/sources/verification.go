@@ -6,9 +6,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -58,6 +62,18 @@ func digestVerification(v *fetch.Verification) string {
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
+}
+
+// waitsForTag reports whether a Source reads a tag whose signature was refused. The tag can be signed again for the same commit, so the
+// commit does not tell that nothing moved.
+func waitsForTag(s *v1alpha1.Source, ref string, v *fetch.Verification) bool {
+	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SourceRendered)
+	return v != nil && v.Mode.NeedsTag() && strings.HasPrefix(ref, "refs/tags/") && c != nil && c.Status == metav1.ConditionFalse && isOfSignature(atoll.Reason(c.Reason))
+}
+
+// isOfSignature reports whether a reason is of a signature.
+func isOfSignature(why atoll.Reason) bool {
+	return slices.Contains([]atoll.Reason{atoll.ReasonSignatureMissing, atoll.ReasonSignatureInvalid, atoll.ReasonSignerUntrusted}, why)
 }
 
 // setVerified notes the signature of content that passed.

@@ -121,3 +121,75 @@ func TestVerification(t *testing.T) {
 		t.Errorf("without verify: %+v", s.Status)
 	}
 }
+
+// A tag that was refused can be signed again for the same commit. So the commit does not count as seen, and no other refusal is read again.
+func TestATagIsSignedAgain(t *testing.T) {
+	h, setKeys := verifiedHub(t)
+	setKeys("one")
+	h.editSource(func(s *v1alpha1.SourceSpec) { s.Ref = v1alpha1.SourceRef{Tag: "v1"} })
+	h.setCommit("c1", "a=1")
+	h.commit.Failure = &fetch.Failure{Reason: atoll.ReasonSignatureMissing, Message: "a lightweight tag"}
+	for range 2 {
+		if got := h.runCheck(); got != "" {
+			t.Fatalf("a tag without a signature: %s", got)
+		}
+	}
+	if want := h.lastWant(); want.Ref != "refs/tags/v1" || want.SeenCommit != "" {
+		t.Errorf("the tag counts as seen: %+v", want)
+	}
+	h.commit.Failure, h.commit.Signer = nil, "key one"
+	h.expectCheck("the tag is signed", "apply a", good)
+	h.runCheck()
+	if want := h.lastWant(); want.SeenCommit != "c1" {
+		t.Errorf("a signed tag at rest: %+v", want)
+	}
+}
+
+// A commit that was refused is none that was considered after a suspension, also when the first check after it fails. Else the Source
+// would report it as rendered.
+func TestARefusedCommitAfterASuspension(t *testing.T) {
+	h, setKeys := verifiedHub(t)
+	setKeys("one")
+	h.setCommit("c1", "a=1")
+	h.commit.Signer = "key one"
+	h.expectCheck("a signed commit", "apply a", good)
+	h.setCommit("c2", "a=2")
+	h.commit.Failure = &fetch.Failure{Reason: atoll.ReasonSignerUntrusted, Message: "signed by another key"}
+	h.runCheck()
+	for _, suspend := range []bool{true, false} {
+		editRepository(h, func(s *v1alpha1.RepositorySpec) { s.Suspend = suspend })
+		h.fails = &fetch.Failure{Reason: atoll.ReasonRepositoryUnreachable, Message: "no answer"}
+		h.runCheck()
+	}
+	h.fails = nil
+	if got := h.runCheck(); got != "" || h.lastWant().SeenCommit != "" {
+		t.Errorf("%q: the refused commit counts as considered: %+v", got, h.lastWant())
+	}
+	if c := meta.FindStatusCondition(h.readSource().Status.Conditions, v1alpha1.SourceRendered); c.Reason != "SignerUntrusted" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestWhatWaitsForATag(t *testing.T) {
+	for name, c := range map[string]struct {
+		ref    string
+		mode   signature.Mode
+		reason atoll.Reason
+		want   bool
+	}{
+		"a tag":              {"refs/tags/v1", signature.ModeTag, atoll.ReasonSignatureMissing, true},
+		"a tag by another":   {"refs/tags/v1", signature.ModeTagAndCommit, atoll.ReasonSignerUntrusted, true},
+		"a commit":           {"refs/tags/v1", signature.ModeCommit, atoll.ReasonSignatureMissing, false},
+		"a branch":           {"refs/heads/v1", signature.ModeTag, atoll.ReasonSignatureMissing, false},
+		"files that are bad": {"refs/tags/v1", signature.ModeTag, atoll.ReasonContentInvalid, false},
+	} {
+		s := &v1alpha1.Source{}
+		setSourceCondition(s, v1alpha1.SourceRendered, metav1.ConditionFalse, c.reason, "bad")
+		if got := waitsForTag(s, c.ref, &fetch.Verification{Mode: c.mode}); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+		if waitsForTag(s, c.ref, nil) {
+			t.Errorf("%s: without verify", name)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"bytes"
+	"crypto/rsa"
 	"errors"
 	"fmt"
 	"net"
@@ -18,6 +19,7 @@ import (
 // Bounds of the Secret of a repository over SSH.
 const (
 	maxIdentityBytes   = 32 << 10
+	maxIdentityBits    = 8192
 	maxKnownHostsBytes = 64 << 10
 	// maxWildcards is the most * in one pattern of known_hosts. The time to match one grows with their number.
 	maxWildcards = 2
@@ -68,6 +70,11 @@ func (s *sshServer) parseIdentity() (ssh.Signer, error) {
 
 // restrictSigner returns a signer without algorithms that are broken.
 func restrictSigner(signer ssh.Signer) (ssh.Signer, error) {
+	if public, is := signer.PublicKey().(ssh.CryptoPublicKey); is {
+		if key, isRSA := public.CryptoPublicKey().(*rsa.PublicKey); isRSA && key.N.BitLen() > maxIdentityBits {
+			return nil, newFailure(atoll.ReasonCredentialsMalformed, "identity of the Secret is a key of RSA with more than %d bits", maxIdentityBits)
+		}
+	}
 	offered := ssh.SupportedAlgorithms().PublicKeyAuths
 	algorithms := slices.DeleteFunc(algorithmsOfKey(signer.PublicKey().Type()), func(a string) bool { return !slices.Contains(offered, a) })
 	by, can := signer.(ssh.AlgorithmSigner)

@@ -574,6 +574,24 @@ func TestRSASignsBySHA2(t *testing.T) {
 	}
 }
 
+// hugeKey is a key of RSA by which a signature takes minutes.
+type hugeKey struct{ ssh.Signer }
+
+func (hugeKey) PublicKey() ssh.PublicKey {
+	key, err := ssh.NewPublicKey(&rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), maxIdentityBits), E: 65537})
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+// The hub itself signs by the key, so one of any length would hold the hub.
+func TestHugeKeysAreRefused(t *testing.T) {
+	if _, err := restrictSigner(hugeKey{}); err == nil || reasonOf(t, err) != atoll.ReasonCredentialsMalformed || !strings.Contains(err.Error(), "more than 8192 bits") {
+		t.Error(err)
+	}
+}
+
 // derSequence returns a sequence of numbers in DER.
 func derSequence(numbers ...*big.Int) []byte {
 	raw, err := asn1.Marshal(numbers)

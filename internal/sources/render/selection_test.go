@@ -258,3 +258,22 @@ func TestALargeHelmignoreIsAProblem(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// twiceTree is a tree with each file twice.
+type twiceTree struct{ filetree.Tree }
+
+func (t twiceTree) List(dir string, e render.Entry) ([]render.Entry, error) {
+	entries, err := t.Tree.List(dir, e)
+	return append(entries, entries...), err
+}
+
+// Readers of a directory with one name twice find one file or the other, so that a person could check another one than is applied.
+func TestOneNameTwiceIsRefused(t *testing.T) {
+	for _, dir := range []string{"", "a"} {
+		var failure *render.Failure
+		_, err := render.Select(twiceTree{newTree(map[string]string{"a/a.yaml": "x"})}, render.Want{Paths: []string{dir}})
+		if !errors.As(err, &failure) || failure.Reason != atoll.ReasonFetchFailed || !strings.Contains(failure.Message, "two files of one name") {
+			t.Errorf("%q: %v", dir, err)
+		}
+	}
+}

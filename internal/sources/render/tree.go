@@ -92,7 +92,12 @@ func (b *boundedTree) listDirectory(dir string, e Entry) ([]Entry, error) {
 	if b.left -= len(entries); b.left < 0 {
 		return nil, NewFailure(atoll.ReasonContentTooLarge, "the paths of the Source have more than %d files and directories; narrow spec.paths", MaxTreeEntries)
 	}
+	names := make(map[string]bool, len(entries))
 	for _, one := range entries {
+		if names[one.Name] {
+			return nil, NewFailure(atoll.ReasonFetchFailed, "the commit has two files of one name in a directory, so readers could find other ones")
+		}
+		names[one.Name] = true
 		if one.Name == "" || one.Name == "." || one.Name == ".." || strings.ContainsRune(one.Name, '/') {
 			return nil, NewFailure(atoll.ReasonFetchFailed, "the commit has a file with a name that no file can have")
 		}

@@ -81,7 +81,7 @@ var errLine = errors.New("is no line of allowed_signers or authorized_keys")
 // parseSignerLine reads a line: a key with its type, or principals, options and a key.
 func parseSignerLine(line string) (sshKey, error) {
 	rest := line
-	if first, _, _ := strings.Cut(line, " "); !isKeyType(first) {
+	if first := strings.Fields(line)[0]; !isKeyType(first) {
 		var ok bool
 		if rest, ok = cutPrincipals(line); !ok {
 			return sshKey{}, errLine
@@ -111,10 +111,25 @@ func cutPrincipals(line string) (rest string, ok bool) {
 		return strings.TrimSpace(rest), ok
 	}
 	at := strings.IndexAny(line, " \t")
-	if at < 0 {
+	if at < 0 || isOption(line[:at]) {
 		return "", false
 	}
 	return strings.TrimSpace(line[at:]), true
+}
+
+// optionNames are the options of authorized_keys without a value, and those of allowed_signers.
+var optionNames = []string{
+	"cert-authority", "restrict", "verify-required", "no-agent-forwarding", "no-port-forwarding", "no-pty", "no-touch-required", "no-user-rc", "no-x11-forwarding",
+	"namespaces", "valid-after", "valid-before",
+}
+
+// isOption reports whether a first word has options, as in authorized_keys. They are not dropped as if they were principals: with
+// them a key counts for less.
+func isOption(word string) bool {
+	return strings.Contains(word, `="`) || slices.ContainsFunc(strings.Split(strings.ToLower(word), ","), func(one string) bool {
+		name, _, _ := strings.Cut(one, "=")
+		return slices.Contains(optionNames, name)
+	})
 }
 
 // namespace is that of git in signatures of SSH.
@@ -145,12 +160,19 @@ func readSignerOptions(k sshKey, options []string) (sshKey, error) {
 	return k, nil
 }
 
-// matchesNamespace reports whether a list of patterns has the namespace of git.
-func matchesNamespace(list string) bool {
-	return slices.ContainsFunc(strings.Split(list, ","), func(pattern string) bool {
+// matchesNamespace reports whether a list of patterns has the namespace of git. A pattern after ! takes it out, in any order.
+func matchesNamespace(list string) (matches bool) {
+	for pattern := range strings.SplitSeq(list, ",") {
+		pattern, excludes := strings.CutPrefix(strings.TrimSpace(pattern), "!")
 		ok, err := path.Match(pattern, namespace)
-		return ok && err == nil
-	})
+		switch {
+		case excludes && (ok || err != nil):
+			return false
+		case ok && err == nil:
+			matches = true
+		}
+	}
+	return matches
 }
 
 // parseSignerTime reads YYYYMMDD or YYYYMMDDHHMM[SS], in UTC also without the Z at its end.

@@ -81,11 +81,11 @@ func (k *TrustedKeys) verifyOpenPGP(o signedObject, now time.Time) (Signer, erro
 	case !slices.Contains(acceptedHashes, s.Hash):
 		return "", invalid("uses a broken hash")
 	}
-	if len(k.openPGP.KeysById(*s.IssuerKeyId)) == 0 {
+	keys := k.openPGP.KeysById(*s.IssuerKeyId)
+	if len(keys) == 0 {
 		return "", newRefusal(atoll.ReasonSignerUntrusted, "the %s is signed by the OpenPGP key %016X, which is none of the trusted keys", o.noun, *s.IssuerKeyId)
 	}
-	config := &packet.Config{Time: func() time.Time { return now }}
-	by, err := openpgp.CheckDetachedSignature(k.openPGP, bytes.NewReader(o.payload), bytes.NewReader(raw), config)
+	by, err := checkByKeys(keys, o.payload, raw, allowClockSkew(s.CreationTime, now))
 	switch {
 	case errors.Is(err, pgperrors.ErrKeyExpired), errors.Is(err, pgperrors.ErrKeyRevoked):
 		return "", newRefusal(atoll.ReasonSignerUntrusted, "the %s is signed by the OpenPGP key %016X, which is expired or revoked now", o.noun, *s.IssuerKeyId)
@@ -97,4 +97,31 @@ func (k *TrustedKeys) verifyOpenPGP(o signedObject, now time.Time) (Signer, erro
 		return "", invalid(fmt.Sprintf("by the OpenPGP key %016X is wrong: the %s was changed, or the signature is of another one", *s.IssuerKeyId, o.noun))
 	}
 	return Signer(fmt.Sprintf("OpenPGP %X", by.PrimaryKey.Fingerprint)), nil
+}
+
+// maxClockSkew is how far the clock of a signer may be ahead of the hub's. A webhook tells of a commit within a second.
+const maxClockSkew = 5 * time.Minute
+
+// allowClockSkew returns the time at which a signature is verified: now, or its own where that is a little later.
+func allowClockSkew(made, now time.Time) time.Time {
+	if made.After(now) && !made.After(now.Add(maxClockSkew)) {
+		return made
+	}
+	return now
+}
+
+// checkByKeys verifies a signature by the copies of one key. One copy of them that is revoked revokes all, and one that is
+// expired leaves the others: the files may have an extended key and the old one.
+func checkByKeys(keys []openpgp.Key, payload, raw []byte, at time.Time) (by *openpgp.Entity, err error) {
+	if slices.ContainsFunc(keys, func(key openpgp.Key) bool { return key.Entity.Revoked(at) || key.Revoked(at) }) {
+		return nil, pgperrors.ErrKeyRevoked
+	}
+	config := &packet.Config{Time: func() time.Time { return at }}
+	for _, key := range keys {
+		by, err = openpgp.CheckDetachedSignature(openpgp.EntityList{key.Entity}, bytes.NewReader(payload), bytes.NewReader(raw), config)
+		if err == nil {
+			break
+		}
+	}
+	return by, err
 }

@@ -255,10 +255,20 @@ func TestOpenPGPSignaturesOfCommits(t *testing.T) {
 	key, other, expired, revoked := newEntity(t, past, 0), newEntity(t, past, 0), newEntity(t, past, 24*time.Hour), newEntity(t, past, 0)
 	config := at(past.Add(time.Hour))
 	ofRevoked := signOpenPGP(t, revoked, commit, config)
+	beforeRevoked := readEntity(t, revoked)
 	if err := revoked.RevokeKey(packet.KeyCompromised, "", &config); err != nil {
 		t.Fatal(err)
 	}
 	good := signOpenPGP(t, key, commit, config)
+	copied, extended := readEntity(t, expired), readEntity(t, expired)
+	for _, identity := range extended.Identities {
+		identity.SelfSignature.KeyLifetimeSecs = nil
+		if err := identity.SelfSignature.SignUserId(identity.UserId.Id, expired.PrimaryKey, expired.PrivateKey, &config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	early := at(now.Add(maxClockSkew))
+	late := at(now.Add(maxClockSkew + 2*time.Second))
 	brief := config
 	brief.SigLifetimeSecs = 60
 	text := config
@@ -271,6 +281,10 @@ func TestOpenPGPSignaturesOfCommits(t *testing.T) {
 		"another key":           {armorEntity(t, other, false), good, "SignerUntrusted"},
 		"a key that expired":    {armorEntity(t, expired, false), signOpenPGP(t, expired, commit, config), "SignerUntrusted"},
 		"a key that is revoked": {armorEntity(t, revoked, false), ofRevoked, "SignerUntrusted"},
+		"revoked in one file":   {armorEntity(t, beforeRevoked, false) + armorEntity(t, revoked, false), ofRevoked, "SignerUntrusted"},
+		"expired and extended":  {armorEntity(t, copied, false) + armorEntity(t, extended, false), signOpenPGP(t, expired, commit, config), fmt.Sprintf("OpenPGP %X", expired.PrimaryKey.Fingerprint)},
+		"a clock ahead":         {armorEntity(t, key, false), signOpenPGP(t, key, commit, early), fmt.Sprintf("OpenPGP %X", key.PrimaryKey.Fingerprint)},
+		"a clock far ahead":     {armorEntity(t, key, false), signOpenPGP(t, key, commit, late), "SignatureInvalid"},
 		"an expired signature":  {armorEntity(t, key, false), signOpenPGP(t, key, commit, brief), "SignatureInvalid"},
 		"another message":       {armorEntity(t, key, false), signOpenPGP(t, key, commit+"x", config), "SignatureInvalid"},
 		"no armor":              {armorEntity(t, key, false), beginOpenPGP + "\nhush", "SignatureInvalid"},
@@ -284,6 +298,16 @@ func TestOpenPGPSignaturesOfCommits(t *testing.T) {
 			t.Errorf("%s: %s (%v), want %s", name, got, err, c.want)
 		}
 	}
+}
+
+// readEntity returns another copy of a public key.
+func readEntity(t *testing.T, e *openpgp.Entity) *openpgp.Entity {
+	t.Helper()
+	keys, err := openpgp.ReadArmoredKeyRing(strings.NewReader(armorEntity(t, e, false)))
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("%d keys: %v", len(keys), err)
+	}
+	return keys[0]
 }
 
 func signText(t *testing.T, e *openpgp.Entity, message string, config packet.Config) string {
@@ -331,6 +355,11 @@ func TestTrustedKeysThatAreRefused(t *testing.T) {
 		"an open quote":       {`"ann ` + key.line, "line 1: is no line"},
 		"a CA":                {"ann cert-authority " + key.line, "option that is not supported"},
 		"another namespace":   {`ann namespaces="file,email" ` + key.line, "namespaces without git"},
+		"no namespace of git": {`ann namespaces="*,!git" ` + key.line, "namespaces without git"},
+		"an option in front":  {`valid-before="20250101" ` + key.line, "line 1: is no line"},
+		"a time of a login":   {`expiry-time="20250101",restrict ` + key.line, "line 1: is no line"},
+		"a CA in front":       {"cert-authority " + key.line, "line 1: is no line"},
+		"a limit in front":    {"no-pty " + key.line, "line 1: is no line"},
 		"a bad time":          {`ann valid-before="tomorrow" ` + key.line, "YYYYMMDD"},
 		"a private key":       {"-----BEGIN OPENSSH PRIVATE KEY-----\nhush\n", "is no line"},
 		"no OpenPGP key":      {beginOpenPGPKey + "\nhush\n", "has no public key"},
@@ -342,7 +371,10 @@ func TestTrustedKeysThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	for _, list := range []string{"git", "file,git", "g*", "*"} {
+	for _, line := range []string{strings.Replace(key.line, " ", "\t", 1), "no-reply@example.com " + key.line, "a=b@example.com,*@example.org " + key.line} {
+		mustParse(t, line)
+	}
+	for _, list := range []string{"git", "file,git", "g*", "*", "*,!file"} {
 		mustParse(t, `ann namespaces="`+list+`" `+key.line)
 	}
 }
