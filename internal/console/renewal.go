@@ -76,7 +76,7 @@ func (c *console) setTokens(w http.ResponseWriter, r *http.Request, t issuer.Tok
 		return p, code
 	}
 	if former, ok := c.sessionOf(r); ok && isRenewal {
-		c.terminals.renewSession(former.token, s.token)
+		c.terminals.renewSession(former.token, s.token, s.until.Sub(c.now()))
 	} else if ok {
 		c.terminals.endSession(former.token)
 	}

@@ -139,7 +139,9 @@ func (c *console) openTerminal(r *http.Request, s session) (*terminal, *metav1.S
 		return nil, tooManyTerminals("you open terminals too fast", wait)
 	}
 	t := &terminal{user: p.User, token: issuer.HashToken(s.token)}
+	t.over = time.AfterFunc(s.until.Sub(c.now()), func() { t.endTerminal(closeSessionOver) })
 	if problem := c.terminals.add(t); problem != "" {
+		t.over.Stop()
 		return nil, tooManyTerminals(problem, 0)
 	}
 	return t, nil
@@ -147,11 +149,10 @@ func (c *console) openTerminal(r *http.Request, s session) (*terminal, *metav1.S
 
 // runTerminal serves a terminal until its command, its session or its connection ends.
 func (c *console) runTerminal(w http.ResponseWriter, r *http.Request, s session, t *terminal, offered []string) {
+	defer t.over.Stop() // after it is out of the table, by which a renewal resets it
 	defer c.terminals.remove(t)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	over := time.AfterFunc(s.until.Sub(c.now()), func() { t.endTerminal(closeSessionOver) })
-	defer over.Stop()
 	inner := newInnerRequest(r).WithContext(ctx)
 	inner.Header.Del("Accept-Encoding")
 	inner.Header.Set("Connection", "Upgrade")
@@ -183,8 +184,15 @@ func refuseTerminal(w http.ResponseWriter, r *http.Request, refusal metav1.Statu
 	defer conn.Close()
 	body, _ := json.Marshal(refusal) // a Status always encodes
 	_ = conn.SetWriteDeadline(time.Now().Add(refusalTime))
-	if conn.WriteMessage(websocket.BinaryMessage, append([]byte{statusChannel}, body...)) == nil {
-		_ = conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")) // the browser may have gone
+	if conn.WriteMessage(websocket.BinaryMessage, append([]byte{statusChannel}, body...)) != nil ||
+		conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")) != nil {
+		return // the browser has gone
+	}
+	// The page sends its size at once. A close before that is read would be a reset, by which some systems drop the refusal.
+	_ = conn.SetReadDeadline(time.Now().Add(closeTime))
+	conn.SetReadLimit(maxTerminalQuery)
+	for err == nil {
+		_, _, err = conn.NextReader()
 	}
 }
 
@@ -205,11 +213,13 @@ type terminal struct {
 	user string
 	// token is the hash of the session's token. The table guards it, because a renewal changes it.
 	token string
+	// over ends the terminal with its session.
+	over *time.Timer
 
-	mu     sync.Mutex
-	cancel context.CancelFunc
-	conn   *terminalConn
-	over   bool
+	mu      sync.Mutex
+	cancel  context.CancelFunc
+	conn    *terminalConn
+	isEnded bool
 }
 
 // setCancel sets what ends the request.
@@ -217,7 +227,7 @@ func (t *terminal) setCancel(cancel context.CancelFunc) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cancel = cancel
-	if t.over {
+	if t.isEnded {
 		cancel()
 	}
 }
@@ -226,9 +236,9 @@ func (t *terminal) setCancel(cancel context.CancelFunc) {
 func (t *terminal) setConn(conn *terminalConn) {
 	t.mu.Lock()
 	t.conn = conn
-	over := t.over
+	isEnded := t.isEnded
 	t.mu.Unlock()
-	if over {
+	if isEnded {
 		conn.endConn(closeSessionOver)
 	}
 }
@@ -236,7 +246,7 @@ func (t *terminal) setConn(conn *terminalConn) {
 // endTerminal closes the terminal, and reports the reason to the page.
 func (t *terminal) endTerminal(why closeReason) {
 	t.mu.Lock()
-	t.over = true
+	t.isEnded = true
 	conn, cancel := t.conn, t.cancel
 	t.mu.Unlock()
 	if conn != nil {
@@ -282,14 +292,15 @@ func (t *terminals) remove(one *terminal) {
 	}
 }
 
-// renewSession keeps the terminals of a session, whose token is another one from now on.
-func (t *terminals) renewSession(from, to string) {
+// renewSession keeps the terminals of a session, whose token is another one from now on. They end with it after the rest of its time.
+func (t *terminals) renewSession(from, to string, rest time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	from, to = issuer.HashToken(from), issuer.HashToken(to)
 	for one := range t.all {
 		if one.token == from {
 			one.token = to
+			one.over.Reset(rest)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -358,6 +359,44 @@ func TestARenewalKeepsTerminals(t *testing.T) {
 	checkEcho(t, own)
 	h.console.terminals.endSession("renewed")
 	checkClosed(t, own, closeSignedOut)
+}
+
+// A renewal without another one after it makes the session shorter: its terminals end with it.
+func TestARenewalThatIsTheLastOneEndsTerminals(t *testing.T) {
+	h := newTerminalHub(t)
+	own := h.open()
+	h.clock = testStart.Add(900 * time.Millisecond)
+	h.api.accepts = func(token string) bool { return token == "renewed" }
+	r := httptest.NewRequest("POST", h.server.URL+renewalPath, nil)
+	r.AddCookie(h.cookieOf(goodToken, testStart.Add(sessionTime)))
+	if _, code := h.console.setTokens(httptest.NewRecorder(), r, issuer.Tokens{IDToken: "renewed", Expiry: testStart.Add(time.Second)}, testStart.Add(sessionTime), true); code != http.StatusOK {
+		t.Fatalf("the renewal: %d", code)
+	}
+	_ = own.SetReadDeadline(time.Now().Add(time.Minute))
+	checkClosed(t, own, closeSessionOver)
+}
+
+// A refused browser has sent its size before it reads the refusal. The hub takes that, and waits for the browser's close.
+func TestARefusalWaitsForTheBrowser(t *testing.T) {
+	h := newTerminalHub(t)
+	o := h.newOpening()
+	o.header.Del("Cookie")
+	conn, answer := h.dialTerminal(o)
+	if conn == nil {
+		t.Fatalf("no WebSocket: %d", answer.StatusCode)
+	}
+	start := time.Now()
+	conn.SetCloseHandler(func(int, string) error { return nil }) // it does not answer
+	if err := conn.WriteMessage(websocket.BinaryMessage, []byte("\x04{}")); err != nil {
+		t.Fatal(err)
+	}
+	readRefusal(t, conn)
+	if _, err := conn.NetConn().Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the connection ends by %v", err)
+	}
+	if took := time.Since(start); took < closeTime/2 {
+		t.Errorf("the hub closes after %s", took)
+	}
 }
 
 func TestATerminalEndsWithItsSession(t *testing.T) {

@@ -94,6 +94,9 @@ func (c *terminalConn) Write(b []byte) (int, error) {
 	}
 	if err == nil && len(out) > 0 {
 		_ = c.Conn.SetWriteDeadline(time.Now().Add(outputTime)) // a connection without deadlines ends with the session
+		if c.ctx.Err() != nil {
+			_ = c.Conn.SetWriteDeadline(time.Now().Add(closeTime)) // endConn has set it before, and waits
+		}
 		_, err = c.Conn.Write(out)
 	}
 	if err != nil {

@@ -7,7 +7,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,5 +182,46 @@ func TestABrowserThatDoesNotRead(t *testing.T) {
 	go conn.endConn(closeSignedOut)
 	if err := <-failed; err == nil {
 		t.Error("the write ends without an error")
+	}
+}
+
+// lateConn is a connection whose first write deadline is set after the second one.
+type lateConn struct {
+	net.Conn
+	calls  atomic.Int32
+	second chan struct{}
+	end    func()
+	last   time.Time
+}
+
+func (c *lateConn) SetWriteDeadline(at time.Time) error {
+	switch c.calls.Add(1) {
+	case 1:
+		go c.end()
+		<-c.second
+		c.last = at
+	case 2:
+		close(c.second)
+	default:
+		c.last = at
+	}
+	return nil
+}
+
+func (c *lateConn) Write([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
+
+// The end of a terminal does not wait for a write that begins at the same time.
+func TestAWriteDuringTheEndIsShort(t *testing.T) {
+	browser, hub := net.Pipe()
+	defer browser.Close()
+	late := &lateConn{Conn: hub, second: make(chan struct{})}
+	conn := newTerminalConn(t.Context(), late, func(closeReason) {})
+	late.end = func() { conn.endConn(closeSignedOut) }
+	start := time.Now()
+	if _, err := conn.Write([]byte(testAnswer)); err == nil {
+		t.Error("the write ends without an error")
+	}
+	if bound := late.last.Sub(start); bound >= outputTime {
+		t.Errorf("the write has a bound of %s", bound)
 	}
 }

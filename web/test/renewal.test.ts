@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
-import { RequestError, getJSON, sendWrite, setSignedOutHandler } from "../src/api/client";
+import { RequestError, getJSON, recoverSession, sendWrite, setSignedOutHandler } from "../src/api/client";
 import { beginSession, endSession, openSession, renewOnce, stopRenewal } from "../src/api/renewal";
 
 const person = (more: object = {}) => ({ user: "aiko", until: "2026-11-30T12:00:00Z", renewInSeconds: 600, ...more });
@@ -154,5 +154,21 @@ test("an issuer that is down is asked less and less, and not by all pages at onc
       mock.restoreAll();
       mock.timers.reset();
     }
+  }
+});
+
+test("a refusal of a terminal signs the page out only where the hub has no session, or another one", async () => {
+  const pasted = person({ renewInSeconds: undefined });
+  const cases: [Answer, boolean][] = [
+    [ok(pasted), false], [refusal(503, "ServiceUnavailable"), false], [refusal(401, "Unauthorized"), true], [ok(person({ until: "2026-11-30T13:00:00Z" })), true],
+  ];
+  for (const [answer, want] of cases) {
+    let isOver = false;
+    setSignedOutHandler(() => (isOver = true));
+    await against({ "GET /session": [ok(pasted), answer] }, async () => {
+      await openSession();
+      assert.equal(await recoverSession(), false);
+    });
+    assert.equal(isOver, want, JSON.stringify(answer));
   }
 });

@@ -49,9 +49,17 @@ async function send(path: string, init: RequestInit = {}): Promise<Response> {
   }
 }
 
-/** Renews the session after a refusal that is no answer to send. Without a renewal, the page is signed out. */
+/**
+ * Renews the session after a refusal that is no answer to send, and reports whether it is good again. A member may have sent the
+ * refusal, so the page is signed out only when the hub reports no session, or another one.
+ */
 export async function recoverSession(): Promise<boolean> {
   if (await renew()) return true;
+  try {
+    if ((await getPerson()).until === session) return false;
+  } catch (e) {
+    if (!(e instanceof RequestError) || e.code !== 401) return false;
+  }
   onSignedOut();
   return false;
 }

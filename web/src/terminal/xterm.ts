@@ -46,7 +46,7 @@ export function openScreen(element: HTMLElement, o: ScreenOptions): Screen {
   terminal.attachCustomKeyEventHandler((e) => {
     const leaves = e.key === "Enter" && e.ctrlKey && e.shiftKey;
     if (leaves && e.type === "keydown") o.onLeave();
-    return !leaves;
+    return !leaves && !terminal.options.disableStdin; // after the end, keys are the page's again
   });
   let frame = 0;
   const observer = new ResizeObserver(() => {

@@ -38,7 +38,7 @@ export function TerminalPage({ namespace, name }: { namespace: string; name: str
   const last = useRef<Pod | undefined>(undefined);
   if (items[0]) last.current = items[0];
   const pod = last.current;
-  if (refusal) return <Refusal error={refusal} />;
+  if (refusal && !pod) return <Refusal error={refusal} />;
   if (!pod) return loaded ? <Empty title={t("error.notFound")} /> : <p class="muted pad">{t("loading")}</p>;
   const cluster = pod.metadata.labels?.["atoll.dev/cluster"];
   return (
@@ -48,7 +48,7 @@ export function TerminalPage({ namespace, name }: { namespace: string; name: str
         <h1>{t("terminal.title")} <Text>{shortNameOf(pod)}</Text></h1>
         <div class="headline">{cluster && <Link to={linkTo("clusters", cluster)}><Text>{cluster}</Text></Link>}</div>
         {missing && <p class="problem" role="alert">{describeRight(missing)}</p>}
-        {loaded && items.length === 0 && <p class="problem" role="status">{t("terminal.podGone")}</p>}
+        {refusal ? <Refusal error={refusal} /> : loaded && items.length === 0 && <p class="problem" role="status">{t("terminal.podGone")}</p>}
       </header>
       {!missing && <TerminalCard namespace={namespace} pod={pod} />}
     </>
