@@ -276,7 +276,7 @@ func (t *rowTally) setTurnWait(in StatusInput, w *waitCause) {
 	switch t.stageWait.Reason {
 	case "":
 		w.reason = atoll.ReasonWaitsForStage
-	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonWaitsForMeasurement, atoll.ReasonGateFailed, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
+	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonWaitsForMeasurement, atoll.ReasonGateHasNoData, atoll.ReasonGateFailed, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
 		w.rank = rankHeldTurn
 	}
 	switch {
