@@ -59,6 +59,7 @@ const (
 	ReasonWaitsForGateTime      Reason = "WaitsForGateTime"
 	ReasonWaitsForExpression    Reason = "WaitsForExpression"
 	ReasonWaitsForMeasurement   Reason = "WaitsForMeasurement"
+	ReasonGateHasNoData         Reason = "GateHasNoData"
 	ReasonGateFailed            Reason = "GateFailed"
 	ReasonMeasurementFailed     Reason = "MeasurementFailed"
 	ReasonWaitsForStage         Reason = "WaitsForStage"

@@ -94,7 +94,7 @@ func (s *RowStatus) RemovalBlocker() string {
 func IsTurnReason(r Reason) bool {
 	switch r {
 	case ReasonRolloutPaused, ReasonChangesFrozen, ReasonDispatchingSuspended, ReasonOutsideWindow, ReasonStageFailed, ReasonWaitsForStage, ReasonWaitsForSuccessTime, ReasonMaxConcurrencyReached, ReasonMaxUnavailableReached, ReasonTooManyUnhealthy,
-		ReasonWaitsForApproval, ReasonWaitsForGateTime, ReasonWaitsForExpression, ReasonWaitsForMeasurement, ReasonGateFailed, ReasonRollingBack, ReasonRolledBack, ReasonRollbackFailed:
+		ReasonWaitsForApproval, ReasonWaitsForGateTime, ReasonWaitsForExpression, ReasonWaitsForMeasurement, ReasonGateHasNoData, ReasonGateFailed, ReasonRollingBack, ReasonRolledBack, ReasonRollbackFailed:
 		return true
 	}
 	return false

@@ -295,7 +295,7 @@ func (t *rowTally) setTurnWait(in StatusInput, r Row, w *waitCause) {
 	switch t.stageWait.Reason {
 	case "":
 		w.reason = atoll.ReasonWaitsForStage
-	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonDispatchingSuspended, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonWaitsForMeasurement, atoll.ReasonGateFailed, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
+	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonDispatchingSuspended, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonWaitsForMeasurement, atoll.ReasonGateHasNoData, atoll.ReasonGateFailed, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
 		w.rank = rankHeldTurn
 	}
 	switch {

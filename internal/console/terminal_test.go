@@ -68,9 +68,9 @@ func (h *terminalHub) cookieOf(token string, until time.Time) *http.Cookie {
 
 // opening is a request for a terminal, as the page makes it.
 type opening struct {
-	method, path string
-	protocols    []string
-	header       http.Header
+	path      string
+	protocols []string
+	header    http.Header
 }
 
 func (h *terminalHub) newOpening() *opening {

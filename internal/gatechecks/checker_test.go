@@ -1,6 +1,7 @@
 package gatechecks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -25,6 +26,9 @@ type fakeHub struct {
 	mu       sync.Mutex
 	bundles  map[string]state.Bundle
 	notify   func(uid string)
+	settings func(name string)
+	revised  func(bundleUID string)
+	latest   string
 	freeze   *v1alpha1.ChangeFreeze
 	measured []string
 	outcome  func(id gateID) rollout.Outcome
@@ -47,15 +51,27 @@ func (h *fakeHub) List() []state.Bundle {
 
 func (h *fakeHub) Subscribe(fn func(uid string)) { h.notify = fn }
 
-func (h *fakeHub) LatestOfBundle(string) (*enginev1.Revision, bool) {
-	return &enginev1.Revision{ObjectMeta: metav1.ObjectMeta{Name: "r2"}}, true
+// fakeSettings are the settings of a hub.
+type fakeSettings struct{ hub *fakeHub }
+
+func (s fakeSettings) Freeze() *v1alpha1.ChangeFreeze {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	return s.hub.freeze
 }
 
-func (h *fakeHub) Freeze() *v1alpha1.ChangeFreeze {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.freeze
+func (s fakeSettings) Subscribe(fn func(name string)) { s.hub.settings = fn }
+
+// fakeRevisions are the Revisions of a hub.
+type fakeRevisions struct{ hub *fakeHub }
+
+func (r fakeRevisions) LatestOfBundle(string) (*enginev1.Revision, bool) {
+	r.hub.mu.Lock()
+	defer r.hub.mu.Unlock()
+	return &enginev1.Revision{ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(r.hub.latest, "r2")}}, true
 }
+
+func (r fakeRevisions) Subscribe(fn func(bundleUID string)) { r.hub.revised = fn }
 
 func (h *fakeHub) Warn(_ enginev1.BundleRef, reason atoll.Reason, message string) {
 	h.mu.Lock()
@@ -113,7 +129,7 @@ func verdictsOf(t *testing.T, r *v1alpha1.Rollout, state v1alpha1.GateState, sin
 func runChecker(t *testing.T, test func(t *testing.T, h *fakeHub, c *Checker)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &fakeHub{bundles: map[string]state.Bundle{}, outcome: func(gateID) rollout.Outcome { return rollout.Outcome{Kind: rollout.OutcomeSuccess, Text: "0.1"} }}
-		c := New(Config{Bundles: h, Revisions: h, Settings: h, Secrets: secretStore{}, Events: h, Changed: func(uid string) {
+		c := New(Config{Bundles: h, Revisions: fakeRevisions{h}, Settings: fakeSettings{h}, Secrets: secretStore{}, Events: h, Changed: func(uid string) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.changed = append(h.changed, uid)
@@ -132,7 +148,7 @@ func runChecker(t *testing.T, test func(t *testing.T, h *fakeHub, c *Checker)) {
 		test(t, h, c)
 		stop()
 		run.Wait()
-		if len(c.tracked)+len(c.byBundle)+len(c.busy) > 0 {
+		if len(c.tracked)+len(c.byBundle)+len(c.byNamespace)+len(c.busy) > 0 {
 			t.Errorf("after the end %v, %v and %v are left", c.tracked, c.byBundle, c.busy)
 		}
 	})
@@ -190,6 +206,27 @@ func TestGatesAreMeasuredWhileTheyWait(t *testing.T) {
 	})
 }
 
+// A hub may read the verdict of a gate before the revision that it is about.
+func TestARevisionThatIsLateBeginsMeasurements(t *testing.T) {
+	runChecker(t, func(t *testing.T, h *fakeHub, _ *Checker) {
+		r := newRollout("prometheus")
+		h.latest = "r1"
+		h.setBundle("web", func(b *state.Bundle) {
+			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
+		})
+		time.Sleep(time.Minute)
+		if got := h.takeMeasured(); got != "" {
+			t.Errorf("of another revision: %s", got)
+		}
+		h.latest = "r2"
+		h.revised("web")
+		time.Sleep(30 * time.Second)
+		if got := h.takeMeasured(); got != "web/prometheus 1" {
+			t.Errorf("of the revision: %q", got)
+		}
+	})
+}
+
 // A gate that fails is measured no more. Each failure is an Event.
 func TestAFailedGateIsMeasuredNoMore(t *testing.T) {
 	runChecker(t, func(t *testing.T, h *fakeHub, _ *Checker) {
@@ -221,10 +258,11 @@ func TestAHaltBeginsAgain(t *testing.T) {
 		},
 		"a freeze": func(h *fakeHub, on bool) {
 			h.mu.Lock()
-			defer h.mu.Unlock()
 			if h.freeze = nil; on {
 				h.freeze = &v1alpha1.ChangeFreeze{By: "alice", Reason: "incident"}
 			}
+			h.mu.Unlock()
+			h.settings("hub")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +272,15 @@ func TestAHaltBeginsAgain(t *testing.T) {
 				h.setBundle("web", func(b *state.Bundle) {
 					b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: waiting}
 				})
-				time.Sleep(150 * time.Second)
+				time.Sleep(130 * time.Second)
+				if n := c.TallyOf("web", &waiting[0]).Successes; n < 2 {
+					t.Fatalf("%d successes before the halt", n)
+				}
+				halt(h, true) // shorter than an interval
+				halt(h, false)
+				if !c.TallyOf("web", &waiting[0]).At.IsZero() {
+					t.Error("a measurement of before the halt counts after it")
+				}
 				h.takeMeasured()
 				halt(h, true)
 				time.Sleep(time.Hour)
@@ -291,7 +337,7 @@ func TestASlowHostKeepsItsPartOfTheWorkers(t *testing.T) {
 func TestOnlyALeaderMeasures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &fakeHub{bundles: map[string]state.Bundle{}}
-		c := New(Config{Bundles: h, Revisions: h, Settings: h, Secrets: secretStore{}, Events: h, Changed: func(string) {}})
+		c := New(Config{Bundles: h, Revisions: fakeRevisions{h}, Settings: fakeSettings{h}, Secrets: secretStore{}, Events: h, Changed: func(string) {}})
 		c.measure = func(_ context.Context, _ state.Bundle, id gateID, _ *v1alpha1.RolloutGate) rollout.Outcome {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -315,6 +361,35 @@ func TestOnlyALeaderMeasures(t *testing.T) {
 		}
 		stop()
 		run.Wait()
+	})
+}
+
+// A namespace with as many gates as it may have leaves room for others. The value of its gate that waits says so.
+func TestANamespaceLeavesRoomForOthers(t *testing.T) {
+	runChecker(t, func(t *testing.T, h *fakeHub, c *Checker) {
+		r := newRollout("prometheus")
+		waiting := verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())
+		wait := func(b *state.Bundle) {
+			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: waiting}
+		}
+		for i := range namespaceGates {
+			h.setBundle(fmt.Sprint("many", i), wait)
+		}
+		h.changed = nil
+		h.setBundle("web", wait)
+		if tally := c.TallyOf("web", &waiting[0]); tally.Value != postponedText || !tally.At.IsZero() || !slices.Equal(h.changed, []string{"web"}) {
+			t.Errorf("the gate beyond the bound has %+v, and %q are decided again", tally, h.changed)
+		}
+		h.setBundle("other", func(b *state.Bundle) { wait(b); b.Ref.Namespace = "other" })
+		time.Sleep(20 * time.Second)
+		if got := h.takeMeasured(); !strings.Contains(got, "other/prometheus") || strings.Contains(got, "web/") {
+			t.Errorf("measured are %s", got)
+		}
+		h.setBundle("many7", func(b *state.Bundle) { b.Status.Rollout = nil })
+		time.Sleep(10 * time.Minute)
+		if got := h.takeMeasured(); !strings.Contains(got, "web/prometheus") {
+			t.Errorf("with room: %s", got)
+		}
 	})
 }
 

@@ -3,9 +3,10 @@
 // Contract: one Checker per hub measures, while its hub leads. It measures a gate at jittered intervals, while the stored
 // verdict of the gate waits for it. It stops when the verdict is decided, dropped or about another revision. A change of a Bundle
 // begins and ends this, so that a gate for which nothing waits costs nothing. Tallies are in memory alone, and bounded in
-// number: after a restart, and while the rollout is halted, a gate counts from zero. Nothing is written here. The placer decides
-// by a tally once its verdict or its text changed. Addresses of the hub's machine and its clouds are refused, and an answer is
-// bounded before it is parsed. A Secret goes to the server of its gate alone, and no text of an error is taken from a server.
+// number, also for each namespace: after a restart, and from when a rollout is halted, a gate counts from zero. Nothing is written
+// here. The placer decides by a tally once its verdict or its text changed. Addresses of the hub's machine and its clouds are
+// refused, and an answer is bounded before it is parsed. A Secret goes to the server of its gate alone, and no text of an error is
+// taken from a server.
 // All methods may be called concurrently; Run is called once, when the tables are synced.
 package gatechecks
 
@@ -14,6 +15,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,8 +37,10 @@ const (
 	workers, hostChecks, namespaceChecks = 16, 2, 4
 	// busyRetry is the time after which a measurement is tried again whose host or namespace has its part of the workers.
 	busyRetry = 2 * time.Second
-	// maxGates is how many gates are measured at the same time.
-	maxGates = 2048
+	// maxGates is how many gates are measured at the same time, and namespaceGates how many of one namespace.
+	maxGates, namespaceGates = 2048, 512
+	// postponedText is the value of a gate for which there is no room.
+	postponedText = "the hub measures as many gates as it may, and measures this one after others"
 	// firstSpread is within which time a gate is measured first.
 	firstSpread = 3 * time.Second
 )
@@ -51,12 +55,14 @@ type Bundles interface {
 // Revisions is the table of Revisions.
 type Revisions interface {
 	LatestOfBundle(bundleUID string) (*enginev1.Revision, bool)
+	Subscribe(fn func(bundleUID string))
 }
 
 // Settings are the hub's settings.
 type Settings interface {
 	// Freeze returns the freeze of all changes, which may have ended; nil: there is none.
 	Freeze() *v1alpha1.ChangeFreeze
+	Subscribe(fn func(name string))
 }
 
 // Events records Events about a Bundle. It must not block.
@@ -92,9 +98,9 @@ func newGateID(uid string, v *v1alpha1.GateStatus) gateID {
 
 // trackedGate is a gate that is measured.
 type trackedGate struct {
-	gate  v1alpha1.RolloutGate
-	host  string
-	tally rollout.Tally
+	gate            v1alpha1.RolloutGate
+	host, namespace string
+	tally           rollout.Tally
 }
 
 // Checker measures for gates. Make it with New.
@@ -106,8 +112,10 @@ type Checker struct {
 	isActive bool
 	tracked  map[gateID]*trackedGate
 	byBundle map[string]map[gateID]bool
-	// postponed are Bundles with a gate for which there was no room.
-	postponed map[string]bool
+	// byNamespace counts what is tracked.
+	byNamespace map[string]int
+	// postponed are Bundles with a gate for which there was no room, and their namespaces.
+	postponed map[string]string
 	// measure measures a gate once.
 	measure func(ctx context.Context, b state.Bundle, id gateID, g *v1alpha1.RolloutGate) rollout.Outcome
 	// busy counts the requests under way, by host and by namespace.
@@ -116,12 +124,14 @@ type Checker struct {
 
 type busyKey struct{ kind, name string }
 
-// New makes a Checker and subscribes it to the Bundles.
+// New makes a Checker and subscribes it to the tables.
 func New(cfg Config) *Checker {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	c := &Checker{Config: cfg, tracked: map[gateID]*trackedGate{}, byBundle: map[string]map[gateID]bool{}, postponed: map[string]bool{}, busy: map[busyKey]int{}}
+	c := &Checker{
+		Config: cfg, tracked: map[gateID]*trackedGate{}, byBundle: map[string]map[gateID]bool{}, byNamespace: map[string]int{}, postponed: map[string]string{}, busy: map[busyKey]int{},
+	}
 	c.measure = c.takeMeasurement
 	c.loop = reconcile.New(reconcile.Options[gateID]{
 		Name: "gates", Workers: workers, Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[gateID](time.Second, 5*time.Minute),
@@ -131,6 +141,8 @@ func New(cfg Config) *Checker {
 		},
 	})
 	cfg.Bundles.Subscribe(c.bundleChanged)
+	cfg.Revisions.Subscribe(c.bundleChanged) // a hub that begins to lead may read the verdict before its revision
+	cfg.Settings.Subscribe(func(string) { c.settingsChanged() })
 	return c
 }
 
@@ -153,6 +165,7 @@ func (c *Checker) setActive(active bool) {
 	c.isActive = active
 	clear(c.tracked)
 	clear(c.byBundle)
+	clear(c.byNamespace)
 	clear(c.postponed)
 }
 
@@ -163,67 +176,102 @@ func (c *Checker) TallyOf(uid string, of *v1alpha1.GateStatus) rollout.Tally {
 	if g := c.tracked[newGateID(uid, of)]; g != nil {
 		return g.tally
 	}
+	if _, is := c.postponed[uid]; is {
+		return rollout.Tally{Value: postponedText}
+	}
 	return rollout.Tally{}
 }
 
 // bundleChanged begins and ends measurements for the gates of a Bundle.
 func (c *Checker) bundleChanged(uid string) {
+	if c.trackBundle(uid) { // its text changes
+		c.Changed(uid)
+	}
+}
+
+// trackBundle begins and ends measurements for the gates of a Bundle. It reports whether one of them is postponed now.
+func (c *Checker) trackBundle(uid string) (isPostponed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wanted := c.listWanted(uid) // under the lock, so that the last call has the newest state
-	if !c.isActive || len(wanted) == 0 && len(c.byBundle[uid]) == 0 && !c.postponed[uid] {
-		return
+	wanted, b := c.listWanted(uid) // under the lock, so that the last call has the newest state
+	_, wasPostponed := c.postponed[uid]
+	if !c.isActive || len(wanted) == 0 && len(c.byBundle[uid]) == 0 && !wasPostponed {
+		return false
 	}
 	dropped := false
 	for id := range c.byBundle[uid] {
 		if _, is := wanted[id]; !is {
-			delete(c.tracked, id)
-			delete(c.byBundle[uid], id)
+			c.untrackGate(id)
 			dropped = true
 		}
 	}
 	delete(c.postponed, uid)
 	for id, g := range wanted {
-		c.trackGate(id, g)
+		c.trackGate(id, g, b.Ref.Namespace)
 	}
-	if len(c.byBundle[uid]) == 0 {
-		delete(c.byBundle, uid)
+	if c.isHalted(&b) {
+		c.dropTallies(uid)
 	}
 	if dropped {
 		c.admitPostponed()
 	}
+	_, isPostponed = c.postponed[uid]
+	return isPostponed && !wasPostponed
+}
+
+// settingsChanged drops what was counted before a freeze.
+func (c *Checker) settingsChanged() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for uid := range c.byBundle {
+		if b, ok := c.Bundles.Get(uid); ok && c.isHalted(&b) {
+			c.dropTallies(uid)
+		}
+	}
+}
+
+// isHalted reports whether the rollout of a Bundle is halted now.
+func (c *Checker) isHalted(b *state.Bundle) bool {
+	return rollout.NewHalt(&b.Spec, c.Settings.Freeze(), time.Now()).IsHalted()
+}
+
+// dropTallies drops what was counted for the gates of a Bundle, but for those that failed. The caller holds the lock.
+func (c *Checker) dropTallies(uid string) {
+	for id := range c.byBundle[uid] {
+		if g := c.tracked[id]; !g.tally.IsOver(&g.gate) {
+			g.tally = rollout.Tally{}
+		}
+	}
 }
 
 // listWanted returns the gates of a Bundle whose verdicts wait for measurements.
-func (c *Checker) listWanted(uid string) map[gateID]v1alpha1.RolloutGate {
+func (c *Checker) listWanted(uid string) (out map[gateID]v1alpha1.RolloutGate, b state.Bundle) {
 	b, ok := c.Bundles.Get(uid)
 	if !ok || b.Status.Rollout == nil || len(b.Status.Rollout.Gates) == 0 || b.Meta.DeletionTimestamp != nil {
-		return nil
+		return nil, b
 	}
 	latest, ok := c.Revisions.LatestOfBundle(uid)
 	if !ok {
-		return nil
+		return nil, b
 	}
-	out := map[gateID]v1alpha1.RolloutGate{}
+	out = map[gateID]v1alpha1.RolloutGate{}
 	for _, m := range rollout.ListMeasuredGates(b.Spec.Rollout, b.Status.Rollout.Gates, latest.Name) {
 		out[newGateID(uid, &m.Status)] = m.Gate
 	}
-	return out
+	return out, b
 }
 
 // trackGate begins to measure a gate. The caller holds the lock.
-func (c *Checker) trackGate(id gateID, g v1alpha1.RolloutGate) {
+func (c *Checker) trackGate(id gateID, g v1alpha1.RolloutGate, namespace string) {
 	if c.tracked[id] != nil {
 		return
 	}
-	if len(c.tracked) >= maxGates {
-		if !c.postponed[id.uid] {
-			c.Log.Warn("as many gates are measured as may be, so that another one waits", "most", maxGates, "stage", id.stage, "gate", id.name)
-		}
-		c.postponed[id.uid] = true
+	if !c.hasRoom(namespace) {
+		c.postponed[id.uid] = namespace
 		return
 	}
-	c.tracked[id] = &trackedGate{gate: g, host: hostOf(&g)}
+	c.tracked[id] = &trackedGate{gate: g, host: hostOf(&g), namespace: namespace}
+	c.byNamespace[namespace]++
 	if c.byBundle[id.uid] == nil {
 		c.byBundle[id.uid] = map[gateID]bool{}
 	}
@@ -231,15 +279,39 @@ func (c *Checker) trackGate(id gateID, g v1alpha1.RolloutGate) {
 	c.loop.EnqueueAfter(id, rand.N(firstSpread))
 }
 
+// untrackGate ends the measurements for a gate. The caller holds the lock.
+func (c *Checker) untrackGate(id gateID) {
+	g := c.tracked[id]
+	if g == nil {
+		return
+	}
+	delete(c.tracked, id)
+	if c.byNamespace[g.namespace]--; c.byNamespace[g.namespace] <= 0 {
+		delete(c.byNamespace, g.namespace)
+	}
+	if delete(c.byBundle[id.uid], id); len(c.byBundle[id.uid]) == 0 {
+		delete(c.byBundle, id.uid)
+	}
+}
+
+// hasRoom reports whether one more gate of a namespace is measured. The caller holds the lock.
+func (c *Checker) hasRoom(namespace string) bool {
+	return len(c.tracked) < maxGates && c.byNamespace[namespace] < namespaceGates
+}
+
 // admitPostponed begins to measure gates for which there is room now. The caller holds the lock.
 func (c *Checker) admitPostponed() {
-	for uid := range c.postponed {
+	for uid, namespace := range c.postponed {
 		if len(c.tracked) >= maxGates {
 			return
 		}
+		if !c.hasRoom(namespace) {
+			continue
+		}
 		delete(c.postponed, uid)
-		for id, g := range c.listWanted(uid) {
-			c.trackGate(id, g)
+		wanted, _ := c.listWanted(uid)
+		for id, g := range wanted {
+			c.trackGate(id, g, namespace)
 		}
 	}
 }
@@ -256,7 +328,7 @@ func hostOf(g *v1alpha1.RolloutGate) string {
 	if err != nil { // admission refuses it
 		return ""
 	}
-	return u.Hostname()
+	return strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 }
 
 // measureGate measures a gate once, and returns the time until the next measurement.
@@ -269,12 +341,15 @@ func (c *Checker) measureGate(ctx context.Context, id gateID) (again time.Durati
 		return 0, nil
 	}
 	defer c.endMeasurement(g.host, bundle.Ref.Namespace)
-	if rollout.NewHalt(&bundle.Spec, c.Settings.Freeze(), time.Now()).IsHalted() {
+	if c.isHalted(&bundle) {
 		return c.recordHalt(id), nil
 	}
 	outcome := c.measure(ctx, bundle, id, &g.gate)
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
+	}
+	if now, ok := c.Bundles.Get(id.uid); ok && c.isHalted(&now) { // since the request began
+		return c.recordHalt(id), nil
 	}
 	again, isNews := c.recordOutcome(id, outcome)
 	if isNews {

@@ -6,9 +6,12 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -148,6 +151,15 @@ func TestQueriesToServers(t *testing.T) {
 		if !strings.HasPrefix(got, c.want) || strings.Join(asked, ";") != c.asked || strings.Contains(got, "hush") {
 			t.Errorf("%s %s: %s after %q, want %s after %q", c.server, c.secret, got, asked, c.want, c.asked)
 		}
+	}
+}
+
+// The address of the hub's proxy is not shown.
+func TestProblemsDoNotShowTheHubsProxy(t *testing.T) {
+	dial := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 9, 8, 7), Port: 3128}, Err: syscall.ECONNREFUSED}
+	got := describeProblem(&url.Error{Op: "Post", URL: "https://prometheus", Err: &net.OpError{Op: "proxyconnect", Net: "tcp", Err: dial}})
+	if got != "the connection fails: connection refused" {
+		t.Error(got)
 	}
 }
 

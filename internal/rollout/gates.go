@@ -199,11 +199,11 @@ func (s GateStates) find(g *gate) *v1alpha1.GateStatus {
 	return &s.verdicts[i]
 }
 
-// findFailed returns the first of the gates that failed; nil: none did.
+// findFailed returns the first of the gates that failed, and whose stage does not continue after that; nil: none did.
 func (s GateStates) findFailed(gates []gate) *gate {
 	i := slices.IndexFunc(gates, func(g gate) bool {
 		v := s.find(&g)
-		return v != nil && v.State == v1alpha1.GateFailed
+		return v != nil && v.State == v1alpha1.GateFailed && g.onFailure != v1alpha1.FailureContinue
 	})
 	if i < 0 {
 		return nil
@@ -221,6 +221,7 @@ func (s GateStates) findClosed(gates []gate) (closed *gate) {
 		switch v := s.find(&gates[i]); {
 		case v == nil || v.State == v1alpha1.GateWaiting:
 			return &gates[i]
+		case v.State == v1alpha1.GateFailed: // an edit lets its stage continue
 		case v.State != v1alpha1.GatePassed && closed == nil:
 			closed = &gates[i]
 		}
@@ -243,7 +244,7 @@ func (s *rolloutStep) passGates(i int) bool {
 	pass := true
 	for k := range gates {
 		g := &gates[k]
-		if v := stored.find(g); v != nil && v.State == v1alpha1.GatePassed {
+		if v := stored.find(g); v != nil && (v.State == v1alpha1.GatePassed || v.State == v1alpha1.GateFailed) {
 			continue
 		}
 		status := s.judgeGate(g, i)

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -24,11 +25,13 @@ type measuredGate struct{}
 
 func (measuredGate) judgeFacts(g *gate, in *gateFacts) (v gateVerdict) {
 	terms, _ := measurementTermsOf(&g.RolloutGate)
-	if in.record == nil || in.record.Tally.At.IsZero() {
+	if in.record == nil {
 		return gateVerdict{}
 	}
 	t := &in.record.Tally
-	v.value = t.Value
+	if v.value = t.Value; t.At.IsZero() {
+		return v
+	}
 	switch {
 	case t.hasFailed(terms):
 		v.failed = true
@@ -114,13 +117,19 @@ func (t *Terms) HashOfGate(stage, name string) string {
 // newGateWait returns the wait of a stage for a gate.
 func (s GateStates) newGateWait(stage int, g *gate) StageWait {
 	out := StageWait{Stage: stage, Reason: g.kind.waitReason(), gate: g}
-	if v := s.find(g); v != nil {
-		if v.State == v1alpha1.GateFailed {
-			out.Reason = atoll.ReasonGateFailed
-		}
-		if IsMeasured(&g.RolloutGate) {
-			out.gateValue = v.Value
-		}
+	v := s.find(g)
+	if v == nil {
+		return out
+	}
+	isMeasured := IsMeasured(&g.RolloutGate)
+	if isMeasured {
+		out.gateValue = cmp.Or(v.Value, measuringText)
+	}
+	switch {
+	case v.State == v1alpha1.GateFailed:
+		out.Reason = atoll.ReasonGateFailed
+	case isMeasured && strings.HasPrefix(v.Value, noDataText):
+		out.Reason = atoll.ReasonGateHasNoData
 	}
 	return out
 }

@@ -27,6 +27,7 @@ func TestMeasuredGateWalk(t *testing.T) {
 		}
 		row, failures, isFailed, last := 0, 0, false, s.now
 		reset := func() { row, failures, isFailed = 0, 0, false }
+		isFresh := func() bool { return s.now.Sub(last) < 3*time.Minute }
 		for range 40 {
 			isMeasured := len(ListMeasuredGates(s.rollout, s.gates.stored, "r2")) > 0
 			switch kind := []string{"success", "success", "success", "success", "failure", "nodata", "restart", "after", "resume", "step"}[r.IntN(10)]; {
@@ -48,7 +49,7 @@ func TestMeasuredGateWalk(t *testing.T) {
 				continue
 			default:
 				play("after 1m")
-				if !(s.now.Sub(last) < 3*time.Minute) {
+				if !isFresh() {
 					row = 0
 				}
 				play("measure errors " + kind + " 1")
@@ -63,9 +64,8 @@ func TestMeasuredGateWalk(t *testing.T) {
 					play("step")
 				}
 			}
-			isFresh := s.now.Sub(last) < 3*time.Minute
 			if is := s.gates.stored; len(is) > 0 && is[0].State == v1alpha1.GatePassed {
-				if opened++; row < 3 || isFailed || !isFresh {
+				if opened++; row < 3 || isFailed || !isFresh() {
 					t.Fatalf("seed %d: the gate passes after %d successes in a row, failed: %t\n%s\n%s", seed, row, isFailed, strings.Join(log, "\n"), s.formatGates())
 				}
 				break

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -18,6 +19,10 @@ const (
 	// maxBackoffSteps is how often the time until the next try doubles while no data comes, up to longestRetry.
 	maxBackoffSteps = 5
 	longestRetry    = 5 * time.Minute
+	// noDataText begins the value of a gate whose last measurements have no data.
+	noDataText = "no data since "
+	// measuringText is the value of a gate without enough successes in a row yet.
+	measuringText = "measuring"
 )
 
 // OutcomeKind is the kind of one measurement of a gate.
@@ -47,7 +52,8 @@ type Tally struct {
 	// Problems counts the last measurements in a row without data. They began at problemSince.
 	Problems     int
 	problemSince time.Time
-	// Value for people, which changes with the verdict, by a failure, and otherwise rarely.
+	// Value for people, which changes with the verdict, by a failure, and otherwise rarely. Without measurements it is why none
+	// is made.
 	Value   string
 	valueAt time.Time
 }
@@ -81,16 +87,28 @@ func (t Tally) AddOutcome(g *v1alpha1.RolloutGate, o Outcome, now time.Time) Tal
 	terms, _ := measurementTermsOf(g)
 	held, failed := t.isHolding(terms, now), t.hasFailed(terms)
 	if !now.Before(t.staleAt(terms)) { // the row has a gap
+		if t.Successes >= terms.needed {
+			t.Value = ""
+		}
 		t.Successes = 0
 	}
 	t.At = now
 	t.countOutcome(o.Kind)
 	text := t.describeOutcome(terms, o)
 	isChanged := held != t.isHolding(terms, now) || failed != t.hasFailed(terms) || o.Kind == OutcomeFailure
-	if isChanged || t.Value == "" || !t.isHolding(terms, now) && text != t.Value && now.Sub(t.valueAt) >= problemHold {
+	if isChanged || t.Value == "" || t.isValueOver(terms, o.Kind, text, now) {
 		t.Value, t.valueAt = text, now
 	}
 	return t
+}
+
+// isValueOver reports whether a text takes the place of the value, although the verdict does not change. A measurement
+// with data replaces a text about missing data at once.
+func (t *Tally) isValueOver(terms measurementTerms, kind OutcomeKind, text string, now time.Time) bool {
+	if kind != OutcomeNoData && strings.HasPrefix(t.Value, noDataText) {
+		return true
+	}
+	return !t.isHolding(terms, now) && text != t.Value && now.Sub(t.valueAt) >= problemHold
 }
 
 // countOutcome counts a measurement that ended at t.At.
@@ -127,7 +145,7 @@ func (t *Tally) staleAt(terms measurementTerms) time.Time {
 func (t *Tally) describeOutcome(terms measurementTerms, o Outcome) string {
 	at := " at " + phrase.FormatTime(t.At)
 	if o.Kind == OutcomeNoData {
-		return "no data since " + phrase.FormatTime(t.problemSince) + ": " + o.Text + t.describeFailures(terms)
+		return noDataText + phrase.FormatTime(t.problemSince) + ": " + o.Text + t.describeFailures(terms)
 	}
 	if terms.isAnsweredByVerdict {
 		answers := map[OutcomeKind]string{OutcomeSuccess: "Pass", OutcomeFailure: "Fail", OutcomeUndecided: "Wait"}
@@ -146,7 +164,7 @@ func (t *Tally) describeOutcome(terms measurementTerms, o Outcome) string {
 	case t.Successes >= terms.needed:
 		return o.Text + at + ": " + phrase.CountNoun(t.Successes, "measurement") + " in a row succeeded"
 	}
-	return "the last measurement succeeded" + t.describeFailures(terms)
+	return measuringText + t.describeFailures(terms)
 }
 
 func (t *Tally) describeFailures(terms measurementTerms) string {

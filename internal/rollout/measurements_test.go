@@ -75,7 +75,7 @@ func TestValueOfATallyChangesSeldom(t *testing.T) {
 		add(OutcomeSuccess, "0.1")
 		add(OutcomeNoData, "no answer")
 	}
-	if changes > 7 {
+	if changes < 5 || changes > 13 { // at most two in five minutes
 		t.Errorf("%d changes in half an hour", changes)
 	}
 	for range 49 {
@@ -107,6 +107,29 @@ func TestValueOfATallyChangesSeldom(t *testing.T) {
 	add(OutcomeSuccess, "0")
 	if terms, _ := measurementTermsOf(g); tally.isHolding(terms, now) {
 		t.Error("a gate that failed holds")
+	}
+}
+
+// The value names no earlier cause: a measurement with data replaces one without, and a gap replaces a row that held.
+func TestValueOfATallyNamesNoEarlierCause(t *testing.T) {
+	g, now := newQueryGate(2, 0), time.Unix(1_000_000, 0)
+	tally := Tally{}
+	for _, c := range []struct {
+		after time.Duration
+		kind  OutcomeKind
+		want  string
+	}{
+		{0, OutcomeNoData, "no data since 1970-01-12T13:46:40Z: text"},
+		{time.Minute, OutcomeSuccess, "measuring"},
+		{time.Minute, OutcomeSuccess, "text at 1970-01-12T13:48:40Z: 2 measurements in a row succeeded"},
+		{4 * time.Minute, OutcomeSuccess, "measuring"},
+		{time.Minute, OutcomeNoData, "measuring"}, // it is held for some minutes
+		{5 * time.Minute, OutcomeNoData, "no data since 1970-01-12T13:53:40Z: text"},
+	} {
+		now = now.Add(c.after)
+		if tally = tally.AddOutcome(g, Outcome{c.kind, "text"}, now); tally.Value != c.want {
+			t.Errorf("at %s the value is %s, want %s", now.UTC(), tally.Value, c.want)
+		}
 	}
 }
 

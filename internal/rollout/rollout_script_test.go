@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,6 +66,9 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 		s.gates.addApproval(s, args)
 	case "restart": // of the hub, or another hub leads
 		s.gates.seen, s.gates.tallies = nil, nil
+	case "on-failure": // STAGE ACTION: an edit of the policy
+		i := slices.IndexFunc(s.rollout.Stages, func(r v1alpha1.RolloutStage) bool { return r.Name == args[0] })
+		s.rollout.Stages[i].OnFailure = v1alpha1.FailureAction(args[1])
 	case "measure": // GATE success|failure|nodata|wait TEXT
 		s.addMeasurement(args)
 	default:

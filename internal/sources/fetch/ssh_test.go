@@ -2,7 +2,6 @@ package fetch
 
 import (
 	"context"
-	"crypto/dsa" //nolint:staticcheck // a key that the hub refuses
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
@@ -38,9 +37,9 @@ type sshTestServer struct {
 	root    string
 	// connections counts those that were accepted.
 	connections atomic.Int32
-	// users are the names by which users came, and keys how often one was offered.
-	users, keys atomic.Value
-	change      func(*ssh.ServerConfig)
+	// users are the names by which users came.
+	users  atomic.Value
+	change func(*ssh.ServerConfig)
 	// run answers a command; nil: git-upload-pack runs.
 	run     func(ssh.Channel)
 	refuses bool
@@ -324,8 +323,8 @@ func newDSAKey(t *testing.T) string {
 	t.Helper()
 	// The numbers need not be those of a group: the type alone is refused.
 	n := func(bits uint) *big.Int { return new(big.Int).SetBit(big.NewInt(1), int(bits)-1, 1) }
-	key := &dsa.PrivateKey{PublicKey: dsa.PublicKey{Parameters: dsa.Parameters{P: n(1024), Q: n(160), G: big.NewInt(2)}, Y: big.NewInt(4)}, X: big.NewInt(2)}
-	raw := derSequence(big.NewInt(0), key.P, key.Q, key.G, key.Y, key.X)
+	version, p, q, g, y, x := big.NewInt(0), n(1024), n(160), big.NewInt(2), big.NewInt(4), big.NewInt(2)
+	raw := derSequence(version, p, q, g, y, x)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "DSA PRIVATE KEY", Bytes: raw}))
 }
 

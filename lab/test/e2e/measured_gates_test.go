@@ -100,7 +100,7 @@ func TestGatesThatMeasure(t *testing.T) {
 
 	setImage(t, ns, next, "1s")
 	testwait.UntilNil(t, "no data holds the stage", rolloutShows(t, ns, `^canary +1 +1 +0 +0 +0 +0$`, `^rest \* +1 +0 +0 +0 +1 +0$`,
-		`^gate errors of stage canary: Waiting since .*\(no data since .*: the query finds no series\)$`, `^gate tests of stage canary: Waiting since .*\(the service answers Wait: 3 of 5 suites\)$`, `^WaitsForMeasurement: .*the application's owner must act$`))
+		`^gate errors of stage canary: Waiting since .*\(no data since .*: the query finds no series\)$`, `^gate tests of stage canary: Waiting since .*\(the service answers Wait: 3 of 5 suites\)$`, `^GateHasNoData: .*the application's owner must act$`))
 	testwait.UntilNil(t, "explain says so", explanationMatches("deployment/web -n "+ns, `gate errors of stage canary: measurements of prometheus .*no data since .*; for .*; to act: the application's owner$`))
 
 	g.setAnswer("0.2", "Wait")
