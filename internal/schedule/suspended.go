@@ -17,20 +17,15 @@ const (
 )
 
 // keepLastDecision replaces the verdicts by those of the last decision, as the rows show it: chosen clusters stay, leaving ones leave, and
-// no other is chosen. A cluster that leaves the fleet loses its row all the same.
+// no other is chosen. A cluster that leaves the fleet loses its row all the same, unless no other has one: nothing may replace the last copy.
 func (d *Decision) keepLastDecision(in *Input) {
 	d.keepsDecision, d.WantsMore, d.ReserveClusters, d.ScoreThresholds = true, false, nil, nil
+	keepsAny := d.keepsAnyRow(in)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		if v.Outcome == OutcomeGone || v.Filter == FilterRemoval {
+		row, has := in.decidedRow(v)
+		if v.standsInSuspension(&row, keepsAny) {
 			continue
-		}
-		row, has := in.Rows[v.Cluster]
-		switch has = has && row.UID == v.UID; {
-		case !has:
-			row = emptyRow
-		case row.Phase == "":
-			row.Phase = atoll.RowActive
 		}
 		if v.storedRow != nil {
 			v.holdsRow = has && row.Phase != atoll.RowRemoving
@@ -39,12 +34,44 @@ func (d *Decision) keepLastDecision(in *Input) {
 	}
 }
 
+// decidedRow returns the row of a cluster; it is empty where the cluster has none.
+func (in *Input) decidedRow(v *Verdict) (row atoll.RowSpec, has bool) {
+	if row, has = in.Rows[v.Cluster]; !has || row.UID != v.UID {
+		return emptyRow, false
+	}
+	if row.Phase == "" {
+		row.Phase = atoll.RowActive
+	}
+	return row, true
+}
+
+// keepsAnyRow reports whether the last decision keeps a row in a cluster that does not leave the fleet.
+func (d *Decision) keepsAnyRow(in *Input) bool {
+	return in.UnlistedHolders > 0 || slices.ContainsFunc(d.Verdicts, func(v Verdict) bool {
+		row, has := in.decidedRow(&v)
+		return has && v.Outcome != OutcomeGone && v.Filter != FilterRemoval && (row.Phase == atoll.RowActive || row.Phase == atoll.RowPending)
+	})
+}
+
+// standsInSuspension reports whether a verdict counts although the last decision stays: the cluster leaves the fleet, or the copy was to leave and
+// what was to replace it is gone. The last copy does not leave with its cluster.
+func (v *Verdict) standsInSuspension(row *atoll.RowSpec, keepsAny bool) bool {
+	isLeaving := row.Phase == atoll.RowLeaving || row.Phase == atoll.RowHeld
+	switch {
+	case v.Outcome == OutcomeGone:
+		return true
+	case v.Filter == FilterRemoval:
+		return keepsAny || !isLeaving && row.Phase != atoll.RowActive
+	}
+	return !keepsAny && isLeaving && v.IsHolder()
+}
+
 // keepAsDecided replaces the verdict by that of the last decision. The row is empty where the cluster has none.
 func (v *Verdict) keepAsDecided(row *atoll.RowSpec) {
-	switch row.Phase {
-	case atoll.RowActive, atoll.RowPending:
+	switch {
+	case row.Phase == atoll.RowActive, row.Phase == atoll.RowPending, v.Filter == FilterRemoval: // of the last copy
 		v.keepChosen(row)
-	case atoll.RowLeaving, atoll.RowHeld:
+	case row.Phase == atoll.RowLeaving, row.Phase == atoll.RowHeld:
 		v.leaveAsDecided(row)
 	default:
 		if v.IsHolder() {

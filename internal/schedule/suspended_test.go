@@ -81,3 +81,48 @@ func TestTheLastDecisionStays(t *testing.T) {
 		t.Errorf("fewer replicas: %+v", shares)
 	}
 }
+
+// The last copy of a Bundle stays although its Cluster leaves the fleet, or although it was leaving: nothing may be chosen in its place.
+func TestTheLastCopyStays(t *testing.T) {
+	for name, c := range map[string]struct {
+		phase     atoll.RowPhase
+		isRemoved bool
+		others    map[string]atoll.RowPhase
+		unlisted  int
+		names     []string
+		want      string
+	}{
+		"its Cluster leaves":                      {atoll.RowActive, true, nil, 0, []string{"a", "b"}, "Kept (suspension: scheduling is suspended; without that, the copy would leave"},
+		"another copy stays":                      {atoll.RowActive, true, map[string]atoll.RowPhase{"b": atoll.RowActive}, 0, []string{"a", "b"}, "Leaves (removal"},
+		"another copy stays, which is not listed": {atoll.RowActive, true, nil, 1, []string{"a", "b"}, "Leaves (removal"},
+		"its replacement waits":                   {atoll.RowActive, true, map[string]atoll.RowPhase{"b": atoll.RowPending}, 0, []string{"a", "b"}, "Leaves (removal"},
+		"it was leaving with its Cluster":         {atoll.RowLeaving, true, nil, 0, []string{"a", "b"}, "Kept (suspension"},
+		"it never came":                           {atoll.RowPending, true, nil, 0, []string{"a", "b"}, "Out (removal"},
+		"it left already":                         {atoll.RowRemoving, true, nil, 0, []string{"a", "b"}, "Out (removal"},
+		"its replacement is gone":                 {atoll.RowLeaving, false, nil, 0, []string{"a", "b"}, "Placed"},
+		"its replacement is there":                {atoll.RowLeaving, false, map[string]atoll.RowPhase{"b": atoll.RowActive}, 0, []string{"a", "b"}, "Leaves (suspension"},
+		"a person takes it out":                   {atoll.RowLeaving, false, nil, 0, []string{"b"}, "Leaves (clusterNames"},
+	} {
+		in := Input{
+			KeepsDecision: true, UnlistedHolders: c.unlisted, Placement: v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: c.names}},
+			Rows: map[string]atoll.RowSpec{"a": {UID: "uid-a", Phase: c.phase, PlacementFingerprint: "old"}},
+		}
+		for _, n := range []string{"a", "b"} {
+			cluster := Cluster{ClusterView: atoll.ClusterView{Name: n}, UID: "uid-" + n, Accepted: true}
+			if n == "a" && c.isRemoved {
+				cluster.Removal = v1alpha1.ClusterClean
+			}
+			in.Clusters = append(in.Clusters, cluster)
+		}
+		for n, phase := range c.others {
+			in.Rows[n] = atoll.RowSpec{UID: "uid-" + n, Phase: phase}
+		}
+		d := DecidePlacement(in)
+		if v, _ := d.FindVerdict("a"); !strings.HasPrefix(v.String(), c.want) {
+			t.Errorf("%s: %s, want %s", name, v, c.want)
+		}
+		if v, _ := d.FindVerdict("b"); c.others == nil && v.IsHolder() {
+			t.Errorf("%s: a cluster is chosen", name)
+		}
+	}
+}
