@@ -108,8 +108,8 @@ func (r *PlacementReconciler) readGroupMember(ctx context.Context, namespace, ui
 	if err != nil {
 		return m, err
 	}
-	if m.name = labels.Name; m.name == "" {
-		m.name = "Bundle " + b.Ref.Name
+	if m.name = labels.Name; m.name.Text == "" {
+		m.name.Text = "Bundle " + b.Ref.Name
 	}
 	m.groups = keysOfTerms(namespace, schedule.WorkloadTermsOf(b.Spec.Placement.WorkloadAffinity, labels))
 	slices.SortFunc(m.groups, compareGroupKeys)

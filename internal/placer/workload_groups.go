@@ -48,9 +48,10 @@ type groupNamespace struct {
 
 // groupMember is a Bundle in groups.
 type groupMember struct {
-	uid, namespace, name string
-	groups               []groupKey
-	places               map[string]memberPlace // by cluster, of its rows
+	uid, namespace string
+	name           schedule.MemberName
+	groups         []groupKey
+	places         map[string]memberPlace // by cluster, of its rows
 	// decided holds the clusters that the step under way takes (true) or leaves.
 	decided map[string]bool
 	// ownChanges counts the changes of groups that this member made.
@@ -360,13 +361,13 @@ func (x *groupIndex) endDecision(uid string, rows Rows) (woken []string) {
 }
 
 // groupsOf returns the groups and the name of a member.
-func (x *groupIndex) groupsOf(uid string) (groups []groupKey, name string) {
+func (x *groupIndex) groupsOf(uid string) (groups []groupKey, name schedule.MemberName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if m := x.members[uid]; m != nil {
 		return m.groups, m.name
 	}
-	return nil, ""
+	return nil, name
 }
 
 // placesOf lists the clusters in which a member has a row.
@@ -383,7 +384,7 @@ func (x *groupIndex) placesOf(uid string) []string {
 // othersIn returns a group without one member. A group that keeps together leaves out the clusters that the member escapes
 // from.
 func (x *groupIndex) othersIn(uid string, key groupKey, apart bool, escapes map[string]bool) schedule.WorkloadGroup {
-	out := schedule.WorkloadGroup{Key: key.key, Value: key.value, KeepsApart: apart, NameAt: func(cluster string) string { return x.nameOther(uid, key, apart, cluster) }}
+	out := schedule.WorkloadGroup{Key: key.key, Value: key.value, KeepsApart: apart, NameAt: func(cluster string) schedule.MemberName { return x.nameOther(uid, key, apart, cluster) }}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	clusters := x.groups[key].clustersOf(apart)
@@ -408,16 +409,16 @@ func (g *workloadGroup) clustersOf(apart bool) map[string]map[string]bool {
 }
 
 // nameOther names the first other member in a cluster, by name.
-func (x *groupIndex) nameOther(uid string, key groupKey, apart bool, cluster string) (name string) {
+func (x *groupIndex) nameOther(uid string, key groupKey, apart bool, cluster string) (name schedule.MemberName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for other := range x.groups[key].clustersOf(apart)[cluster] {
-		if m := x.members[other]; other != uid && m != nil && (name == "" || m.name < name) {
+		if m := x.members[other]; other != uid && m != nil && (name.Text == "" || m.name.Text < name.Text) {
 			name = m.name
 		}
 	}
-	if name == "" { // it left after the decision was made
-		return "another member of the group"
+	if name.Text == "" { // it left after the decision was made
+		name.Text = "another member of the group"
 	}
 	return name
 }
