@@ -315,5 +315,5 @@ func (t *groupTrials) findRefusalOfGroups() *GroupRefusal {
 
 // WaitsForGroup reports whether the decision may differ when other members of the Bundle's groups come or leave.
 func (d *Decision) WaitsForGroup(limitsClusters bool) bool {
-	return d.GroupRefusal != nil && (!limitsClusters || d.NoFit || d.WantsMore)
+	return d.GroupRefusal != nil && (!limitsClusters || d.NoFit || d.WantsMore || d.AwaitsFailback)
 }
