@@ -28,10 +28,15 @@ type groupView struct {
 // statesGroups reports whether the placement of a Bundle has workloadAffinity.
 func statesGroups(b *state.Bundle) bool { return b.Spec.Placement.WorkloadAffinity != nil }
 
-// markGroupMemberStale marks a Bundle whose intent, content or existence changed to be read again.
+// markGroupMemberStale marks a Bundle whose intent, content or existence changed to be read again. One that states no
+// workloadAffinity any more leaves its groups at once, because its own steps read no groups.
 func (r *PlacementReconciler) markGroupMemberStale(uid string) {
 	b, ok := r.Bundles.Get(uid)
-	r.groups.markBundleStale(b.Ref.Namespace, uid, ok && statesGroups(&b))
+	if ok && !statesGroups(&b) {
+		r.wakeGroupMembers(r.groups.dropMember(uid))
+		return
+	}
+	r.groups.markBundleStale(b.Ref.Namespace, uid, ok)
 }
 
 // revisionChanged reconciles a Bundle with another revision.
@@ -108,8 +113,8 @@ func (r *PlacementReconciler) readGroupMember(ctx context.Context, namespace, ui
 	if err != nil {
 		return m, err
 	}
-	if m.name = labels.Name; m.name == "" {
-		m.name = "Bundle " + b.Ref.Name
+	if m.name = labels.Name; m.name.Text == "" {
+		m.name.Text = "Bundle " + b.Ref.Name
 	}
 	m.groups = keysOfTerms(namespace, schedule.WorkloadTermsOf(b.Spec.Placement.WorkloadAffinity, labels))
 	slices.SortFunc(m.groups, compareGroupKeys)
@@ -207,10 +212,10 @@ func (r *PlacementReconciler) decideInGroups(b *state.Bundle, decide func() (ste
 		return snap, ended, err
 	}
 	uid := b.Ref.UID
-	woken := r.groups.recordDecision(uid, snap.clustersTaken())
+	r.groups.recordDecision(uid, snap.clustersTaken())
 	return snap, func() {
 		ended()
-		r.wakeAfterStep(woken, r.groups.endDecision(uid, r.Rows))
+		r.wakeAfterStep(r.groups.endDecision(uid, r.Rows))
 	}, nil
 }
 
@@ -218,14 +223,12 @@ func (r *PlacementReconciler) decideInGroups(b *state.Bundle, decide func() (ste
 // without a pause while the store refuses writes.
 const failedStepDelay = 10 * time.Second
 
-// wakeAfterStep reconciles the members that a decision woke, and those that the end of the step woke because rows are not as
-// it was decided.
-func (r *PlacementReconciler) wakeAfterStep(byDecision, byEnd []string) {
-	if len(byEnd) == 0 {
-		r.wakeGroupMembers(byDecision)
-		return
-	}
-	for _, uid := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(byDecision, byEnd)))) {
+// wakeAfterStep reconciles the members that the step of another one woke, and later those that look again because rows are
+// not as it was decided.
+func (r *PlacementReconciler) wakeAfterStep(woken, wokenByFailure []string) {
+	r.wakeGroupMembers(woken)
+	slices.Sort(wokenByFailure)
+	for _, uid := range slices.Compact(wokenByFailure) {
 		r.index.requireWholeFleet(uid)
 		r.bundleLoop.EnqueueAfter(uid, failedStepDelay)
 	}

@@ -246,7 +246,7 @@ func (r *PlacementReconciler) restoreRemovalLedger() {
 // bundleChanged reconciles a Bundle whose intent changed; its status does not matter.
 func (r *PlacementReconciler) bundleChanged(uid string) {
 	if b, ok := r.Bundles.Get(uid); !ok || r.index.recordIntent(b) {
-		r.groups.markBundleStale(b.Ref.Namespace, uid, ok && statesGroups(&b))
+		r.markGroupMemberStale(uid)
 		r.enqueueAllRows(uid)
 	}
 }

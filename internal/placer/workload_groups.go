@@ -31,6 +31,10 @@ type groupIndex struct {
 	namespaces map[string]*groupNamespace
 	members    map[string]*groupMember // by Bundle UID
 	groups     map[groupKey]*workloadGroup
+	// created counts the groups that were made, so that a group that comes back begins with other changes.
+	created uint64
+	// decisions counts the decisions that were recorded.
+	decisions uint64
 	// labels of revisions, as schedule.TemplateLabels.
 	labels *lru.Cache
 }
@@ -48,13 +52,26 @@ type groupNamespace struct {
 
 // groupMember is a Bundle in groups.
 type groupMember struct {
-	uid, namespace, name string
-	groups               []groupKey
-	places               map[string]memberPlace // by cluster, of its rows
-	// decided holds the clusters that the step under way takes (true) or leaves.
-	decided map[string]bool
+	uid, namespace string
+	name           schedule.MemberName
+	groups         []groupKey
+	places         map[string]memberPlace // by cluster, of its rows
+	// decided holds the clusters that the step under way takes or leaves.
+	decided map[string]decidedPlace
+	// waitsSince is groupIndex.decisions when the member began to wait as it does now.
+	waitsSince uint64
 	// ownChanges counts the changes of groups that this member made.
 	ownChanges uint64
+}
+
+// decidedPlace is what a step under way does in a cluster, until its rows can be read.
+type decidedPlace struct {
+	takes bool
+	// before is the place before the decision, which was the decision of this number.
+	before memberPlace
+	number uint64
+	// woken are the members that waited for the change.
+	woken []string
 }
 
 // memberPlace is what a member has in a cluster: whether it takes the place, and whether it is to stay.
@@ -134,6 +151,26 @@ func (x *groupIndex) markBundleStale(namespace, uid string, states bool) {
 	}
 }
 
+// dropMember drops a Bundle that states no workloadAffinity any more. woken are the members that may choose more clusters now.
+func (x *groupIndex) dropMember(uid string) (woken []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	m := x.members[uid]
+	if m == nil {
+		return nil
+	}
+	delete(x.ensureNamespace(m.namespace).stale, uid)
+	return x.removeMember(m)
+}
+
+// removeMember removes a member with its places and waits. The caller holds the lock.
+func (x *groupIndex) removeMember(m *groupMember) (woken []string) {
+	woken = x.setPlaces(m, nil)
+	x.removeWaits(m)
+	delete(x.members, m.uid)
+	return woken
+}
+
 // copyStale copies the stale members of a namespace; nil: there are none.
 func (x *groupIndex) copyStale(namespace string) map[string]uint64 {
 	x.mu.Lock()
@@ -157,21 +194,33 @@ func (x *groupIndex) setMember(m groupMember, change uint64, rowsOf func(uid str
 	case change:
 		delete(n.stale, m.uid)
 	}
+	var decided map[string]decidedPlace
 	if old := x.members[m.uid]; old != nil {
-		m.decided, m.ownChanges = old.decided, old.ownChanges
+		decided, m.ownChanges = old.decided, old.ownChanges
 		if slices.Equal(old.groups, m.groups) {
 			old.name = m.name
 			return x.setPlaces(old, placesOfRows(rowsOf(m.uid)))
 		}
-		woken = x.setPlaces(old, nil)
-		x.removeWaits(old)
-		delete(x.members, m.uid)
+		woken = x.removeMember(old)
 	}
 	if len(m.groups) == 0 {
 		return woken
 	}
 	x.members[m.uid] = &m
-	return append(woken, x.setPlaces(&m, placesOfRows(rowsOf(m.uid)))...)
+	woken = append(woken, x.setPlaces(&m, placesOfRows(rowsOf(m.uid)))...)
+	return append(woken, x.carryDecided(&m, decided)...)
+}
+
+// carryDecided counts a decision under way in the groups that its member has since then. The caller holds the lock.
+func (x *groupIndex) carryDecided(m *groupMember, decided map[string]decidedPlace) (woken []string) {
+	if len(decided) > 0 {
+		m.decided = map[string]decidedPlace{}
+	}
+	for c, d := range decided {
+		m.decided[c] = d
+		woken = append(woken, x.movePlace(m, c, m.places[c], effectivePlace(m.places, m.decided, c))...)
+	}
+	return woken
 }
 
 func placesOfRows(rows []state.Row) map[string]memberPlace {
@@ -196,7 +245,7 @@ func (x *groupIndex) setPlaces(m *groupMember, places map[string]memberPlace) (w
 	return woken
 }
 
-func unionOfKeys(was, is map[string]memberPlace, decided map[string]bool) map[string]bool {
+func unionOfKeys(was, is map[string]memberPlace, decided map[string]decidedPlace) map[string]bool {
 	out := make(map[string]bool, len(was)+len(is)+len(decided))
 	for c := range was {
 		out[c] = true
@@ -211,11 +260,11 @@ func unionOfKeys(was, is map[string]memberPlace, decided map[string]bool) map[st
 }
 
 // effectivePlace returns the place of a member by its rows and by the decision that is under way.
-func effectivePlace(places map[string]memberPlace, decided map[string]bool, cluster string) memberPlace {
+func effectivePlace(places map[string]memberPlace, decided map[string]decidedPlace, cluster string) memberPlace {
 	p := places[cluster]
-	if takes, isDecided := decided[cluster]; isDecided {
-		p.stays = takes
-		p.occupies = p.occupies || takes
+	if d, isDecided := decided[cluster]; isDecided {
+		p.stays = d.takes
+		p.occupies = p.occupies || d.takes
 	}
 	return p
 }
@@ -228,7 +277,12 @@ func (x *groupIndex) movePlace(m *groupMember, cluster string, was, is memberPla
 	for _, key := range m.groups {
 		g := x.groups[key]
 		if g == nil {
-			g = &workloadGroup{occupants: map[string]map[string]bool{}, stayers: map[string]map[string]bool{}, waitingApart: map[string]bool{}, waitingTogether: map[string]bool{}}
+			x.created++
+			g = &workloadGroup{
+				occupants: map[string]map[string]bool{}, stayers: map[string]map[string]bool{},
+				waitingApart: map[string]bool{}, waitingTogether: map[string]bool{}, changes: x.created << 32,
+			}
+			m.ownChanges += g.changes
 			x.groups[key] = g
 		}
 		taken := was.occupies != is.occupies && setPresence(g.occupants, cluster, m.uid, is.occupies)
@@ -242,6 +296,8 @@ func (x *groupIndex) movePlace(m *groupMember, cluster string, was, is memberPla
 		}
 		if kept {
 			woken = appendOthers(woken, g.waitingTogether, m.uid)
+		} else if was.stays && !is.stays {
+			woken = append(woken, g.countLastStayer(m, cluster)...)
 		}
 		x.dropEmptyGroup(key, g)
 	}
@@ -264,6 +320,29 @@ func setPresence(clusters map[string]map[string]bool, cluster, uid string, prese
 	}
 	delete(clusters, cluster)
 	return true
+}
+
+// countLastStayer counts a change for the member that a cluster has alone after m left: it may be free to choose now.
+func (g *workloadGroup) countLastStayer(m *groupMember, cluster string) (woken []string) {
+	last := lastOf(g.stayers[cluster])
+	if last == "" {
+		return nil
+	}
+	g.changes++
+	m.ownChanges++
+	if g.waitingTogether[last] {
+		woken = append(woken, last)
+	}
+	return woken
+}
+
+// lastOf returns the only member; empty: there is none, or more than one.
+func lastOf(members map[string]bool) (uid string) {
+	if len(members) == 1 {
+		for uid = range members {
+		}
+	}
+	return uid
 }
 
 // appendOthers appends the waiting members without the one that caused the change.
@@ -324,49 +403,72 @@ func (m *groupMember) readRow(cluster string, rows Rows) {
 }
 
 // recordDecision counts what a step takes and leaves, before it is written.
-func (x *groupIndex) recordDecision(uid string, takes map[string]bool) (woken []string) {
+func (x *groupIndex) recordDecision(uid string, takes map[string]bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	m := x.members[uid]
 	if m == nil || len(takes) == 0 {
-		return nil
+		return
 	}
+	if m.decided == nil {
+		m.decided = map[string]decidedPlace{}
+	}
+	x.decisions++
 	for c, take := range takes {
 		was := effectivePlace(m.places, m.decided, c)
-		if m.decided == nil {
-			m.decided = map[string]bool{}
+		d, isDecided := m.decided[c]
+		if d.takes = take; !isDecided {
+			d.before, d.number = was, x.decisions
 		}
-		m.decided[c] = take
-		woken = append(woken, x.movePlace(m, c, was, effectivePlace(m.places, m.decided, c))...)
+		m.decided[c] = d
+		d.woken = append(d.woken, x.movePlace(m, c, was, effectivePlace(m.places, m.decided, c))...)
+		m.decided[c] = d
 	}
-	return woken
 }
 
-// endDecision counts the rows of a member alone, as they can be read now.
-func (x *groupIndex) endDecision(uid string, rows Rows) (woken []string) {
+// endDecision counts the rows of a member alone, as they can be read now. woken are the members that may choose more clusters
+// now, and wokenByFailure those whose clusters changed and are not as it was decided.
+func (x *groupIndex) endDecision(uid string, rows Rows) (woken, wokenByFailure []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	m := x.members[uid]
 	if m == nil {
-		return nil
+		return nil, nil
 	}
-	for c := range m.decided {
+	for c, d := range m.decided {
 		was := effectivePlace(m.places, m.decided, c)
 		delete(m.decided, c)
 		m.readRow(c, rows)
-		woken = append(woken, x.movePlace(m, c, was, m.places[c])...)
+		is := m.places[c]
+		all := append(d.woken, x.movePlace(m, c, was, is)...)
+		if is == d.before { // nothing changed for those that looked before the decision
+			all = x.keepWaitingSince(all, d.number)
+		}
+		if was == is {
+			woken = append(woken, all...)
+		} else {
+			wokenByFailure = append(wokenByFailure, all...)
+		}
 	}
-	return woken
+	return woken, wokenByFailure
+}
+
+// keepWaitingSince keeps the members that were decided after the decision of this number. The caller holds the lock.
+func (x *groupIndex) keepWaitingSince(uids []string, number uint64) []string {
+	return slices.DeleteFunc(uids, func(uid string) bool {
+		m := x.members[uid]
+		return m == nil || m.waitsSince < number
+	})
 }
 
 // groupsOf returns the groups and the name of a member.
-func (x *groupIndex) groupsOf(uid string) (groups []groupKey, name string) {
+func (x *groupIndex) groupsOf(uid string) (groups []groupKey, name schedule.MemberName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if m := x.members[uid]; m != nil {
 		return m.groups, m.name
 	}
-	return nil, ""
+	return nil, name
 }
 
 // placesOf lists the clusters in which a member has a row.
@@ -383,7 +485,7 @@ func (x *groupIndex) placesOf(uid string) []string {
 // othersIn returns a group without one member. A group that keeps together leaves out the clusters that the member escapes
 // from.
 func (x *groupIndex) othersIn(uid string, key groupKey, apart bool, escapes map[string]bool) schedule.WorkloadGroup {
-	out := schedule.WorkloadGroup{Key: key.key, Value: key.value, KeepsApart: apart, NameAt: func(cluster string) string { return x.nameOther(uid, key, apart, cluster) }}
+	out := schedule.WorkloadGroup{Key: key.key, Value: key.value, KeepsApart: apart, NameAt: func(cluster string) schedule.MemberName { return x.nameOther(uid, key, apart, cluster) }}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	clusters := x.groups[key].clustersOf(apart)
@@ -408,16 +510,16 @@ func (g *workloadGroup) clustersOf(apart bool) map[string]map[string]bool {
 }
 
 // nameOther names the first other member in a cluster, by name.
-func (x *groupIndex) nameOther(uid string, key groupKey, apart bool, cluster string) (name string) {
+func (x *groupIndex) nameOther(uid string, key groupKey, apart bool, cluster string) (name schedule.MemberName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for other := range x.groups[key].clustersOf(apart)[cluster] {
-		if m := x.members[other]; other != uid && m != nil && (name == "" || m.name < name) {
+		if m := x.members[other]; other != uid && m != nil && (name.Text == "" || m.name.Text < name.Text) {
 			name = m.name
 		}
 	}
-	if name == "" { // it left after the decision was made
-		return "another member of the group"
+	if name.Text == "" { // it left after the decision was made
+		name.Text = "another member of the group"
 	}
 	return name
 }
@@ -453,6 +555,7 @@ func (x *groupIndex) setWaits(uid string, v groupView, waits bool) (isLate bool)
 	if x.removeWaits(m); !waits {
 		return false
 	}
+	m.waitsSince = x.decisions
 	for i, key := range v.keys {
 		g := x.groups[key]
 		if g == nil {

@@ -379,7 +379,7 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 		}
 		b.Problems = append(b.Problems, shown)
 	}
-	b.WorkloadAffinity = explainWorkloadAffinity(&c.Decision)
+	b.WorkloadAffinity = explainWorkloadAffinity(&c.Decision, c.in.MayReadItem)
 	b.Held = c.visibleHeldRemovals()
 	c.addShortages(&b)
 	b.Unweighed, b.Unknown, b.Frozen = c.Decision.KeepsReplicasWithoutWeights(), c.unknownClusters(), c.itemsLosingPlacement()
@@ -441,7 +441,7 @@ func (c *bundleComparison) addShortages(b *BundlePlan) {
 		}
 		c.addUnfitCluster(b, &v)
 		if n.DrainReason != "" && atoll.ParseRowReason(c.Before[v.Cluster].Reason).Reason != n.DrainReason {
-			b.Stays = append(b.Stays, StayingRow{v.Cluster, n.DrainReason, n.DrainText})
+			b.Stays = append(b.Stays, StayingRow{v.Cluster, n.DrainReason, c.Decision.HideMembers(n.DrainText, c.in.MayReadItem)})
 		}
 	}
 	for _, s := range c.Short {
@@ -483,7 +483,7 @@ func (c *bundleComparison) compareRow(cluster string) (out RowGroup, items strin
 	had = had && was.Phase != atoll.RowPending // nothing of it is in the cluster
 	is, has := c.After[cluster]
 	if v, ok := c.Decision.FindVerdict(cluster); ok && v.Reason != "" {
-		out.Why, out.Reason = v.Reason, v.ReasonCode()
+		out.Why, out.Reason = c.Decision.HideMembers(v.Reason, c.in.MayReadItem), v.ReasonCode()
 	}
 	if c.changeRemovesCluster(cluster) {
 		out.Why, out.Reason = "its Cluster would be gone; what runs there is given up", atoll.ReasonClusterDeleted

@@ -385,12 +385,14 @@ func TestSecretsStaySecretInPlans(t *testing.T) {
 
 // A plan names what workloadAffinity refuses, and terms that do nothing.
 func TestWorkloadAffinityInPlans(t *testing.T) {
-	group := schedule.WorkloadGroup{Key: "tier", Value: "db", Others: map[string]bool{"lima": true}, NameAt: func(string) string { return "Deployment shop/a" }}
+	group := schedule.WorkloadGroup{Key: "tier", Value: "db", Others: map[string]bool{"lima": true}, NameAt: func(string) schedule.MemberName {
+		return schedule.MemberName{Text: "Deployment shop/a", Key: atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "a"}}
+	}}
 	d := schedule.DecidePlacement(schedule.Input{
 		BundleUID: "web", Clusters: []schedule.Cluster{{ClusterView: atoll.ClusterView{Name: "oslo"}, UID: "u", Accepted: true}},
 		WorkloadGroups: &schedule.WorkloadGroups{List: []schedule.WorkloadGroup{group}, Terms: []schedule.WorkloadTerm{{Term: "affinity", Key: "tier", Values: []string{"db"}}, {Term: "antiAffinity", Key: "stack"}}},
 	})
-	x := BundlePlan{Namespace: "shop", Name: "web", NoFit: d.NoFit, WorkloadAffinity: explainWorkloadAffinity(&d)}
+	x := BundlePlan{Namespace: "shop", Name: "web", NoFit: d.NoFit, WorkloadAffinity: explainWorkloadAffinity(&d, nil)}
 	var b strings.Builder
 	x.writeText(&b, false)
 	for _, want := range []string{
@@ -400,5 +402,9 @@ func TestWorkloadAffinityInPlans(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
 		}
+	}
+	hidden := explainWorkloadAffinity(&d, func(atoll.ItemKey) bool { return false })
+	if text := strings.Join(hidden, " "); strings.Contains(text, "shop/a") || !strings.Contains(text, "kept together with another member of the group, which runs in lima") {
+		t.Errorf("a reader of other kinds is shown %s", text)
 	}
 }

@@ -223,6 +223,8 @@ type Decision struct {
 	GroupRefusal *GroupRefusal
 	// WorkloadTerms explain workloadAffinity; nil where there is none, and with SkipExplanations.
 	WorkloadTerms []WorkloadTerm
+	// members are named by workloadAffinity; nil where WorkloadTerms is.
+	members *memberNames
 
 	tieSeed    string
 	scheduling v1alpha1.ReplicaScheduling
@@ -269,7 +271,7 @@ func DecidePlacement(in Input) Decision {
 		d.keepLastDecision(&in)
 	}
 	if in.WorkloadGroups != nil && !in.SkipExplanations {
-		d.WorkloadTerms = in.WorkloadGroups.Terms
+		d.WorkloadTerms, d.members = in.WorkloadGroups.Terms, &memberNames{groups: in.WorkloadGroups.List}
 	}
 	return d
 }

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -30,7 +32,14 @@ type WorkloadGroup struct {
 	// A group that keeps together counts each cluster in which one stays.
 	Others map[string]bool
 	// NameAt names another member in one of these clusters.
-	NameAt func(cluster string) string
+	NameAt func(cluster string) MemberName
+}
+
+// MemberName names a member of a group in explanations.
+type MemberName struct {
+	Text string
+	// Key of the template that the text names; zero: it names none.
+	Key atoll.ItemKey
 }
 
 // WorkloadGroups are the groups of a Bundle.
@@ -38,6 +47,48 @@ type WorkloadGroups struct {
 	List []WorkloadGroup
 	// Terms of the placement, for explanations.
 	Terms []WorkloadTerm
+}
+
+// memberInText finds the name of a member in a sentence about a refusal.
+var memberInText = regexp.MustCompile(`(kept (?:apart from|together with) )(.+?)(, which runs )`)
+
+// HideMembers returns a sentence in which no other member is named whose template the reader may not read. A name that this
+// decision did not give is hidden, too.
+func (d *Decision) HideMembers(text string, mayRead func(atoll.ItemKey) bool) string {
+	if mayRead == nil || !strings.Contains(text, "kept ") {
+		return text
+	}
+	return memberInText.ReplaceAllStringFunc(text, func(found string) string {
+		parts := memberInText.FindStringSubmatch(found)
+		if key, has := d.members.findKey(parts[2]); has && (key == atoll.ItemKey{} || mayRead(key)) {
+			return found
+		}
+		return parts[1] + "another member of the group" + parts[3]
+	})
+}
+
+// memberNames are the templates of the members that a decision names. They are read once.
+type memberNames struct {
+	groups []WorkloadGroup
+	read   sync.Once
+	keys   map[string]atoll.ItemKey
+}
+
+func (n *memberNames) findKey(text string) (key atoll.ItemKey, has bool) {
+	if n == nil {
+		return key, false
+	}
+	n.read.Do(func() {
+		n.keys = map[string]atoll.ItemKey{}
+		for i := range n.groups {
+			for cluster := range n.groups[i].Others {
+				name := n.groups[i].NameAt(cluster)
+				n.keys[name.Text] = name.Key
+			}
+		}
+	})
+	key, has = n.keys[text]
+	return key, has
 }
 
 // WorkloadTerm explains a term of workloadAffinity.
@@ -89,7 +140,7 @@ type TemplateLabels struct {
 	// values by key, sorted.
 	values map[string][]string
 	// Name of the first template with a label, a workload if there is one; empty: there is none that may be named.
-	Name string
+	Name MemberName
 }
 
 // ValuesOf returns the values of a label, sorted.
@@ -123,8 +174,8 @@ func LabelsOfTemplates(content *atoll.Content) (TemplateLabels, error) {
 		for key, value := range object.Metadata.Labels {
 			all.values[key] = append(all.values[key], value)
 		}
-		if isWorkload := workloadKinds[item.Key.Kind]; !item.Key.IsSecret() && !named && (isWorkload || all.Name == "") {
-			all.Name, named = formatTemplate(item.Key), isWorkload
+		if isWorkload := workloadKinds[item.Key.Kind]; !item.Key.IsSecret() && !named && (isWorkload || all.Name.Text == "") {
+			all.Name, named = MemberName{formatTemplate(item.Key), item.Key}, isWorkload
 		}
 	}
 	for key, values := range all.values {
@@ -169,7 +220,7 @@ func (g *WorkloadGroup) filterName() string {
 // explainRefusal returns why the group refuses a cluster.
 func (g *WorkloadGroup) explainRefusal(cluster string) string {
 	if g.KeepsApart {
-		return fmt.Sprintf("kept apart from %s, which runs here (group %s=%s)", g.NameAt(cluster), g.Key, g.Value)
+		return fmt.Sprintf("kept apart from %s, which runs here (group %s=%s)", g.NameAt(cluster).Text, g.Key, g.Value)
 	}
 	return g.explainElsewhere()
 }
@@ -177,7 +228,7 @@ func (g *WorkloadGroup) explainRefusal(cluster string) string {
 // explainElsewhere returns where the group is.
 func (g *WorkloadGroup) explainElsewhere() string {
 	clusters := slices.Sorted(maps.Keys(g.Others))
-	return fmt.Sprintf("kept together with %s, which runs in %s (group %s=%s)", g.NameAt(clusters[0]), formatNames(clusters), g.Key, g.Value)
+	return fmt.Sprintf("kept together with %s, which runs in %s (group %s=%s)", g.NameAt(clusters[0]).Text, formatNames(clusters), g.Key, g.Value)
 }
 
 // GroupRefusal counts the clusters that workloadAffinity alone refuses.
@@ -197,7 +248,7 @@ func (r *GroupRefusal) String() string {
 	if !r.group.KeepsApart {
 		return r.group.explainElsewhere()
 	}
-	text := fmt.Sprintf("kept apart from %s, which runs in %s (group %s=%s)", r.group.NameAt(r.cluster), r.cluster, r.group.Key, r.group.Value)
+	text := fmt.Sprintf("kept apart from %s, which runs in %s (group %s=%s)", r.group.NameAt(r.cluster).Text, r.cluster, r.group.Key, r.group.Value)
 	if more := r.Clusters - 1; more > 0 {
 		text += fmt.Sprintf(", and from others in %d more", more)
 	}
@@ -264,5 +315,5 @@ func (t *groupTrials) findRefusalOfGroups() *GroupRefusal {
 
 // WaitsForGroup reports whether the decision may differ when other members of the Bundle's groups come or leave.
 func (d *Decision) WaitsForGroup(limitsClusters bool) bool {
-	return d.GroupRefusal != nil && (!limitsClusters || d.NoFit || d.WantsMore)
+	return d.GroupRefusal != nil && (!limitsClusters || d.NoFit || d.WantsMore || d.AwaitsFailback)
 }

@@ -14,7 +14,7 @@ import (
 // groupOf returns a group with other members in clusters, each written "cluster=name".
 func groupOf(apart bool, places ...string) WorkloadGroup {
 	names := map[string]string{}
-	g := WorkloadGroup{Key: "tier", Value: "db", KeepsApart: apart, Others: map[string]bool{}, NameAt: func(c string) string { return names[c] }}
+	g := WorkloadGroup{Key: "tier", Value: "db", KeepsApart: apart, Others: map[string]bool{}, NameAt: func(c string) MemberName { return MemberName{Text: names[c]} }}
 	for _, p := range places {
 		cluster, name, _ := strings.Cut(p, "=")
 		g.Others[cluster], names[cluster] = true, name
@@ -135,12 +135,12 @@ func TestLabelsOfTemplates(t *testing.T) {
 	along.Dependency = true
 	content := &atoll.Content{Items: []atoll.Item{along, item("Secret", "s", `{"tier":"db"}`), item("Service", "x", `{"tier":"db"}`), item("Deployment", "y", `{"tier":"web","app":"y"}`), item("Deployment", "z", `{}`)}}
 	labels, err := LabelsOfTemplates(content)
-	if err != nil || !slices.Equal(labels.ValuesOf("tier"), []string{"db", "web"}) || labels.Name != "Deployment shop/y" {
-		t.Errorf("labels %v, name %q, %v", labels.ValuesOf("tier"), labels.Name, err)
+	if err != nil || !slices.Equal(labels.ValuesOf("tier"), []string{"db", "web"}) || labels.Name.Text != "Deployment shop/y" {
+		t.Errorf("labels %v, name %q, %v", labels.ValuesOf("tier"), labels.Name.Text, err)
 	}
 	content.Items = content.Items[:2]
-	if labels, _ = LabelsOfTemplates(content); labels.Name != "" || !slices.Equal(labels.ValuesOf("tier"), []string{"db"}) {
-		t.Errorf("a Secret alone: labels %v, name %q", labels.ValuesOf("tier"), labels.Name)
+	if labels, _ = LabelsOfTemplates(content); labels.Name.Text != "" || !slices.Equal(labels.ValuesOf("tier"), []string{"db"}) {
+		t.Errorf("a Secret alone: labels %v, name %q", labels.ValuesOf("tier"), labels.Name.Text)
 	}
 	terms := WorkloadTermsOf(&v1alpha1.WorkloadAffinity{Affinity: &v1alpha1.WorkloadAffinityTerm{GroupByLabelKey: "tier"}, AntiAffinity: &v1alpha1.WorkloadAffinityTerm{GroupByLabelKey: "none"}}, labels)
 	if got := terms[0].Sentence() + "; " + terms[1].Sentence(); got != "workloadAffinity.affinity keeps it together with the other members of tier=db; workloadAffinity.antiAffinity does nothing: no template of the Bundle has the label none" {
@@ -183,7 +183,7 @@ func TestRandomWorkloadGroups(t *testing.T) {
 		for range 40 {
 			uid := fmt.Sprint("b", rnd.IntN(6))
 			apart := uid < "b3"
-			group := WorkloadGroup{KeepsApart: apart, Others: map[string]bool{}, NameAt: func(string) string { return "other" }}
+			group := WorkloadGroup{KeepsApart: apart, Others: map[string]bool{}, NameAt: func(string) MemberName { return MemberName{Text: "other"} }}
 			for other, has := range rows {
 				if other != uid && other < "b3" == apart {
 					for c := range has {

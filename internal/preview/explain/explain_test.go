@@ -547,7 +547,9 @@ func TestWhatIsNotPlacedSaysWhy(t *testing.T) {
 
 // The effect of workloadAffinity is shown, and a term without a label.
 func TestWorkloadAffinityIsExplained(t *testing.T) {
-	group := schedule.WorkloadGroup{Key: "tier", Value: "db", KeepsApart: true, Others: map[string]bool{"oslo": true}, NameAt: func(string) string { return "Deployment shop/a" }}
+	group := schedule.WorkloadGroup{Key: "tier", Value: "db", KeepsApart: true, Others: map[string]bool{"oslo": true}, NameAt: func(string) schedule.MemberName {
+		return schedule.MemberName{Text: "Deployment shop/a", Key: atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "a"}}
+	}}
 	d := schedule.DecidePlacement(schedule.Input{
 		BundleUID: "web", Clusters: []schedule.Cluster{{ClusterView: atoll.ClusterView{Name: "oslo"}, UID: "u", Accepted: true}},
 		WorkloadGroups: &schedule.WorkloadGroups{List: []schedule.WorkloadGroup{group}, Terms: []schedule.WorkloadTerm{{Term: "affinity", Key: "stack"}, {Term: "antiAffinity", Key: "tier", Values: []string{"db"}}}},
@@ -567,5 +569,15 @@ func TestWorkloadAffinityIsExplained(t *testing.T) {
 	}
 	if c := x.Clusters[0]; c.ReasonCode != atoll.ReasonKeptApart || c.Filter != schedule.FilterApart {
 		t.Errorf("the cluster is explained by %s, %s", c.Filter, c.ReasonCode)
+	}
+	// A reader of other kinds is shown no name, also not one that a row has from an earlier decision.
+	row := rollout.Row{Spec: atoll.RowSpec{Phase: atoll.RowActive, Reason: "NoReplacement: kept apart from Deployment shop/b, which runs in oslo (group tier=db)"}}
+	for mayRead, want := range map[bool]string{true: "kept apart from Deployment shop/a, which", false: "kept apart from another member of the group, which"} {
+		in := ExplanationInput{MayRead: func(atoll.ItemKey) bool { return mayRead }}
+		x := in.explainBundle(Bundle{Ref: enginev1.BundleRef{Namespace: "shop", Name: "web"}, Decision: d, Rows: map[string]rollout.Row{"oslo": row}})
+		c := x.Clusters[0]
+		if !strings.Contains(c.Reason, want) || !strings.Contains(x.WorkloadAffinity.Refusal, want) || strings.Contains(c.Row.Reason, "shop/b") {
+			t.Errorf("may read %t: %q, %q, %q", mayRead, c.Reason, x.WorkloadAffinity.Refusal, c.Row.Reason)
+		}
 	}
 }

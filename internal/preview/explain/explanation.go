@@ -455,7 +455,7 @@ func (in ExplanationInput) explainBundle(b Bundle) BundleExplanation {
 		out.Quarantined = c.Message
 	}
 	out.PlanSince = b.planSince()
-	out.Unmet, out.Choice, out.Affinities, out.WorkloadAffinity = b.Decision.UnmetSpread, explainChoice(b.Decision.Choice), b.Decision.Groups, explainWorkloadAffinity(&b.Decision)
+	out.Unmet, out.Choice, out.Affinities, out.WorkloadAffinity = b.Decision.UnmetSpread, explainChoice(b.Decision.Choice), b.Decision.Groups, in.explainWorkloadAffinity(&b.Decision)
 	out.Short = in.visibleShortages(b)
 	waits := map[string]rollout.RowWait{}
 	for _, w := range b.Output.Waits {
@@ -482,9 +482,9 @@ func (in ExplanationInput) visibleShortages(b Bundle) (out []Shortage) {
 func (in ExplanationInput) explainCluster(b Bundle, v schedule.Verdict, w rollout.RowWait, all bool) ClusterExplanation {
 	notes := v.Notes()
 	c := ClusterExplanation{
-		Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, ReasonCode: v.ReasonCode(), Reason: v.Reason, Score: explainScore(v), Group: v.Group, OverflowStep: v.OverflowStep,
+		Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, ReasonCode: v.ReasonCode(), Reason: b.Decision.HideMembers(v.Reason, in.MayRead), Score: explainScore(v), Group: v.Group, OverflowStep: v.OverflowStep,
 		Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max, Capacity: b.Decision.CapacityBounds(v.Cluster),
-		GetsNothingNew: v.GetsNothingNew, KeptLost: notes.KeptLost, DrainReason: notes.DrainReason, DrainText: notes.DrainText, Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
+		GetsNothingNew: v.GetsNothingNew, KeptLost: notes.KeptLost, DrainReason: notes.DrainReason, DrainText: b.Decision.HideMembers(notes.DrainText, in.MayRead), Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
 	}
 	in.explainPodFit(&c, v.PodFit())
 	if !notes.EvictAt.IsZero() {

@@ -15,7 +15,7 @@ import (
 // explainRow explains the row of a cluster. all: the user may read the whole Bundle.
 func (in ExplanationInput) explainRow(b Bundle, cluster string, explainRow rollout.Row, all bool) *RowExplanation {
 	r := &RowExplanation{
-		Phase: explainRow.Spec.Phase, Reason: explainRow.Spec.Reason, Revision: explainRow.Spec.Revision, Number: b.Numbers[explainRow.Spec.Revision],
+		Phase: explainRow.Spec.Phase, Reason: b.Decision.HideMembers(explainRow.Spec.Reason, in.MayRead), Revision: explainRow.Spec.Revision, Number: b.Numbers[explainRow.Spec.Revision],
 		Generation: explainRow.Spec.Generation, Since: time.Unix(explainRow.Spec.Since, 0).UTC(), Orphan: explainRow.Spec.Orphan, Online: explainRow.Online,
 	}
 	reason := atoll.ParseRowReason(r.Reason)

@@ -14,13 +14,13 @@ type WorkloadAffinity struct {
 	Refusal string `json:"refusal,omitempty"`
 }
 
-func explainWorkloadAffinity(d *schedule.Decision) *WorkloadAffinity {
+func (in ExplanationInput) explainWorkloadAffinity(d *schedule.Decision) *WorkloadAffinity {
 	if len(d.WorkloadTerms) == 0 {
 		return nil
 	}
 	out := &WorkloadAffinity{Terms: d.WorkloadTerms}
 	if d.GroupRefusal != nil {
-		out.Refusal = d.GroupRefusal.String()
+		out.Refusal = d.HideMembers(d.GroupRefusal.String(), in.MayRead)
 	}
 	return out
 }

@@ -38,7 +38,7 @@ type placedBundle struct {
 	views  []atoll.ClusterView
 	// groups of workloadAffinity that the Bundle is in, by key and value, and the name by which others see it.
 	groups map[[2]string]bool
-	name   string
+	name   schedule.MemberName
 }
 
 // newFleetState returns the state of the World: with the ClusterSet of a fresh hub, unless the files have their own of

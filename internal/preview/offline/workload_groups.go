@@ -14,8 +14,8 @@ func (f *fleetState) joinGroups(b *Bundle, one *placedBundle) (*schedule.Workloa
 	if err != nil {
 		return nil, err
 	}
-	if one.name = labels.Name; one.name == "" {
-		one.name = "Bundle " + b.ID.Name
+	if one.name = labels.Name; one.name.Text == "" {
+		one.name.Text = "Bundle " + b.ID.Name
 	}
 	one.groups = map[[2]string]bool{}
 	out := &schedule.WorkloadGroups{Terms: schedule.WorkloadTermsOf(b.Spec.Placement.WorkloadAffinity, labels)}
@@ -30,15 +30,15 @@ func (f *fleetState) joinGroups(b *Bundle, one *placedBundle) (*schedule.Workloa
 
 // othersOfGroup returns a group of a namespace as the Bundles form it that were decided before.
 func (f *fleetState) othersOfGroup(namespace, key, value string, apart bool) schedule.WorkloadGroup {
-	names := map[string]string{}
-	g := schedule.WorkloadGroup{Key: key, Value: value, KeepsApart: apart, Others: map[string]bool{}, NameAt: func(cluster string) string { return names[cluster] }}
+	names := map[string]schedule.MemberName{}
+	g := schedule.WorkloadGroup{Key: key, Value: value, KeepsApart: apart, Others: map[string]bool{}, NameAt: func(cluster string) schedule.MemberName { return names[cluster] }}
 	for i := range f.placedBundles {
 		other := &f.placedBundles[i]
 		if other.id.Namespace != namespace || !other.groups[[2]string{key, value}] {
 			continue
 		}
 		for _, c := range other.views {
-			if g.Others[c.Name] = true; names[c.Name] == "" || other.name < names[c.Name] {
+			if g.Others[c.Name] = true; names[c.Name].Text == "" || other.name.Text < names[c.Name].Text {
 				names[c.Name] = other.name
 			}
 		}
