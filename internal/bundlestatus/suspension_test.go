@@ -1,10 +1,14 @@
 package bundlestatus
 
 import (
+	"context"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -68,4 +72,65 @@ func TestASuspensionInARolloutStatus(t *testing.T) {
 	if (rolloutView{}).isSame(rolloutView{suspension: named}) {
 		t.Error("rows keep their groups when clusters are suspended")
 	}
+}
+
+// liftedFreeze is a freeze that a person lifts while the status of a Bundle is being computed: its end is published before
+// the status with it is written.
+type liftedFreeze struct {
+	mu     sync.Mutex
+	freeze *v1alpha1.ChangeFreeze
+	// liftsAfterRead: the next read is the last one with the freeze.
+	liftsAfterRead bool
+	onChange       func(string)
+}
+
+func (f *liftedFreeze) Subscribe(fn func(string)) { f.onChange = fn }
+
+func (f *liftedFreeze) Freeze() *v1alpha1.ChangeFreeze {
+	f.mu.Lock()
+	is, lifts := f.freeze, f.liftsAfterRead && f.freeze != nil
+	if lifts {
+		f.freeze = nil
+	}
+	f.mu.Unlock()
+	if lifts {
+		f.onChange(v1alpha1.HubSettingsName)
+	}
+	return is
+}
+
+// A freeze that ends before the status with it is written does not stay in the status, although nothing else happens to the Bundle.
+func TestAFreezeIsLiftedBeforeItsStatusIsWritten(t *testing.T) {
+	m := newMemory()
+	m.addCluster("a")
+	settings := &liftedFreeze{}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cfg := m.newConfig()
+		cfg.Settings = settings
+		r, done := New(cfg), make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		synctest.Wait()
+		m.apply("a")
+		m.reportAvailable("a", 2)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		settings.mu.Lock()
+		settings.freeze, settings.liftsAfterRead = &v1alpha1.ChangeFreeze{Reason: "outage", By: "alice", Since: metav1.Now()}, true
+		settings.mu.Unlock()
+		m.countWrites("bundle")
+		m.cutRevision("b", webContent("h2"))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := m.countWrites("bundle"); n < 2 {
+			t.Errorf("%d writes: the status with the freeze was not written, or not written again", n)
+		}
+		if is := m.getBundle().Status.Rollout; is != nil && is.Reason == string(atoll.ReasonChangesFrozen) {
+			t.Errorf("the status keeps the freeze that has ended: %+v", is)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
 }

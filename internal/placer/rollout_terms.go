@@ -99,11 +99,12 @@ func (r *PlacementReconciler) warnOfExemptChange(s *stepInput, out rollout.Outpu
 
 // addRolloutTerms adds the terms of the Bundle's rollout to a step, and the clusters that may get their first row.
 func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clusters []schedule.Cluster) {
-	if !turns.isBounded(len(s.rollout.Rows)) {
+	in := &s.rollout
+	in.Halt = turns.halt // a suspension of scheduling bounds no change, and keeps copies that nothing replaces
+	if !turns.isBounded(len(in.Rows)) {
 		return
 	}
-	in := &s.rollout
-	in.Terms, in.Halt = turns.Terms, turns.halt
+	in.Terms = turns.Terms
 	in.Approvals, in.Gates = s.bundle.Spec.Approvals, r.index.readGates(s.bundle, r.Measurements, in.Now)
 	if resume := s.bundle.Spec.Resume; resume != nil {
 		in.ResumedAt = resume.At.Time

@@ -245,3 +245,41 @@ func TestALabelInASuspension(t *testing.T) {
 		}
 	})
 }
+
+// While scheduling is suspended, nothing takes the place of a copy whose Cluster leaves the fleet. Divided replicas without another place stay, also
+// where nothing bounds the rollout, and so does the last copy. They leave after the suspension, once they are replaced.
+func TestACopyWithoutAReplacementStaysInASuspension(t *testing.T) {
+	m := newFakeHub()
+	addClusters(m, "a", "b", "c")
+	six := &atoll.Content{Items: []atoll.Item{{
+		Key: atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}, Divided: true,
+		Object: []byte(`{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":6}}`),
+	}}}
+	runWithRestarts(t, m, func(t *testing.T) {
+		newPlacedBundle(m, "web", six, "a", "b")
+		newPlacedBundle(m, "one", &atoll.Content{}, "a")
+		m.suspendBundle("web", &v1alpha1.Suspension{Scheduling: true})
+		m.suspendBundle("one", &v1alpha1.Suspension{Scheduling: true})
+		m.moveBundle("one", "a", "c")
+		m.changeCluster("a", func(c *v1alpha1.Cluster) { c.Spec.Removal = &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan} })
+		m.settleRows("web")
+		m.settleRows("one")
+		time.Sleep(24 * time.Hour)
+		expectRows(t, m, "web", "a Leaving r1 3, b Active r1 3")
+		expectRows(t, m, "one", "a Active r1")
+		if r := m.reasonOf("one", "a"); r != atoll.ReasonSchedulingSuspended {
+			t.Errorf("the last copy stays with %q", r)
+		}
+	}, func(t *testing.T) {
+		time.Sleep(time.Hour)
+		expectRows(t, m, "web", "a Leaving r1 3, b Active r1 3")
+		expectRows(t, m, "one", "a Active r1")
+		m.suspendBundle("web", nil)
+		m.suspendBundle("one", nil)
+		expectRows(t, m, "one", "a Leaving r1, c Active r1")
+		m.settleRows("web")
+		m.settleRows("one")
+		expectRows(t, m, "web", "b Active r1 6")
+		expectRows(t, m, "one", "c Active r1")
+	})
+}

@@ -70,6 +70,19 @@ func (c *bundleComparison) unknownClusters() []string {
 	})
 }
 
+// unknownSuspendedClusters returns the clusters that an edit of the suspension names and that would not exist after the change.
+func (c *bundleComparison) unknownSuspendedClusters() (out []string) {
+	if !c.SuspensionEdited || !c.Suspension.HasSuspendedClusters() {
+		return nil
+	}
+	for _, name := range c.Suspension.DispatchingOnClusters.ClusterNames {
+		if _, known := c.in.ViewsAfter[name]; !known {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // hiddenRemovals stands for removals that wait, where the user may not read all items.
 const hiddenRemovals = string(atoll.ReasonRemovalHeld + ": removals of items that you may not all read")
 

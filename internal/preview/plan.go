@@ -48,6 +48,9 @@ type BundleChange struct {
 	// Placement that it would have, and whether it has another.
 	Placement       v1alpha1.PlacementSpec
 	PlacementEdited bool
+	// Suspension that it would have, and whether it has another; nil: nothing would be suspended.
+	Suspension       *v1alpha1.Suspension
+	SuspensionEdited bool
 	// Revision that rows are to reach, and its content.
 	Revision string
 	Content  *atoll.Content
@@ -157,6 +160,8 @@ type BundlePlan struct {
 	EvenDivision bool `json:"evenDivision,omitempty"`
 	// Unknown clusters that the placement would name: there are none.
 	Unknown []string `json:"unknown,omitempty"`
+	// UnknownSuspended clusters that an edit of the suspension would name: there are none.
+	UnknownSuspended []string `json:"unknownSuspended,omitempty"`
 	// OverridesLater lists clusters that would get other overrides with the next change of what is
 	// sent, and not now.
 	OverridesLater []string `json:"later,omitempty"`
@@ -304,7 +309,7 @@ func BuildPlan(in Input) Plan {
 
 // isShown reports whether the plan of the Bundle has something to show.
 func (b *BundlePlan) isShown(placementEdited bool) bool {
-	return len(b.Rows)+len(b.Stays)+len(b.Held)+len(b.Problems)+len(b.OverridesLater)+len(b.Frozen) > 0 ||
+	return len(b.Rows)+len(b.UnknownSuspended)+len(b.Stays)+len(b.Held)+len(b.Problems)+len(b.OverridesLater)+len(b.Frozen) > 0 ||
 		placementEdited && (b.Unweighed || b.EvenDivision || len(b.Unknown) > 0) || b.Waits != "" || b.NoFit || b.hasBlockedRow()
 }
 
@@ -383,6 +388,7 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 	b.Held = c.visibleHeldRemovals()
 	c.addShortages(&b)
 	b.Unweighed, b.Unknown, b.Frozen = c.Decision.KeepsReplicasWithoutWeights(), c.unknownClusters(), c.itemsLosingPlacement()
+	b.UnknownSuspended = c.unknownSuspendedClusters()
 	b.EvenDivision = c.Decision.FallsBackToEvenDivision()
 	c.addRows(&b)
 	b.OldCopies = c.oldCopyWaits()

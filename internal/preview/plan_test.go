@@ -252,6 +252,13 @@ Nothing would change in any cluster.
 			c.Placement = v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"tokyo", "toyko"}}}
 			c.PlacementEdited, in.ViewsAfter = true, map[string]atoll.ClusterView{"tokyo": {Name: "tokyo"}}
 		}, "Bundle shop/web (PropagationPolicy web)\n  There is no cluster toyko, which the placement names.\nNothing would change in any cluster.\n"},
+		"an edit that suspends what is not there": {func(c *BundleChange, in *Input) {
+			c.Suspension = &v1alpha1.Suspension{DispatchingOnClusters: &v1alpha1.SuspendedClusters{ClusterNames: []string{"tokyo", "toyko"}}}
+			c.SuspensionEdited, in.ViewsAfter = true, map[string]atoll.ClusterView{"tokyo": {Name: "tokyo"}}
+		}, "Bundle shop/web (PropagationPolicy web)\n  There is no cluster toyko, which the suspension names.\nNothing would change in any cluster.\n"},
+		"a suspended name without an object, which no write edits": {func(c *BundleChange, _ *Input) {
+			c.Suspension = &v1alpha1.Suspension{DispatchingOnClusters: &v1alpha1.SuspendedClusters{ClusterNames: []string{"toyko"}}}
+		}, "Nothing would change in any cluster.\n"},
 		"a name without an object, which no write edits": {func(c *BundleChange, _ *Input) {
 			c.Placement = v1alpha1.PlacementSpec{ClusterAffinity: &v1alpha1.ClusterAffinity{ClusterNames: []string{"toyko"}}}
 		}, "Nothing would change in any cluster.\n"},

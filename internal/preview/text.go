@@ -196,6 +196,9 @@ func (x BundlePlan) writeShortages(b *strings.Builder, all bool) {
 	if len(x.Unknown) > 0 {
 		fmt.Fprintf(b, "  There is no cluster %s, which the placement names.\n", abbreviateNames(x.Unknown, all))
 	}
+	if len(x.UnknownSuspended) > 0 {
+		fmt.Fprintf(b, "  There is no cluster %s, which the suspension names.\n", abbreviateNames(x.UnknownSuspended, all))
+	}
 	for _, s := range x.Stays {
 		fmt.Fprintf(b, "  = %s would keep it: %s (%s)\n", s.Cluster, s.Why, s.Reason)
 	}

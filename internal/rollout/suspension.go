@@ -104,11 +104,12 @@ func (s *rolloutStep) hasSuspendedRows() bool {
 // tallySuspendedCopies counts the clusters that wait for their first copy until the end of the suspension.
 func (s *rolloutStep) tallySuspendedCopies() {
 	for _, c := range s.suspended {
-		if s.Halt.IsHalted() {
+		row := s.arrivalRow(c)
+		if !row.Suspended { // all clusters are
 			s.tallyArrival(c)
 			continue
 		}
-		n := &s.turns.Stages[s.arrivalRow(c).Stage]
+		n := &s.turns.Stages[row.Stage]
 		n.AddRows(RowSuspended, 1)
 		n.AddOutsideWaiting(RowSuspended, 1)
 	}

@@ -116,6 +116,18 @@ func TestSuspensionWalk(t *testing.T) {
 	}
 }
 
+// A pause counts a suspended cluster that waits for its first copy apart all the same.
+func TestASuspendedFirstCopyInAPause(t *testing.T) {
+	s := newStage(t)
+	playLines(s, "clusters a", "settle", "suspend b", "pause alice later", "cluster b")
+	for range 2 {
+		if n := AdvanceRows(s.buildInput()).Progress.Stages[0]; n.Suspended != 1 || n.SuspendedWaiting != 1 || n.Waiting != 0 || n.Clusters != 1 {
+			t.Errorf("the clusters are counted as %+v", n)
+		}
+		playLines(s, "step")
+	}
+}
+
 // Other override rules of the same revision that target a suspended cluster change nothing there, and the row waits for the end of the suspension. In
 // another cluster they apply at once.
 func TestOverrideRulesOfASuspendedCluster(t *testing.T) {

@@ -315,13 +315,14 @@ func (x *userQuery) bundleChange(ctx context.Context, f placer.PreviewedBundle, 
 		ID: policymatch.BundleID{Namespace: ref.Namespace, Name: ref.Name}, Source: f.Bundle.Spec.Source,
 		Revision: f.Revision, Content: f.Content, Contents: map[string]*atoll.Content{},
 		Before: f.Before, After: f.After, Decision: f.Decision, Held: f.HeldPlan, Waiting: f.Waits, OldCopyWaits: f.OldCopyWaits, Short: f.Shortages,
-		Placement: f.Bundle.Spec.Placement, Rollout: f.Rollout,
+		Placement: f.Bundle.Spec.Placement, Suspension: f.Bundle.Spec.Suspension, Rollout: f.Rollout,
 	}
 	if latest, ok := x.sources.State.Revisions.LatestOfBundle(ref.UID); !ok || latest.Name != f.Revision {
 		c.NewRevision = true
 	}
 	if b, ok := x.sources.State.Bundles.GetByName(ref.Namespace, ref.Name); ok {
 		c.PlacementEdited = !apiequality.Semantic.DeepEqual(b.Spec.Placement, c.Placement)
+		c.SuspensionEdited = !apiequality.Semantic.DeepEqual(b.Spec.Suspension, c.Suspension)
 	}
 	if b, ok := byID[c.ID]; ok {
 		c.New, c.Problems = b.New, b.Problems
