@@ -6,6 +6,7 @@ replace atoll.dev/atoll => ../
 
 require (
 	atoll.dev/atoll v0.0.0-00010101000000-000000000000
+	github.com/chromedp/cdproto v0.160.1
 	github.com/chromedp/chromedp v0.23.1
 	github.com/creack/pty v1.1.24
 	github.com/dexidp/dex v0.0.0-20240807174518-43956db7fd75
@@ -52,7 +53,6 @@ require (
 	github.com/KimMachineGun/automemlimit v1.0.1 // indirect
 	github.com/Microsoft/hnslib v0.1.2 // indirect
 	github.com/beevik/etree v1.4.0 // indirect
-	github.com/chromedp/cdproto v0.160.1 // indirect
 	github.com/coreos/go-oidc/v3 v3.21.0 // indirect
 	github.com/dexidp/dex/api/v2 v2.4.0 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"atoll.dev/atoll/internal/console/issuer"
+	"atoll.dev/atoll/internal/testwait"
 )
 
 const shellPath = "/api/v1/namespaces/shop/pods/web.oslo/exec"
@@ -300,14 +302,16 @@ func TestRefusedTerminalsHaveAReason(t *testing.T) {
 // A terminal frees its place as it ends, and the next one gets it.
 func TestAPlaceIsFreed(t *testing.T) {
 	h := newTerminalHub(t)
-	ended := make(chan struct{})
-	h.api.exec = func(w http.ResponseWriter, r *http.Request) { serveEcho(w, r); ended <- struct{}{} }
 	h.open().Close()
-	<-ended
-	h.server.Close() // waits until the handlers are done
-	if all := h.console.terminals; len(all.all)+len(all.byUser) > 0 {
-		t.Errorf("open stay %v, %v", all.all, all.byUser)
-	}
+	testwait.UntilNil(t, "the place is free", func(context.Context) error {
+		all := h.console.terminals
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		if len(all.all)+len(all.byUser) > 0 {
+			return fmt.Errorf("open stay %v, %v", all.all, all.byUser)
+		}
+		return nil
+	})
 }
 
 func TestSignOutClosesTerminals(t *testing.T) {

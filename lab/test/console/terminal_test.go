@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	utilexec "k8s.io/utils/exec"
 
@@ -124,10 +126,20 @@ func (p *page) awaitTerminal(what string, parts ...string) {
 	})
 }
 
-// typeKeys types into what has the focus.
+// typeKeys types into what has the focus. As with a keyboard, a key that the page takes is no character after it.
 func (p *page) typeKeys(text string) {
 	p.t.Helper()
-	p.run(chromedp.KeyEvent(text))
+	p.run(chromedp.KeyEvent(text, func(k *input.DispatchKeyEventParams) {
+		switch k.Type {
+		case kb.KeyDown:
+			k.Text = k.Key
+			if k.Key == "Enter" {
+				k.Text = "\r"
+			}
+		case kb.KeyChar:
+			k.Modifiers |= int64(chromedp.ModifierAlt) // leaves out the character, which the key makes
+		}
+	}))
 }
 
 // pressKey presses one key with modifiers, as the page's script sees it.
@@ -256,7 +268,7 @@ func TestATerminalNeedsItsRight(t *testing.T) {
 		const socket = new WebSocket("wss://" + location.host + "/console/api/api/v1/namespaces/noterm/pods/%s/exec?command=sh&stdin=true&stdout=true&tty=true", ["v5.channel.k8s.io", "session.console.atoll.dev.%s"]);
 		socket.binaryType = "arraybuffer"; // a Blob is read later than the close
 		socket.onmessage = (e) => done(new TextDecoder().decode(e.data));
-		socket.onclose = () => done("closed");
+		socket.onclose = (e) => done("closed " + e.code);
 	})`, pod, until))
 	if !strings.HasPrefix(got, "\x03") || !strings.Contains(got, `"reason":"Forbidden"`) || !strings.Contains(got, "pods/exec") {
 		t.Errorf("the WebSocket of a person without the right has %q", got)
