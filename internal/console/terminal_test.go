@@ -376,7 +376,7 @@ func TestARenewalThatIsTheLastOneEndsTerminals(t *testing.T) {
 	if _, code := h.console.setTokens(httptest.NewRecorder(), r, issuer.Tokens{IDToken: "renewed", Expiry: testStart.Add(time.Second)}, testStart.Add(sessionTime), true); code != http.StatusOK {
 		t.Fatalf("the renewal: %d", code)
 	}
-	_ = own.SetReadDeadline(time.Now().Add(time.Minute))
+	_ = own.SetReadDeadline(time.Now().Add(testwait.HangLimit))
 	checkClosed(t, own, closeSessionOver)
 }
 

@@ -223,8 +223,8 @@ type Decision struct {
 	GroupRefusal *GroupRefusal
 	// WorkloadTerms explain workloadAffinity; nil where there is none, and with SkipExplanations.
 	WorkloadTerms []WorkloadTerm
-	// members are named by workloadAffinity; nil where WorkloadTerms is.
-	members *memberNames
+	// members are the templates that texts about workloadAffinity name, by these names; nil where WorkloadTerms is.
+	members map[string]atoll.ItemKey
 
 	tieSeed    string
 	scheduling v1alpha1.ReplicaScheduling
@@ -271,7 +271,7 @@ func DecidePlacement(in Input) Decision {
 		d.keepLastDecision(&in)
 	}
 	if in.WorkloadGroups != nil && !in.SkipExplanations {
-		d.WorkloadTerms, d.members = in.WorkloadGroups.Terms, &memberNames{groups: in.WorkloadGroups.List}
+		d.WorkloadTerms, d.members = in.WorkloadGroups.Terms, readMemberNames(in.WorkloadGroups.List)
 	}
 	return d
 }

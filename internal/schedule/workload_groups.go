@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -60,35 +59,23 @@ func (d *Decision) HideMembers(text string, mayRead func(atoll.ItemKey) bool) st
 	}
 	return memberInText.ReplaceAllStringFunc(text, func(found string) string {
 		parts := memberInText.FindStringSubmatch(found)
-		if key, has := d.members.findKey(parts[2]); has && (key == atoll.ItemKey{} || mayRead(key)) {
+		if key, has := d.members[parts[2]]; has && (key == atoll.ItemKey{} || mayRead(key)) {
 			return found
 		}
 		return parts[1] + "another member of the group" + parts[3]
 	})
 }
 
-// memberNames are the templates of the members that a decision names. They are read once.
-type memberNames struct {
-	groups []WorkloadGroup
-	read   sync.Once
-	keys   map[string]atoll.ItemKey
-}
-
-func (n *memberNames) findKey(text string) (key atoll.ItemKey, has bool) {
-	if n == nil {
-		return key, false
-	}
-	n.read.Do(func() {
-		n.keys = map[string]atoll.ItemKey{}
-		for i := range n.groups {
-			for cluster := range n.groups[i].Others {
-				name := n.groups[i].NameAt(cluster)
-				n.keys[name.Text] = name.Key
-			}
+// readMemberNames returns the templates of the members that explanations of a decision can name, by these names.
+func readMemberNames(groups []WorkloadGroup) map[string]atoll.ItemKey {
+	out := map[string]atoll.ItemKey{}
+	for i := range groups {
+		for cluster := range groups[i].Others {
+			name := groups[i].NameAt(cluster)
+			out[name.Text] = name.Key
 		}
-	})
-	key, has = n.keys[text]
-	return key, has
+	}
+	return out
 }
 
 // WorkloadTerm explains a term of workloadAffinity.

@@ -99,7 +99,7 @@ func (k *TrustedKeys) verifyOpenPGP(o signedObject, now time.Time) (Signer, erro
 	return Signer(fmt.Sprintf("OpenPGP %X", by.PrimaryKey.Fingerprint)), nil
 }
 
-// maxClockSkew is how far the clock of a signer may be ahead of the hub's. A webhook tells of a commit within a second.
+// maxClockSkew is how far the clock of a signer may be ahead of the hub's. A webhook reports a commit within a second.
 const maxClockSkew = 5 * time.Minute
 
 // allowClockSkew returns the time at which a signature is verified: now, or its own where that is a little later.
