@@ -367,6 +367,9 @@ type GateStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Value string `json:"value,omitempty"`
+	// NoDataSince is since when a gate that measures has no data, for the reason in value. It is absent while data comes.
+	// +optional
+	NoDataSince *metav1.Time `json:"noDataSince,omitempty"`
 }
 
 // GateState is what a gate decided.

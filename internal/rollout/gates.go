@@ -76,7 +76,9 @@ type gateVerdict struct {
 	holds  bool
 	failed bool
 	value  string
-	again  time.Time
+	// noDataSince of a gate that measures; zero: it has data.
+	noDataSince time.Time
+	again       time.Time
 }
 
 // gate is a compiled gate that holds the first cluster of a stage. It is stated before that stage, or after the one
@@ -275,6 +277,9 @@ func (s *rolloutStep) judgeGate(g *gate, stage int) v1alpha1.GateStatus {
 	}
 	v := g.kind.judgeFacts(g, &in)
 	out.Value = phrase.TruncateText(phrase.EscapeLine(v.value), 256)
+	if !v.noDataSince.IsZero() {
+		out.NoDataSince = new(metav1.Unix(v.noDataSince.Unix(), 0))
+	}
 	switch {
 	case v.holds || v.failed && g.onFailure == v1alpha1.FailureContinue:
 		out.State = v1alpha1.GateSatisfied
@@ -339,7 +344,7 @@ func (s *rolloutStep) gateChanges() (verdicts []v1alpha1.GateStatus, changed boo
 }
 
 func isSameVerdict(a, b v1alpha1.GateStatus) bool {
-	return a.Since.Equal(&b.Since) && a.Stage == b.Stage && a.Name == b.Name && a.Revision == b.Revision && a.Hash == b.Hash && a.State == b.State && a.Value == b.Value
+	return a.Since.Equal(&b.Since) && a.Stage == b.Stage && a.Name == b.Name && a.Revision == b.Revision && a.Hash == b.Hash && a.State == b.State && a.Value == b.Value && a.NoDataSince.Equal(b.NoDataSince)
 }
 
 // closedGate is of a gate that admission refuses. It never holds.

@@ -29,7 +29,7 @@ func (measuredGate) judgeFacts(g *gate, in *gateFacts) (v gateVerdict) {
 		return gateVerdict{}
 	}
 	t := &in.record.Tally
-	if v.value = t.Value; t.At.IsZero() {
+	if v.value, v.noDataSince = t.Value, t.NoDataSince; t.At.IsZero() {
 		return v
 	}
 	switch {
@@ -121,14 +121,13 @@ func (s GateStates) newGateWait(stage int, g *gate) StageWait {
 	if v == nil {
 		return out
 	}
-	isMeasured := IsMeasured(&g.RolloutGate)
-	if isMeasured {
+	if IsMeasured(&g.RolloutGate) {
 		out.gateValue = cmp.Or(v.Value, measuringText)
 	}
 	switch {
 	case v.State == v1alpha1.GateFailed:
 		out.Reason = atoll.ReasonGateFailed
-	case isMeasured && strings.HasPrefix(v.Value, noDataText):
+	case v.NoDataSince != nil:
 		out.Reason = atoll.ReasonGateHasNoData
 	}
 	return out

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -19,8 +18,6 @@ const (
 	// maxBackoffSteps is how often the time until the next try doubles while no data comes, up to longestRetry.
 	maxBackoffSteps = 5
 	longestRetry    = 5 * time.Minute
-	// noDataText begins the value of a gate whose last measurements have no data.
-	noDataText = "no data since "
 	// measuringText is the value of a gate without enough successes in a row yet.
 	measuringText = "measuring"
 )
@@ -56,6 +53,8 @@ type Tally struct {
 	// is made.
 	Value   string
 	valueAt time.Time
+	// NoDataSince is since when no data comes, for the reason in Value; zero: Value is about data.
+	NoDataSince time.Time
 }
 
 // measurementTerms are what a gate states about its measurements.
@@ -88,7 +87,7 @@ func (t Tally) AddOutcome(g *v1alpha1.RolloutGate, o Outcome, now time.Time) Tal
 	held, failed := t.isHolding(terms, now), t.hasFailed(terms)
 	if !now.Before(t.staleAt(terms)) { // the row has a gap
 		if t.Successes >= terms.needed {
-			t.Value = ""
+			t.Value, t.NoDataSince = "", time.Time{}
 		}
 		t.Successes = 0
 	}
@@ -97,7 +96,10 @@ func (t Tally) AddOutcome(g *v1alpha1.RolloutGate, o Outcome, now time.Time) Tal
 	text := t.describeOutcome(terms, o)
 	isChanged := held != t.isHolding(terms, now) || failed != t.hasFailed(terms) || o.Kind == OutcomeFailure
 	if isChanged || t.Value == "" || t.isValueOver(terms, o.Kind, text, now) {
-		t.Value, t.valueAt = text, now
+		t.Value, t.valueAt, t.NoDataSince = text, now, time.Time{}
+		if o.Kind == OutcomeNoData {
+			t.NoDataSince = t.problemSince
+		}
 	}
 	return t
 }
@@ -105,7 +107,7 @@ func (t Tally) AddOutcome(g *v1alpha1.RolloutGate, o Outcome, now time.Time) Tal
 // isValueOver reports whether a text takes the place of the value, although the verdict does not change. A measurement
 // with data replaces a text about missing data at once.
 func (t *Tally) isValueOver(terms measurementTerms, kind OutcomeKind, text string, now time.Time) bool {
-	if kind != OutcomeNoData && strings.HasPrefix(t.Value, noDataText) {
+	if kind != OutcomeNoData && !t.NoDataSince.IsZero() {
 		return true
 	}
 	return !t.isHolding(terms, now) && text != t.Value && now.Sub(t.valueAt) >= problemHold
@@ -145,7 +147,7 @@ func (t *Tally) staleAt(terms measurementTerms) time.Time {
 func (t *Tally) describeOutcome(terms measurementTerms, o Outcome) string {
 	at := " at " + phrase.FormatTime(t.At)
 	if o.Kind == OutcomeNoData {
-		return noDataText + phrase.FormatTime(t.problemSince) + ": " + o.Text + t.describeFailures(terms)
+		return "no data since " + phrase.FormatTime(t.problemSince) + ": " + o.Text + t.describeFailures(terms)
 	}
 	if terms.isAnsweredByVerdict {
 		answers := map[OutcomeKind]string{OutcomeSuccess: "Pass", OutcomeFailure: "Fail", OutcomeUndecided: "Wait"}

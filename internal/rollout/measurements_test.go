@@ -130,6 +130,9 @@ func TestValueOfATallyNamesNoEarlierCause(t *testing.T) {
 		if tally = tally.AddOutcome(g, Outcome{c.kind, "text"}, now); tally.Value != c.want {
 			t.Errorf("at %s the value is %s, want %s", now.UTC(), tally.Value, c.want)
 		}
+		if isAbout := strings.HasPrefix(tally.Value, "no data since"); isAbout == tally.NoDataSince.IsZero() {
+			t.Errorf("at %s no data comes since %s, and the value is %s", now.UTC(), tally.NoDataSince.UTC(), tally.Value)
+		}
 	}
 }
 

@@ -501,6 +501,7 @@ export interface Bundle {
       gates?: Array<{
         hash: string;
         name: string;
+        noDataSince?: string;
         revision: string;
         since: string;
         stage: string;
