@@ -89,6 +89,27 @@ func (h *fakeHub) setBundle(uid string, edit func(b *state.Bundle)) {
 	h.notify(uid)
 }
 
+// edit changes what the hub holds, without a notice.
+func (h *fakeHub) edit(change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change()
+}
+
+// readChanged returns the Bundles that are decided again since the start, or since the list was emptied.
+func (h *fakeHub) readChanged() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.changed)
+}
+
+// readEvents returns the Events of Bundles.
+func (h *fakeHub) readEvents() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.events)
+}
+
 // takeMeasured returns how often each gate was measured since the last call.
 func (h *fakeHub) takeMeasured() string {
 	h.mu.Lock()
@@ -125,6 +146,12 @@ func verdictsOf(t *testing.T, r *v1alpha1.Rollout, state v1alpha1.GateState, sin
 	return out
 }
 
+// passTime lets time pass, and waits until all that is due then is done.
+func passTime(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // runChecker runs a Checker in a bubble of virtual time.
 func runChecker(t *testing.T, test func(t *testing.T, h *fakeHub, c *Checker)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -159,38 +186,38 @@ func TestGatesAreMeasuredWhileTheyWait(t *testing.T) {
 	runChecker(t, func(t *testing.T, h *fakeHub, c *Checker) {
 		r := newRollout("prometheus")
 		h.setBundle("web", func(b *state.Bundle) { b.Spec.Rollout = r })
-		time.Sleep(time.Hour)
+		passTime(time.Hour)
 		if got := h.takeMeasured(); got != "" {
 			t.Errorf("before a verdict waits: %s", got)
 		}
 		waiting := verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())
 		h.setBundle("web", func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: waiting} })
-		time.Sleep(2*time.Minute + 30*time.Second)
+		passTime(2*time.Minute + 30*time.Second)
 		if got := h.takeMeasured(); got != "web/prometheus 3" {
 			t.Errorf("in 150 seconds: %s", got)
 		}
 		if n := c.TallyOf("web", &waiting[0]).Successes; n != 3 {
 			t.Errorf("%d successes", n)
 		}
-		if len(h.changed) != 1 { // its first measurement
-			t.Errorf("the placer decides again %d times", len(h.changed))
+		if n := len(h.readChanged()); n != 1 { // its first measurement
+			t.Errorf("the placer decides again %d times", n)
 		}
-		time.Sleep(3 * time.Minute)
-		if len(h.changed) != 2 { // it holds
-			t.Errorf("the placer decides again %d times", len(h.changed))
+		passTime(3 * time.Minute)
+		if n := len(h.readChanged()); n != 2 { // it holds
+			t.Errorf("the placer decides again %d times", n)
 		}
 		h.takeMeasured()
 		satisfied := slices.Clone(waiting)
 		satisfied[0].State = v1alpha1.GateSatisfied
 		h.setBundle("web", func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: satisfied} })
-		time.Sleep(5 * time.Minute)
+		passTime(5 * time.Minute)
 		if got := h.takeMeasured(); got != "web/prometheus 5" && got != "web/prometheus 4" {
 			t.Errorf("while it holds: %s", got)
 		}
 		passed := slices.Clone(waiting)
 		passed[0].State = v1alpha1.GatePassed
 		h.setBundle("web", func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: passed} })
-		time.Sleep(time.Hour)
+		passTime(time.Hour)
 		if got := h.takeMeasured(); got != "" {
 			t.Errorf("after it passed: %s", got)
 		}
@@ -199,7 +226,7 @@ func TestGatesAreMeasuredWhileTheyWait(t *testing.T) {
 		}
 		again := verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())
 		h.setBundle("web", func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: again} })
-		time.Sleep(5 * time.Second)
+		passTime(5 * time.Second)
 		if n := c.TallyOf("web", &again[0]).Successes; n != 1 {
 			t.Errorf("a verdict that waits again begins with %d successes", n)
 		}
@@ -210,17 +237,17 @@ func TestGatesAreMeasuredWhileTheyWait(t *testing.T) {
 func TestARevisionThatIsLateBeginsMeasurements(t *testing.T) {
 	runChecker(t, func(t *testing.T, h *fakeHub, _ *Checker) {
 		r := newRollout("prometheus")
-		h.latest = "r1"
+		h.edit(func() { h.latest = "r1" })
 		h.setBundle("web", func(b *state.Bundle) {
 			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
 		})
-		time.Sleep(time.Minute)
+		passTime(time.Minute)
 		if got := h.takeMeasured(); got != "" {
 			t.Errorf("of another revision: %s", got)
 		}
-		h.latest = "r2"
+		h.edit(func() { h.latest = "r2" })
 		h.revised("web")
-		time.Sleep(30 * time.Second)
+		passTime(30 * time.Second)
 		if got := h.takeMeasured(); got != "web/prometheus 1" {
 			t.Errorf("of the revision: %q", got)
 		}
@@ -230,18 +257,20 @@ func TestARevisionThatIsLateBeginsMeasurements(t *testing.T) {
 // A gate that fails is measured no more. Each failure is an Event.
 func TestAFailedGateIsMeasuredNoMore(t *testing.T) {
 	runChecker(t, func(t *testing.T, h *fakeHub, _ *Checker) {
-		h.outcome = func(gateID) rollout.Outcome { return rollout.Outcome{Kind: rollout.OutcomeFailure, Text: "0.9"} }
+		h.edit(func() {
+			h.outcome = func(gateID) rollout.Outcome { return rollout.Outcome{Kind: rollout.OutcomeFailure, Text: "0.9"} }
+		})
 		r := newRollout("prometheus")
 		h.setBundle("web", func(b *state.Bundle) {
 			b.Spec.Rollout = r
 			b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
 		})
-		time.Sleep(time.Hour)
-		if got := h.takeMeasured(); got != "web/prometheus 2" || len(h.changed) != 2 {
-			t.Errorf("%s, and %d decisions", got, len(h.changed))
+		passTime(time.Hour)
+		if got, changed := h.takeMeasured(), h.readChanged(); got != "web/prometheus 2" || len(changed) != 2 {
+			t.Errorf("%s, and %d decisions", got, len(changed))
 		}
-		if len(h.events) != 2 || h.events[0] != "MeasurementFailed gate prometheus of stage canary measured a failure: 0.9" {
-			t.Errorf("the Events are %q", h.events)
+		if events := h.readEvents(); len(events) != 2 || events[0] != "MeasurementFailed gate prometheus of stage canary measured a failure: 0.9" {
+			t.Errorf("the Events are %q", events)
 		}
 	})
 }
@@ -272,7 +301,7 @@ func TestAHaltBeginsAgain(t *testing.T) {
 				h.setBundle("web", func(b *state.Bundle) {
 					b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: waiting}
 				})
-				time.Sleep(130 * time.Second)
+				passTime(130 * time.Second)
 				if n := c.TallyOf("web", &waiting[0]).Successes; n < 2 {
 					t.Fatalf("%d successes before the halt", n)
 				}
@@ -283,12 +312,12 @@ func TestAHaltBeginsAgain(t *testing.T) {
 				}
 				h.takeMeasured()
 				halt(h, true)
-				time.Sleep(time.Hour)
+				passTime(time.Hour)
 				if got := h.takeMeasured(); got != "" || !c.TallyOf("web", &waiting[0]).At.IsZero() {
 					t.Errorf("in the halt: %s", got)
 				}
 				halt(h, false)
-				time.Sleep(70 * time.Second)
+				passTime(70 * time.Second)
 				if n := c.TallyOf("web", &waiting[0]).Successes; n < 1 || n > 2 {
 					t.Errorf("%d successes after the halt", n)
 				}
@@ -301,19 +330,21 @@ func TestAHaltBeginsAgain(t *testing.T) {
 func TestASlowHostKeepsItsPartOfTheWorkers(t *testing.T) {
 	runChecker(t, func(t *testing.T, h *fakeHub, c *Checker) {
 		slow := make(chan struct{})
-		h.outcome = func(id gateID) rollout.Outcome {
-			if id.name == "slow" {
-				<-slow
+		h.edit(func() {
+			h.outcome = func(id gateID) rollout.Outcome {
+				if id.name == "slow" {
+					<-slow
+				}
+				return rollout.Outcome{Kind: rollout.OutcomeSuccess, Text: "0.1"}
 			}
-			return rollout.Outcome{Kind: rollout.OutcomeSuccess, Text: "0.1"}
-		}
+		})
 		r := newRollout("slow", "quick")
 		for i := range 40 {
 			h.setBundle(fmt.Sprint("web", i), func(b *state.Bundle) {
 				b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
 			})
 		}
-		time.Sleep(30 * time.Second)
+		passTime(30 * time.Second)
 		busy := 0
 		h.mu.Lock()
 		quick := map[string]bool{}
@@ -348,14 +379,14 @@ func TestOnlyALeaderMeasures(t *testing.T) {
 		h.setBundle("web", func(b *state.Bundle) {
 			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
 		})
-		time.Sleep(time.Hour)
+		passTime(time.Hour)
 		if got := h.takeMeasured(); got != "" {
 			t.Errorf("a hub that does not lead measures %s", got)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { _ = c.Run(ctx) })
-		time.Sleep(30 * time.Second)
+		passTime(30 * time.Second)
 		if got := h.takeMeasured(); got != "web/prometheus 1" {
 			t.Errorf("a hub that leads measures %q", got)
 		}
@@ -375,18 +406,18 @@ func TestANamespaceLeavesRoomForOthers(t *testing.T) {
 		for i := range namespaceGates {
 			h.setBundle(fmt.Sprint("many", i), wait)
 		}
-		h.changed = nil
+		h.edit(func() { h.changed = nil })
 		h.setBundle("web", wait)
-		if tally := c.TallyOf("web", &waiting[0]); tally.Value != postponedText || !tally.At.IsZero() || !slices.Equal(h.changed, []string{"web"}) {
-			t.Errorf("the gate beyond the bound has %+v, and %q are decided again", tally, h.changed)
+		if tally := c.TallyOf("web", &waiting[0]); tally.Value != postponedText || !tally.At.IsZero() || !slices.Equal(h.readChanged(), []string{"web"}) {
+			t.Errorf("the gate beyond the bound has %+v, and %q are decided again", tally, h.readChanged())
 		}
 		h.setBundle("other", func(b *state.Bundle) { wait(b); b.Ref.Namespace = "other" })
-		time.Sleep(20 * time.Second)
+		passTime(20 * time.Second)
 		if got := h.takeMeasured(); !strings.Contains(got, "other/prometheus") || strings.Contains(got, "web/") {
 			t.Errorf("measured are %s", got)
 		}
 		h.setBundle("many7", func(b *state.Bundle) { b.Status.Rollout = nil })
-		time.Sleep(10 * time.Minute)
+		passTime(10 * time.Minute)
 		if got := h.takeMeasured(); !strings.Contains(got, "web/prometheus") {
 			t.Errorf("with room: %s", got)
 		}
@@ -408,12 +439,12 @@ func TestGatesBeyondTheBoundWait(t *testing.T) {
 		h.setBundle("web", func(b *state.Bundle) {
 			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: waiting}
 		})
-		time.Sleep(time.Minute)
+		passTime(time.Minute)
 		if got := h.takeMeasured(); got != "" {
 			t.Errorf("beyond the bound: %s", got)
 		}
 		h.notify("filler0")
-		time.Sleep(30 * time.Second)
+		passTime(30 * time.Second)
 		if got := h.takeMeasured(); got != "web/prometheus 1" {
 			t.Errorf("with room: %q", got)
 		}
