@@ -172,11 +172,12 @@ func (in StatusInput) isCounted(r Row) bool {
 	return isInRollout(r) && (r.Spec.Phase != atoll.RowPending || in.awaitsTurn(r))
 }
 
-// failureScope returns which failures hold the rollout.
+// failureScope returns which failures hold the rollout. Suspended clusters wait when their suspension ends, as disconnected ones do when they
+// return.
 func (in StatusInput) failureScope() rollout.FailureScope {
 	out := rollout.NewFailureScope(resumeTimeOf(&in.Bundle), in.Now)
 	for _, r := range in.Rows {
-		if r.Reachable && in.awaitsTurn(r) {
+		if r.Reachable && !r.Suspended && in.awaitsTurn(r) {
 			out.AddWaiting(r.inRollout())
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // A suspension is the reason of Bundles that wait for its end, and is written into no other Bundle. Suspended clusters that wait are counted apart, and
@@ -71,6 +72,27 @@ func TestASuspensionInARolloutStatus(t *testing.T) {
 	}
 	if (rolloutView{}).isSame(rolloutView{suspension: named}) {
 		t.Error("rows keep their groups when clusters are suspended")
+	}
+}
+
+// A failure of another cluster holds no suspended cluster that waits: the status has the same reason as the step of the placer.
+func TestAFailureWhileSuspendedClustersWait(t *testing.T) {
+	stated := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a"}}}}}
+	failed := &atoll.RowStatus{Generation: 5, State: atoll.RowDegraded, Applied: true}
+	in := StatusInput{Latest: latest, Terms: rollout.CompileTerms(stated), Now: time.Unix(1000, 0)}
+	in.Rows = []Row{newRow("a", failed), newRow("b", readyStatus(), inStage(1, true), func(r *Row) { r.Suspended = true })}
+	in.Bundle.Spec.Rollout = stated
+	in.Bundle.Spec.Suspension = &v1alpha1.Suspension{DispatchingOnClusters: &v1alpha1.SuspendedClusters{ClusterNames: []string{"b"}}}
+	in.Halt = rollout.NewHalt(&in.Bundle.Spec, nil, in.Now)
+	step := rollout.Input{Revision: latest.Name, Terms: in.Terms, Halt: in.Halt, Now: in.Now, Rows: map[string]rollout.Row{}}
+	for i := range in.Rows {
+		row := in.Rows[i].inRollout()
+		step.Rows[in.Rows[i].Cluster] = row
+		step.Decision.Verdicts = append(step.Decision.Verdicts, schedule.Verdict{Cluster: in.Rows[i].Cluster, UID: row.Spec.UID, Outcome: schedule.OutcomePlaced})
+	}
+	decided, shown := rollout.AdvanceRows(step).StageWait.Reason, ComputeStatus(in).Rollout.Reason
+	if decided != atoll.ReasonDispatchingSuspended || shown != string(decided) {
+		t.Errorf("the status shows %q, and the step decides %q", shown, decided)
 	}
 }
 
