@@ -290,6 +290,9 @@ func (in StatusInput) gateStates(scope *rollout.FailureScope) rollout.GateStates
 func (t *rowTally) setTurnWait(in StatusInput, r Row, w *waitCause) {
 	if r.Suspended {
 		w.rank, w.reason, w.text = rankHeldTurn, atoll.ReasonDispatchingSuspended, in.Halt.DescribeSuspendedCluster()
+		if in.Latest != nil && r.Spec.Phase != atoll.RowPending { // a first copy waits since its row is there
+			w.since = in.Latest.CreationTimestamp.Time
+		}
 		return
 	}
 	w.rank, w.reason, w.text = rankTurn, t.stageWait.Reason, t.describeStageWait(in)

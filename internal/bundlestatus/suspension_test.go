@@ -96,6 +96,26 @@ func TestAFailureWhileSuspendedClustersWait(t *testing.T) {
 	}
 }
 
+// A suspended cluster waits for a change since the change was made, and for its first copy since it was chosen.
+func TestSinceWhenASuspendedClusterWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		phase atoll.RowPhase
+		want  int64
+	}{
+		"a change":     {atoll.RowActive, 900},
+		"a first copy": {atoll.RowPending, 100},
+	} {
+		row := newRow("b", readyStatus(), withPhase(c.phase, "DispatchingSuspended: the policy"), inStage(0, true), func(r *Row) { r.Suspended, r.Spec.Since = true, 100 })
+		in := StatusInput{Rows: []Row{row}, Latest: latest.DeepCopy(), Now: time.Unix(1000, 0)}
+		in.Latest.CreationTimestamp = metav1.Unix(900, 0)
+		in.Bundle.Spec.Suspension = &v1alpha1.Suspension{DispatchingOnClusters: &v1alpha1.SuspendedClusters{ClusterNames: []string{"b"}}}
+		in.Halt = rollout.NewHalt(&in.Bundle.Spec, nil, in.Now)
+		if w := ComputeStatus(in).Wait; w == nil || w.Reason != string(atoll.ReasonDispatchingSuspended) || w.Since.Unix() != c.want {
+			t.Errorf("%s: it waits by %+v, want since %d", name, w, c.want)
+		}
+	}
+}
+
 // liftedFreeze is a freeze that a person lifts while the status of a Bundle is being computed: its end is published before
 // the status with it is written.
 type liftedFreeze struct {
