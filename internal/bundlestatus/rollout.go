@@ -397,7 +397,7 @@ func describeRolloutNews(was, is *v1alpha1.RolloutStatus, isUnderway bool) (news
 	switch {
 	case underway && !(isUnderway && is.CurrentStage == was.CurrentStage):
 		news = append(news, rolloutNews{atoll.ReasonStageBegan, "stage " + is.CurrentStage + " of the rollout is next", true})
-	case isUnderway && is.CurrentStage == "":
+	case isUnderway && is.CurrentStage == "" && is.Reason != string(atoll.ReasonDispatchingSuspended): // suspended clusters are connected
 		news = append(news, rolloutNews{atoll.ReasonRolloutComplete, "no connected cluster waits for its turn", true})
 	}
 	if isSame := is.Reason == was.Reason && is.CurrentStage == was.CurrentStage; !isSame && needsPerson(is.Reason) {
