@@ -2,6 +2,7 @@ package bundlestatus
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -112,6 +113,35 @@ func TestSinceWhenASuspendedClusterWaits(t *testing.T) {
 		in.Halt = rollout.NewHalt(&in.Bundle.Spec, nil, in.Now)
 		if w := ComputeStatus(in).Wait; w == nil || w.Reason != string(atoll.ReasonDispatchingSuspended) || w.Since.Unix() != c.want {
 			t.Errorf("%s: it waits by %+v, want since %d", name, w, c.want)
+		}
+	}
+}
+
+// A copy that leaves waits for a person where a suspension leaves its replicas without another place.
+func TestALeavingCopyWithoutAnotherPlaceInASuspension(t *testing.T) {
+	web := schedule.Workload{Key: atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}, Replicas: 6}
+	assigned := func(n int64) func(*Row) {
+		return func(r *Row) { r.Spec.Assigned = map[string]int64{web.Key.String(): n} }
+	}
+	leaving := withPhase(atoll.RowLeaving, "ClusterRemoved: it leaves the fleet")
+	for name, c := range map[string]struct {
+		is    *v1alpha1.Suspension
+		stays int64
+		want  atoll.Reason
+		text  string
+	}{
+		"no suspension":                {nil, 3, atoll.ReasonWaitsForReplacements, "a: what replaces it to become ready; no person has to act"},
+		"of decisions":                 {&v1alpha1.Suspension{Scheduling: true}, 3, atoll.ReasonSchedulingSuspended, "a: another place for its replicas, while spec.suspension.scheduling of PropagationPolicy web suspends decisions; the application's owner must act"},
+		"of decisions, all have place": {&v1alpha1.Suspension{Scheduling: true}, 6, atoll.ReasonWaitsForReplacements, "a: what replaces it"},
+		"of changes":                   {&v1alpha1.Suspension{Dispatching: true}, 3, atoll.ReasonDispatchingSuspended, "a: another place for its replicas: an edit of spec.suspension.dispatching of PropagationPolicy web"},
+		"of another cluster":           {&v1alpha1.Suspension{DispatchingOnClusters: &v1alpha1.SuspendedClusters{ClusterNames: []string{"z"}}}, 3, atoll.ReasonWaitsForReplacements, "a: what replaces it"},
+	} {
+		in := StatusInput{Rows: []Row{newRow("a", readyStatus(), assigned(3), leaving), newRow("b", readyStatus(), assigned(c.stays))}, Latest: latest, Workloads: []schedule.Workload{web}, Content: &atoll.Content{}, Now: time.Unix(1000, 0)}
+		in.Bundle.Spec.Suspension, in.Bundle.Spec.Source = c.is, v1alpha1.BundleSource{Kind: v1alpha1.SourcePropagationPolicy, Name: "web"}
+		in.Halt = rollout.NewHalt(&in.Bundle.Spec, nil, in.Now)
+		st := ComputeStatus(in)
+		if st.Wait == nil || st.Wait.Reason != string(c.want) || !strings.HasPrefix(st.WaitsFor, c.text) {
+			t.Errorf("%s: it waits by %+v for %q, want %s for %q", name, st.Wait, st.WaitsFor, c.want, c.text)
 		}
 	}
 }
