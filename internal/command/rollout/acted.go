@@ -58,7 +58,7 @@ func (f *follower) isHaltOver(ctx context.Context, b *v1alpha1.Bundle, reason at
 	return err == nil && !suspendsFor(reason, policy.Spec.Suspension)
 }
 
-// suspendsFor reports whether a suspension is that for whose end a reason stands: of decisions, or of changes of all clusters or of some.
+// suspendsFor reports whether a suspension is one that the reason is about: of decisions, or of the changes of some clusters or all.
 func suspendsFor(reason atoll.Reason, s *v1alpha1.Suspension) bool {
 	if reason == atoll.ReasonSchedulingSuspended {
 		return s.SuspendsScheduling()
