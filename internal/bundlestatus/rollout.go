@@ -172,11 +172,12 @@ func (in StatusInput) isCounted(r Row) bool {
 	return isInRollout(r) && (r.Spec.Phase != atoll.RowPending || in.awaitsTurn(r))
 }
 
-// failureScope returns which failures hold the rollout.
+// failureScope returns which failures hold the rollout. Suspended clusters wait when their suspension ends, as disconnected ones do when they
+// return.
 func (in StatusInput) failureScope() rollout.FailureScope {
 	out := rollout.NewFailureScope(resumeTimeOf(&in.Bundle), in.Now)
 	for _, r := range in.Rows {
-		if r.Reachable && in.awaitsTurn(r) {
+		if r.Reachable && !r.Suspended && in.awaitsTurn(r) {
 			out.AddWaiting(r.inRollout())
 		}
 	}
@@ -289,6 +290,9 @@ func (in StatusInput) gateStates(scope *rollout.FailureScope) rollout.GateStates
 func (t *rowTally) setTurnWait(in StatusInput, r Row, w *waitCause) {
 	if r.Suspended {
 		w.rank, w.reason, w.text = rankHeldTurn, atoll.ReasonDispatchingSuspended, in.Halt.DescribeSuspendedCluster()
+		if in.Latest != nil && r.Spec.Phase != atoll.RowPending { // a first copy waits since its row is there
+			w.since = in.Latest.CreationTimestamp.Time
+		}
 		return
 	}
 	w.rank, w.reason, w.text = rankTurn, t.stageWait.Reason, t.describeStageWait(in)
@@ -393,7 +397,7 @@ func describeRolloutNews(was, is *v1alpha1.RolloutStatus, isUnderway bool) (news
 	switch {
 	case underway && !(isUnderway && is.CurrentStage == was.CurrentStage):
 		news = append(news, rolloutNews{atoll.ReasonStageBegan, "stage " + is.CurrentStage + " of the rollout is next", true})
-	case isUnderway && is.CurrentStage == "":
+	case isUnderway && is.CurrentStage == "" && is.Reason != string(atoll.ReasonDispatchingSuspended): // suspended clusters are connected
 		news = append(news, rolloutNews{atoll.ReasonRolloutComplete, "no connected cluster waits for its turn", true})
 	}
 	if isSame := is.Reason == was.Reason && is.CurrentStage == was.CurrentStage; !isSame && needsPerson(is.Reason) {

@@ -485,13 +485,14 @@ func TestAutoStagesInARolloutStatus(t *testing.T) {
 	}
 }
 
-// Events report each stage once, a failure, an approval that is missing, and the end. A cluster that is unhealthy for a moment is no news.
+// Events report each stage once, a failure, an approval that is missing, and the end. It is no end that only suspended clusters wait. A cluster that is unhealthy for a moment is no news.
 func TestNewsOfARollout(t *testing.T) {
 	underway, was, got := false, (*v1alpha1.RolloutStatus)(nil), []string{}
 	for _, is := range []v1alpha1.RolloutStatus{
 		{}, {CurrentStage: "rest"}, {},
 		{CurrentStage: "canary", Reason: "WaitsForStage"}, {CurrentStage: "canary", Reason: "StageFailed", Message: "x", Actor: "y"}, {CurrentStage: "canary", Reason: "StageFailed", Message: "z", Actor: "y"},
 		{CurrentStage: "europe", Reason: "WaitsForApproval"}, {CurrentStage: "europe", Reason: "MaxConcurrencyReached"}, {CurrentStage: "rest"}, {}, {CurrentStage: "rest"}, {},
+		{CurrentStage: "rest", Reason: "WaitsForStage"}, {Reason: "DispatchingSuspended"}, {CurrentStage: "rest", Reason: "WaitsForStage"}, {},
 	} {
 		var news []rolloutNews
 		news, underway = describeRolloutNews(was, &is, underway)
@@ -500,7 +501,7 @@ func TestNewsOfARollout(t *testing.T) {
 		}
 		was = &is
 	}
-	if is, want := strings.Join(got, " "), "StageBegan StageFailed StageBegan WaitsForApproval StageBegan RolloutComplete"; is != want {
+	if is, want := strings.Join(got, " "), "StageBegan StageFailed StageBegan WaitsForApproval StageBegan RolloutComplete StageBegan DispatchingSuspended StageBegan RolloutComplete"; is != want {
 		t.Errorf("news %s, want %s", is, want)
 	}
 }

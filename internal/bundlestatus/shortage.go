@@ -80,6 +80,57 @@ func (in StatusInput) sumAssigned() (assigned map[string]int64, complete bool) {
 	return assigned, true
 }
 
+// lacksPlacesBySuspension reports whether chosen clusters have fewer replicas than a workload states while a suspension keeps their shares.
+// Leaving rows stay as long as that. Nothing is known while an Active row has no share yet.
+func (in StatusInput) lacksPlacesBySuspension() (lacks bool) {
+	of := in.Bundle.Spec.Suspension
+	if of == nil {
+		return false
+	}
+	suspends := of.SuspendsScheduling() || of.SuspendsDispatching()
+	for _, w := range in.Workloads {
+		left := w.Replicas
+		for _, r := range in.Rows {
+			if !r.Spec.Phase.IsChosen() {
+				continue
+			}
+			n, has := r.Spec.Assigned[w.Key.String()]
+			if !has && r.Spec.Phase != atoll.RowPending {
+				return false
+			}
+			left -= n * int64(r.rowCount())
+			suspends = suspends || r.Suspended
+		}
+		lacks = lacks || left > 0
+	}
+	return lacks && suspends
+}
+
+// holdsReplicas reports whether a row has a share of divided replicas.
+func holdsReplicas(row *atoll.RowSpec) bool {
+	for _, n := range row.Assigned {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// setLeavingWait sets for what a row waits that is to go once others take its place.
+func (t *rowTally) setLeavingWait(in StatusInput, r Row, w *waitCause) {
+	w.rank, w.reason, w.text = rankLeaving, atoll.ReasonWaitsForReplacements, "what replaces it to become ready"
+	if !t.lacksPlaces || r.Spec.Phase != atoll.RowLeaving || !holdsReplicas(&r.Spec) {
+		return
+	}
+	const places = "another place for its replicas"
+	w.rank = rankHeldTurn
+	if of := in.Bundle.Spec.Suspension; of.SuspendsDispatching() || of.HasSuspendedClusters() {
+		w.reason, w.text = atoll.ReasonDispatchingSuspended, places+": "+in.Halt.DescribeSuspendedCluster()
+		return
+	}
+	w.reason, w.text = atoll.ReasonSchedulingSuspended, places+", while "+in.describeSchedulingSuspension()
+}
+
 const byWhom = "the policy's owner must act: with other bounds or weights, or with more clusters"
 
 func (s shortage) placedCondition() metav1.Condition {

@@ -161,6 +161,8 @@ type rowTally struct {
 	first waitCause
 	waits int
 	short shortage
+	// lacksPlaces: leaving rows stay for replicas that have no other place in a suspension.
+	lacksPlaces bool
 	// progress of the rollout, and for what its rows wait.
 	progress  rollout.Progress
 	stageWait rollout.StageWait
@@ -169,7 +171,7 @@ type rowTally struct {
 }
 
 func countRows(in StatusInput) *rowTally {
-	t := &rowTally{short: in.countShortage()}
+	t := &rowTally{short: in.countShortage(), lacksPlaces: in.lacksPlacesBySuspension()}
 	t.countProgress(in)
 	for _, r := range in.Rows {
 		reason := atoll.ParseRowReason(r.Spec.Reason)

@@ -2,6 +2,7 @@ package bundlestatus
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // A suspension is the reason of Bundles that wait for its end, and is written into no other Bundle. Suspended clusters that wait are counted apart, and
@@ -71,6 +73,76 @@ func TestASuspensionInARolloutStatus(t *testing.T) {
 	}
 	if (rolloutView{}).isSame(rolloutView{suspension: named}) {
 		t.Error("rows keep their groups when clusters are suspended")
+	}
+}
+
+// A failure of another cluster holds no suspended cluster that waits: the status has the same reason as the step of the placer.
+func TestAFailureWhileSuspendedClustersWait(t *testing.T) {
+	stated := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{{Name: "canary", Clusters: v1alpha1.StageClusters{Names: []string{"a"}}}}}
+	failed := &atoll.RowStatus{Generation: 5, State: atoll.RowDegraded, Applied: true}
+	in := StatusInput{Latest: latest, Terms: rollout.CompileTerms(stated), Now: time.Unix(1000, 0)}
+	in.Rows = []Row{newRow("a", failed), newRow("b", readyStatus(), inStage(1, true), func(r *Row) { r.Suspended = true })}
+	in.Bundle.Spec.Rollout = stated
+	in.Bundle.Spec.Suspension = &v1alpha1.Suspension{DispatchingOnClusters: &v1alpha1.SuspendedClusters{ClusterNames: []string{"b"}}}
+	in.Halt = rollout.NewHalt(&in.Bundle.Spec, nil, in.Now)
+	step := rollout.Input{Revision: latest.Name, Terms: in.Terms, Halt: in.Halt, Now: in.Now, Rows: map[string]rollout.Row{}}
+	for i := range in.Rows {
+		row := in.Rows[i].inRollout()
+		step.Rows[in.Rows[i].Cluster] = row
+		step.Decision.Verdicts = append(step.Decision.Verdicts, schedule.Verdict{Cluster: in.Rows[i].Cluster, UID: row.Spec.UID, Outcome: schedule.OutcomePlaced})
+	}
+	decided, shown := rollout.AdvanceRows(step).StageWait.Reason, ComputeStatus(in).Rollout.Reason
+	if decided != atoll.ReasonDispatchingSuspended || shown != string(decided) {
+		t.Errorf("the status shows %q, and the step decides %q", shown, decided)
+	}
+}
+
+// A suspended cluster waits for a change since the change was made, and for its first copy since it was chosen.
+func TestSinceWhenASuspendedClusterWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		phase atoll.RowPhase
+		want  int64
+	}{
+		"a change":     {atoll.RowActive, 900},
+		"a first copy": {atoll.RowPending, 100},
+	} {
+		row := newRow("b", readyStatus(), withPhase(c.phase, "DispatchingSuspended: the policy"), inStage(0, true), func(r *Row) { r.Suspended, r.Spec.Since = true, 100 })
+		in := StatusInput{Rows: []Row{row}, Latest: latest.DeepCopy(), Now: time.Unix(1000, 0)}
+		in.Latest.CreationTimestamp = metav1.Unix(900, 0)
+		in.Bundle.Spec.Suspension = &v1alpha1.Suspension{DispatchingOnClusters: &v1alpha1.SuspendedClusters{ClusterNames: []string{"b"}}}
+		in.Halt = rollout.NewHalt(&in.Bundle.Spec, nil, in.Now)
+		if w := ComputeStatus(in).Wait; w == nil || w.Reason != string(atoll.ReasonDispatchingSuspended) || w.Since.Unix() != c.want {
+			t.Errorf("%s: it waits by %+v, want since %d", name, w, c.want)
+		}
+	}
+}
+
+// A copy that leaves waits for a person where a suspension leaves its replicas without another place.
+func TestALeavingCopyWithoutAnotherPlaceInASuspension(t *testing.T) {
+	web := schedule.Workload{Key: atoll.ItemKey{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}, Replicas: 6}
+	assigned := func(n int64) func(*Row) {
+		return func(r *Row) { r.Spec.Assigned = map[string]int64{web.Key.String(): n} }
+	}
+	leaving := withPhase(atoll.RowLeaving, "ClusterRemoved: it leaves the fleet")
+	for name, c := range map[string]struct {
+		is    *v1alpha1.Suspension
+		stays int64
+		want  atoll.Reason
+		text  string
+	}{
+		"no suspension":                {nil, 3, atoll.ReasonWaitsForReplacements, "a: what replaces it to become ready; no person has to act"},
+		"of decisions":                 {&v1alpha1.Suspension{Scheduling: true}, 3, atoll.ReasonSchedulingSuspended, "a: another place for its replicas, while spec.suspension.scheduling of PropagationPolicy web suspends decisions; the application's owner must act"},
+		"of decisions, all have place": {&v1alpha1.Suspension{Scheduling: true}, 6, atoll.ReasonWaitsForReplacements, "a: what replaces it"},
+		"of changes":                   {&v1alpha1.Suspension{Dispatching: true}, 3, atoll.ReasonDispatchingSuspended, "a: another place for its replicas: an edit of spec.suspension.dispatching of PropagationPolicy web"},
+		"of another cluster":           {&v1alpha1.Suspension{DispatchingOnClusters: &v1alpha1.SuspendedClusters{ClusterNames: []string{"z"}}}, 3, atoll.ReasonWaitsForReplacements, "a: what replaces it"},
+	} {
+		in := StatusInput{Rows: []Row{newRow("a", readyStatus(), assigned(3), leaving), newRow("b", readyStatus(), assigned(c.stays))}, Latest: latest, Workloads: []schedule.Workload{web}, Content: &atoll.Content{}, Now: time.Unix(1000, 0)}
+		in.Bundle.Spec.Suspension, in.Bundle.Spec.Source = c.is, v1alpha1.BundleSource{Kind: v1alpha1.SourcePropagationPolicy, Name: "web"}
+		in.Halt = rollout.NewHalt(&in.Bundle.Spec, nil, in.Now)
+		st := ComputeStatus(in)
+		if st.Wait == nil || st.Wait.Reason != string(c.want) || !strings.HasPrefix(st.WaitsFor, c.text) {
+			t.Errorf("%s: it waits by %+v for %q, want %s for %q", name, st.Wait, st.WaitsFor, c.want, c.text)
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ func (t *rowTally) countWait(in StatusInput, r Row, reason atoll.RowReason) {
 		of := rollout.WaitOfRemovingRow(rolloutRow(r))
 		w.rank, w.reason, w.text = rankRemoving, of.Reason, of.For
 	case r.Spec.Phase != atoll.RowActive:
-		w.rank, w.reason, w.text = rankLeaving, atoll.ReasonWaitsForReplacements, "what replaces it to become ready"
+		t.setLeavingWait(in, r, &w)
 	default:
 		of := in.Terms.ExplainDeadline(rollout.WaitOfActiveRow(rolloutRow(r)), r.inRollout(), in.Now)
 		if of.For == "" {

@@ -57,9 +57,10 @@ func restoredFailback(b state.Bundle) failbackState {
 }
 
 // writePreferredGroupCondition writes the condition PreferredGroup: which group is in use, and since when
-// an earlier group is healthy.
+// an earlier group is healthy. While scheduling is suspended, the last decision stays and so does the condition: the group of d is
+// used after the suspension.
 func (r *PlacementReconciler) writePreferredGroupCondition(ctx context.Context, b state.Bundle, d schedule.Decision) error {
-	if d.Group == "" || r.SetCondition == nil {
+	if d.Group == "" || r.SetCondition == nil || b.Spec.Suspension.SuspendsScheduling() {
 		return nil
 	}
 	c := metav1.Condition{Type: v1alpha1.BundlePreferredGroup, Status: metav1.ConditionFalse, Reason: string(reasonFallenBack)}

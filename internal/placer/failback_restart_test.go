@@ -182,6 +182,34 @@ func TestWhatAnEarlierHubSaid(t *testing.T) {
 	})
 }
 
+// While scheduling is suspended, no condition states a return to the first group, which is not made. It is made after the suspension.
+func TestNoReturnIsReportedInASuspension(t *testing.T) {
+	m, said := newFakeHub(), 0
+	addClusters(m, "a", "b")
+	runWith(t, m, func(c *Config) { c.SetCondition = m.conditionWriter(&said) }, func(t *testing.T, _ *PlacementReconciler) {
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = ownThenCloudPlacement(10 * time.Minute) })
+		m.cutRevision("web", &atoll.Content{})
+		m.settleRows("web")
+		m.setTaints("a", v1alpha1.Taint{Key: "down", Effect: corev1.TaintEffectNoExecute})
+		m.settleRows("web")
+		expectRows(t, m, "web", "b Active r1")
+		m.suspendBundle("web", &v1alpha1.Suspension{Scheduling: true})
+		m.setTaints("a")
+		time.Sleep(time.Hour)
+		expectRows(t, m, "web", "b Active r1")
+		if c := m.groupCondition("web"); c.Reason != string(reasonFallenBack) {
+			t.Errorf("in the suspension: %+v", c)
+		}
+		m.suspendBundle("web", nil)
+		time.Sleep(time.Hour)
+		m.settleRows("web")
+		expectRows(t, m, "web", "a Active r1")
+		if c := m.groupCondition("web"); c.Reason != string(reasonInUse) {
+			t.Errorf("after the suspension: %+v", c)
+		}
+	})
+}
+
 // A group that has not the room is used once it has, when a cluster of it reports that;
 // reports of others cost nothing.
 func TestAnEarlierGroupGetsRoom(t *testing.T) {

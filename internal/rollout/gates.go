@@ -457,9 +457,14 @@ func (celGate) judgeFacts(g *gate, in *gateFacts) gateVerdict {
 	}
 	counts := countGroups(g.of, in.progress)
 	for _, group := range g.counts.ReadGroups() {
-		if counts[group+".clusters"] == 0 {
-			return gateVerdict{value: group + " has no connected cluster"}
+		if counts[group+".clusters"] > 0 {
+			continue
 		}
+		text := group + " has no connected cluster"
+		if in.progress.hasSuspendedWaiting() {
+			text += " that is not suspended"
+		}
+		return gateVerdict{value: text}
 	}
 	is, err := g.counts.IsTrueFor(counts)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/expr"
 )
 
 // A gate that is edited after it passed is judged again, and holds the clusters of its stage that still wait.
@@ -31,5 +32,28 @@ func TestAnEditedGateIsJudgedAgain(t *testing.T) {
 	}
 	if s.stageWait.Reason != atoll.ReasonWaitsForGateTime {
 		t.Errorf("the reason is %s", s.stageWait.Reason)
+	}
+}
+
+// Suspended clusters that wait are in no count of an expression. The value of a gate that finds no other cluster names them.
+func TestAnExpressionOverSuspendedClusters(t *testing.T) {
+	counts, err := expr.CompileCountExpression("earlier.failed == 0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{RolloutGate: v1alpha1.RolloutGate{Name: "counts", CEL: "earlier.failed == 0"}, of: 1, counts: counts}
+	for name, c := range map[string]struct {
+		earlier StageTally
+		holds   bool
+		value   string
+	}{
+		"all are suspended":    {StageTally{Suspended: 2, SuspendedWaiting: 2}, false, "earlier has no connected cluster that is not suspended"},
+		"all are disconnected": {StageTally{Disconnected: 2, DisconnectedWaiting: 2}, false, "earlier has no connected cluster"},
+		"one is":               {StageTally{Clusters: 1, Updated: 1, Suspended: 1, SuspendedWaiting: 1}, true, "true"},
+	} {
+		p := Progress{Stages: []StageTally{c.earlier, {Clusters: 1, Waiting: 1}}}
+		if v := (celGate{}).judgeFacts(g, &gateFacts{progress: &p}); v.holds != c.holds || v.value != c.value {
+			t.Errorf("%s: holds %t, %q", name, v.holds, v.value)
+		}
 	}
 }

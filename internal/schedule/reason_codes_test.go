@@ -16,6 +16,7 @@ func TestReasonCodes(t *testing.T) {
 		{Verdict{}, atoll.ReasonFits}, {Verdict{OverflowStep: 1}, atoll.ReasonTakesOverflow}, {Verdict{RowReason: atoll.ReasonUnfit, Filter: FilterTaints, OverflowStep: 1}, atoll.ReasonUnfit},
 		{Verdict{Filter: FilterTaints}, atoll.ReasonTaintNotTolerated}, {Verdict{Filter: FilterGroups}, atoll.ReasonNoGroupFits}, {Verdict{Filter: FilterMost}, atoll.ReasonNotChosen},
 		{Verdict{Filter: FilterCapacity}, atoll.ReasonNoCapacity}, {Verdict{Filter: FilterConnection}, atoll.ReasonClusterDisconnected}, {Verdict{Filter: FilterRebalance}, atoll.ReasonRebalanced},
+		{Verdict{Filter: FilterSuspension}, atoll.ReasonSchedulingSuspended}, {Verdict{Filter: FilterApart}, atoll.ReasonKeptApart}, {Verdict{Filter: FilterTogether}, atoll.ReasonGroupElsewhere},
 	} {
 		if got := tc.v.ReasonCode(); got != tc.want {
 			t.Errorf("%+v: %s, want %s", tc.v, got, tc.want)

@@ -42,7 +42,7 @@ func (f *follower) isHaltOver(ctx context.Context, b *v1alpha1.Bundle, reason at
 		settings, err := client.Get[v1alpha1.HubSettings](ctx, f.client, v1alpha1.GroupVersion.WithResource("hubsettings"), "", v1alpha1.HubSettingsName)
 		return apierrors.IsNotFound(err) || err == nil && !settings.Spec.Freeze.IsActive(time.Now())
 	}
-	if !suspendsChanges(b.Spec.Suspension) {
+	if !suspendsFor(reason, b.Spec.Suspension) {
 		return true
 	}
 	resource, namespace := "", ""
@@ -55,11 +55,14 @@ func (f *follower) isHaltOver(ctx context.Context, b *v1alpha1.Bundle, reason at
 		return false
 	}
 	policy, err := client.Get[v1alpha1.PropagationPolicy](ctx, f.client, v1alpha1.GroupVersion.WithResource(resource), namespace, b.Spec.Source.Name)
-	return err == nil && !suspendsChanges(policy.Spec.Suspension)
+	return err == nil && !suspendsFor(reason, policy.Spec.Suspension)
 }
 
-// suspendsChanges reports whether changes of all clusters, or of some, are suspended.
-func suspendsChanges(s *v1alpha1.Suspension) bool {
+// suspendsFor reports whether a suspension is one that the reason is about: of decisions, or of the changes of some clusters or all.
+func suspendsFor(reason atoll.Reason, s *v1alpha1.Suspension) bool {
+	if reason == atoll.ReasonSchedulingSuspended {
+		return s.SuspendsScheduling()
+	}
 	return s.SuspendsDispatching() || s.HasSuspendedClusters()
 }
 

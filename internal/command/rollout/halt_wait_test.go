@@ -53,3 +53,23 @@ func TestWaitAfterTheEndOfAHalt(t *testing.T) {
 		})
 	}
 }
+
+// A Bundle without a decision waits for a person while its policy suspends scheduling. A status of before the end of the suspension does not count.
+func TestWaitWhileSchedulingIsSuspended(t *testing.T) {
+	const policy = "atoll.dev/namespaces/shop/propagationpolicies/web"
+	for spec, code := range map[string]int{"{suspension: {scheduling: true}}": 4, "{}": 5, "{suspension: {dispatching: true}}": 5} {
+		h := clienttest.NewFakeHub(t, map[string]string{
+			web:    "{kind: Bundle, apiVersion: atoll.dev/v1alpha1, metadata: {name: web, namespace: shop, uid: b-web}, spec: {source: {kind: PropagationPolicy, name: web}, suspension: {scheduling: true}}, status: {waitsFor: a decision, wait: {reason: SchedulingSuspended, actor: x, since: \"2026-11-22T12:00:00Z\"}}}",
+			policy: "{spec: " + spec + "}",
+		})
+		args := []string{"status", "bundle/web", "-n", "shop", "--wait"}
+		if code == 5 {
+			args = append(args, "--timeout", "100ms")
+		}
+		out, err := run(t, h, args...)
+		var exit utilexec.CodeExitError
+		if !errors.As(err, &exit) || exit.Code != code || !strings.Contains(out, "SchedulingSuspended: a decision") {
+			t.Errorf("%s: %v, want exit code %d\n%s", spec, err, code, out)
+		}
+	}
+}

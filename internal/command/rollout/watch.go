@@ -219,7 +219,7 @@ func (f *follower) findEnd(ctx context.Context, bundle *v1alpha1.Bundle) (ended 
 			return false, nil
 		}
 		return true, utilexec.CodeExitError{Err: fmt.Errorf("%s failed: %s: %s", f.argument, reason, message), Code: exitFailed}
-	case atoll.ReasonChangesFrozen, atoll.ReasonDispatchingSuspended:
+	case atoll.ReasonChangesFrozen, atoll.ReasonDispatchingSuspended, atoll.ReasonSchedulingSuspended:
 		if f.isUnseen = f.isHaltOver(ctx, bundle, reason); f.isUnseen {
 			return false, nil
 		}

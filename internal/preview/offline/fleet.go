@@ -132,7 +132,7 @@ func (f *fleetState) decideBundle(b *Bundle) error {
 			}
 		}
 	})
-	in.UseFreeCapacity = true
+	in.UseFreeCapacity, in.KeepsDecision = true, b.Spec.Suspension.SuspendsScheduling()
 	one := placedBundle{id: b.ID, source: b.Source.Name}
 	if in.WorkloadGroups, err = f.joinGroups(b, &one); err != nil {
 		return err

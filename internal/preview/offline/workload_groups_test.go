@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/schedule"
 )
 
@@ -43,6 +44,29 @@ func TestWorkloadAffinityOfFiles(t *testing.T) {
 		got := map[int]string{1: "1", 3: "3"}[len(slices.Compact(in))] + " clusters, " + map[int]string{0: "0", 1: "1"}[nowhere] + " nowhere"
 		if got != want || nowhere == 1 && !strings.HasPrefix(notes, "kept apart from Deployment shop/") {
 			t.Errorf("%s: %s (%s), want %s", term, got, notes, want)
+		}
+	}
+}
+
+// Files hold no decision, so that a Bundle gets none while its policy suspends scheduling, and takes no cluster from its group.
+func TestSuspendedSchedulingOfFiles(t *testing.T) {
+	policy := func(name, suspension string) string {
+		return "apiVersion: atoll.dev/v1alpha1\nkind: PropagationPolicy\nmetadata: {name: " + name + ", namespace: shop}\nspec: {resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: " + name + "}], " + suspension +
+			"placement: {workloadAffinity: {antiAffinity: {groupByLabelKey: tier}}}}\n---\n" +
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: shop, labels: {tier: db}}\n---\n"
+	}
+	const cluster = "apiVersion: atoll.dev/v1alpha1\nkind: Cluster\nmetadata: {name: oslo}\nspec: {accepted: true}\n---\n"
+	out := decideFiles(t, cluster+policy("a", "suspension: {scheduling: true}, ")+policy("b", ""))
+	if len(out.Bundles) != 2 {
+		t.Fatalf("%d Bundles", len(out.Bundles))
+	}
+	for _, b := range out.Bundles {
+		want, reason := schedule.OutcomePlaced, atoll.ReasonFits
+		if b.Source.Name == "a" {
+			want, reason = schedule.OutcomeOut, atoll.ReasonSchedulingSuspended
+		}
+		if v, _ := b.Decision.FindVerdict("oslo"); v.Outcome != want || v.ReasonCode() != reason {
+			t.Errorf("%s: %s for %s", b.Source.Name, v, v.ReasonCode())
 		}
 	}
 }
