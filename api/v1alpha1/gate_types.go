@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PrometheusGate measures by a query. It holds after count results in a row that are a success. No data is no success:
-// a query without exactly one finite number, an error and a server that does not answer begin the row again.
+// PrometheusGate measures by a query. It holds after count successes in a row. No data is no success: a query without exactly
+// one finite number, an error, and a server that does not answer restart the count of successes at zero.
 type PrometheusGate struct {
 	// Server is the URL of the server, or of a prefix of its API: https://HOST:PORT/PREFIX, or http.
 	// +kubebuilder:validation:MinLength=1

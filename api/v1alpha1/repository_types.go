@@ -38,7 +38,7 @@ type RepositorySpec struct {
 	// +optional
 	OCI *OCIRepository `json:"oci,omitempty"`
 	// Verify states by which keys commits or tags must be signed. Nothing without such a signature is rendered or applied.
-	// Default: no signature is verified. It is for git.
+	// Default: no signature is verified. Only git repositories have it.
 	// +optional
 	Verify *RepositoryVerification `json:"verify,omitempty"`
 	// Interval between two checks, from 30s to 24h. The hub spreads the checks by up to a tenth of it.

@@ -248,9 +248,9 @@ type WorkloadAffinity struct {
 
 // WorkloadAffinityTerm names groups of Bundles by a label of their templates.
 type WorkloadAffinityTerm struct {
-	// GroupByLabelKey is the key of a label of templates. Bundles of one namespace whose placements state the key, and
+	// GroupByLabelKey is the key of a label in metadata.labels of templates. Bundles of one namespace whose placements state the key, and
 	// whose templates have the same value, are members of one group. A Bundle with several values is in several groups.
-	// The term does nothing for a Bundle none of whose templates has the label. Labels of dependencies do not count.
+	// The term does nothing for a Bundle without the label on a template. Labels of dependencies do not count.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
 	GroupByLabelKey string `json:"groupByLabelKey"`

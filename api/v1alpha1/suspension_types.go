@@ -5,16 +5,16 @@ import "slices"
 // Suspension stops a part of what a policy does. No time ends it: a person removes it.
 type Suspension struct {
 	// Dispatching: true stops every change of every cluster: new revisions, first copies, the copies of moves, and shares of divided
-	// replicas. Running workloads stay, and members go on to correct its drift. Removals of whole copies go on, but no copy is removed before
+	// replicas. Running workloads stay, and members continue to correct their drift. Removals of whole copies continue, but no copy is removed before
 	// the one that replaces it runs. A deleted template waits with the other changes. It excludes dispatchingOnClusters.
 	// +optional
 	Dispatching bool `json:"dispatching,omitempty"`
-	// DispatchingOnClusters stops the changes of some clusters. The others go on. The suspended ones are outside of the bounds of a
+	// DispatchingOnClusters stops the changes of some clusters. The others continue. The suspended ones are outside the bounds of a
 	// rollout, block no stage, and catch up within the same bounds.
 	// +optional
 	DispatchingOnClusters *SuspendedClusters `json:"dispatchingOnClusters,omitempty"`
-	// Scheduling: true keeps the last decision: no cluster is chosen or left, and no replica moves, whatever happens to clusters. Chosen
-	// clusters go on to get changes. A Bundle without a decision gets none.
+	// Scheduling: true keeps the last decision: no cluster is chosen or dropped, and no replica moves, whatever happens to clusters. Chosen
+	// clusters still get changes. A Bundle without a decision gets none.
 	// +optional
 	Scheduling bool `json:"scheduling,omitempty"`
 }
