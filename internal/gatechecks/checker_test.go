@@ -89,8 +89,8 @@ func (h *fakeHub) setBundle(uid string, edit func(b *state.Bundle)) {
 	h.notify(uid)
 }
 
-// edit changes what the hub holds, without a notice.
-func (h *fakeHub) edit(change func()) {
+// editFields changes what the hub holds, without a notice.
+func (h *fakeHub) editFields(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change()
@@ -237,7 +237,7 @@ func TestGatesAreMeasuredWhileTheyWait(t *testing.T) {
 func TestARevisionThatIsLateBeginsMeasurements(t *testing.T) {
 	runChecker(t, func(t *testing.T, h *fakeHub, _ *Checker) {
 		r := newRollout("prometheus")
-		h.edit(func() { h.latest = "r1" })
+		h.editFields(func() { h.latest = "r1" })
 		h.setBundle("web", func(b *state.Bundle) {
 			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
 		})
@@ -245,7 +245,7 @@ func TestARevisionThatIsLateBeginsMeasurements(t *testing.T) {
 		if got := h.takeMeasured(); got != "" {
 			t.Errorf("of another revision: %s", got)
 		}
-		h.edit(func() { h.latest = "r2" })
+		h.editFields(func() { h.latest = "r2" })
 		h.revised("web")
 		passTime(30 * time.Second)
 		if got := h.takeMeasured(); got != "web/prometheus 1" {
@@ -257,7 +257,7 @@ func TestARevisionThatIsLateBeginsMeasurements(t *testing.T) {
 // A gate that fails is measured no more. Each failure is an Event.
 func TestAFailedGateIsMeasuredNoMore(t *testing.T) {
 	runChecker(t, func(t *testing.T, h *fakeHub, _ *Checker) {
-		h.edit(func() {
+		h.editFields(func() {
 			h.outcome = func(gateID) rollout.Outcome { return rollout.Outcome{Kind: rollout.OutcomeFailure, Text: "0.9"} }
 		})
 		r := newRollout("prometheus")
@@ -330,7 +330,7 @@ func TestAHaltBeginsAgain(t *testing.T) {
 func TestASlowHostKeepsItsPartOfTheWorkers(t *testing.T) {
 	runChecker(t, func(t *testing.T, h *fakeHub, c *Checker) {
 		slow := make(chan struct{})
-		h.edit(func() {
+		h.editFields(func() {
 			h.outcome = func(id gateID) rollout.Outcome {
 				if id.name == "slow" {
 					<-slow
@@ -406,7 +406,7 @@ func TestANamespaceLeavesRoomForOthers(t *testing.T) {
 		for i := range namespaceGates {
 			h.setBundle(fmt.Sprint("many", i), wait)
 		}
-		h.edit(func() { h.changed = nil })
+		h.editFields(func() { h.changed = nil })
 		h.setBundle("web", wait)
 		if tally := c.TallyOf("web", &waiting[0]); tally.Value != postponedText || !tally.At.IsZero() || !slices.Equal(h.readChanged(), []string{"web"}) {
 			t.Errorf("the gate beyond the bound has %+v, and %q are decided again", tally, h.readChanged())
