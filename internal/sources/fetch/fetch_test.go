@@ -412,7 +412,7 @@ func TestAddressesAreRefused(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, url := range []string{"file:///etc", "ext::sh -c true", "ssh://host/a", "https://ann:hush@host/a", "/tmp", "http://[::%2525lo]:1/a.git", "http://[fe80::1%25lo]:1/a.git"} {
+	for _, url := range []string{"file:///etc", "ext::sh -c true", "ssh://ann:hush@host/a", "https://ann:hush@host/a", "/tmp", "http://[::%2525lo]:1/a.git", "http://[fe80::1%25lo]:1/a.git"} {
 		_, err := runFetch(t, Request{Type: TypeGit, URL: url})
 		if got := reasonOf(t, err); got != atoll.ReasonInvalidField || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", url, err)
