@@ -45,8 +45,3 @@ func (s *Suspension) HasSuspendedClusters() bool {
 func (s *Suspension) SuspendsByName(cluster string) bool {
 	return s.HasSuspendedClusters() && !s.Dispatching && slices.Contains(s.DispatchingOnClusters.ClusterNames, cluster)
 }
-
-// SuspendsCluster reports whether the changes of one cluster are suspended, with those of all clusters or by its name.
-func (s *Suspension) SuspendsCluster(name string) bool {
-	return s.SuspendsDispatching() || s.SuspendsByName(name)
-}

@@ -70,3 +70,13 @@ func DescribeCertificateError(err error) string {
 	}
 	return "it is of no valid form"
 }
+
+// DescribeFailedOperation returns why a connection failed. An error of the hub's proxy has the proxy's address around its cause,
+// which is left out.
+func DescribeFailedOperation(operation *net.OpError) string {
+	inner := operation
+	for errors.As(operation.Err, &inner) {
+		operation = inner
+	}
+	return "the connection fails: " + operation.Err.Error()
+}

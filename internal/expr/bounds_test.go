@@ -47,10 +47,10 @@ func TestTheLengthOfExpressionsIsBounded(t *testing.T) {
 	if _, err := CompileDocumentExpression(padText("object", MaxDocumentLength+1), "object"); err == nil || err.Error() != "is 8193 bytes long, and at most 8192 are read" {
 		t.Errorf("a document expression: %v", err)
 	}
-	if _, kept := selectorCache.Get(tooLong); kept {
+	if _, kept := selectorCache.byText.Get(tooLong); kept {
 		t.Error("a selector that is too long is kept")
 	}
-	if _, kept := valueCache.Get(tooLong); kept {
+	if _, kept := valueCache.byText.Get(tooLong); kept {
 		t.Error("a value that is too long is kept")
 	}
 }

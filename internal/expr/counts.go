@@ -10,7 +10,6 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
-	"k8s.io/utils/lru"
 )
 
 // The groups of clusters and the counts of each that a CountExpression sees.
@@ -29,12 +28,7 @@ type CountExpression struct {
 }
 
 // countCache holds CountExpressions and errors by text.
-var countCache = lru.New(1024)
-
-type countResult struct {
-	e   *CountExpression
-	err error
-}
+var countCache = newCompileCache(compileCountsUncached)
 
 var countEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	options := sharedFunctions()
@@ -48,15 +42,7 @@ var countEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 
 // CompileCountExpression compiles a text. The error states what is wrong and where, in one line.
 func CompileCountExpression(text string) (*CountExpression, error) {
-	if v, ok := countCache.Get(text); ok {
-		o := v.(countResult)
-		return o.e, o.err
-	}
-	e, err := compileCountsUncached(text)
-	if len(text) <= MaxLength {
-		countCache.Add(text, countResult{e, err})
-	}
-	return e, err
+	return countCache.getOrCompile(text)
 }
 
 func compileCountsUncached(text string) (*CountExpression, error) {

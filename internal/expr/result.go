@@ -9,7 +9,6 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
-	"k8s.io/utils/lru"
 )
 
 // nameResult is the variable of a ResultExpression.
@@ -22,12 +21,7 @@ type ResultExpression struct {
 }
 
 // resultCache holds ResultExpressions and errors by text.
-var resultCache = lru.New(1024)
-
-type resultResult struct {
-	e   *ResultExpression
-	err error
-}
+var resultCache = newCompileCache(compileResultUncached)
 
 var resultEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	return cel.NewEnv(append(sharedFunctions(), cel.Variable(nameResult, cel.DoubleType))...)
@@ -35,15 +29,7 @@ var resultEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 
 // CompileResultExpression compiles a text. The error states what is wrong and where, in one line.
 func CompileResultExpression(text string) (*ResultExpression, error) {
-	if v, ok := resultCache.Get(text); ok {
-		o := v.(resultResult)
-		return o.e, o.err
-	}
-	e, err := compileResultUncached(text)
-	if len(text) <= MaxLength {
-		resultCache.Add(text, resultResult{e, err})
-	}
-	return e, err
+	return resultCache.getOrCompile(text)
 }
 
 func compileResultUncached(text string) (*ResultExpression, error) {

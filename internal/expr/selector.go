@@ -13,7 +13,6 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/interpreter"
-	"k8s.io/utils/lru"
 
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -41,24 +40,11 @@ type ClusterSelector struct {
 }
 
 // selectorCache holds Selectors and errors by text.
-var selectorCache = lru.New(1024)
-
-type selectorResult struct {
-	s   *ClusterSelector
-	err error
-}
+var selectorCache = newCompileCache(compileSelectorUncached)
 
 // CompileClusterSelector compiles a text. The error states what is wrong and where, in one line.
 func CompileClusterSelector(text string) (*ClusterSelector, error) {
-	if v, ok := selectorCache.Get(text); ok {
-		o := v.(selectorResult)
-		return o.s, o.err
-	}
-	s, err := compileSelectorUncached(text)
-	if len(text) <= MaxLength {
-		selectorCache.Add(text, selectorResult{s, err})
-	}
-	return s, err
+	return selectorCache.getOrCompile(text)
 }
 
 func compileSelectorUncached(text string) (*ClusterSelector, error) {

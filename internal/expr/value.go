@@ -10,7 +10,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	"k8s.io/utils/lru"
 
 	"atoll.dev/atoll/internal/atoll"
 )
@@ -30,26 +29,13 @@ type ValueExpression struct {
 }
 
 // valueCache holds Values and errors by text.
-var valueCache = lru.New(1024)
-
-type valueResult struct {
-	v   *ValueExpression
-	err error
-}
+var valueCache = newCompileCache(compileValueUncached)
 
 var valueEnvironment = sync.OnceValues(func() (*cel.Env, error) { return cel.NewEnv(hubClusterVariables()...) })
 
 // CompileValueExpression compiles a text. The error states what is wrong and where, in one line.
 func CompileValueExpression(text string) (*ValueExpression, error) {
-	if v, ok := valueCache.Get(text); ok {
-		o := v.(valueResult)
-		return o.v, o.err
-	}
-	v, err := compileValueUncached(text)
-	if len(text) <= MaxLength {
-		valueCache.Add(text, valueResult{v, err})
-	}
-	return v, err
+	return valueCache.getOrCompile(text)
 }
 
 func compileValueUncached(text string) (*ValueExpression, error) {

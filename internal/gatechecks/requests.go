@@ -311,18 +311,9 @@ func describeProblem(err error) string {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return "the server does not answer in time"
 	case errors.As(err, &operation):
-		return "the connection fails: " + innermostError(operation).Error()
+		return addressguard.DescribeFailedOperation(operation)
 	}
 	return "the server's answer ends early or is damaged"
-}
-
-// innermostError returns the cause of a failed operation. An error of the hub's proxy has the proxy's address around its cause.
-func innermostError(operation *net.OpError) error {
-	inner := operation
-	for errors.As(operation.Err, &inner) {
-		operation = inner
-	}
-	return operation.Err
 }
 
 func cutText(s string) string { return phrase.TruncateText(phrase.EscapeLine(s), maxTextBytes) }

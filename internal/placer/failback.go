@@ -77,6 +77,11 @@ func (r *PlacementReconciler) writePreferredGroupCondition(ctx context.Context, 
 	default:
 		c.Message = fmt.Sprintf("group %s is in use; `atoll explain` shows why none is that comes before", d.Group)
 	}
+	return r.writeCondition(ctx, b, c)
+}
+
+// writeCondition writes a condition of a Bundle. After a conflict the next step writes it.
+func (r *PlacementReconciler) writeCondition(ctx context.Context, b state.Bundle, c metav1.Condition) error {
 	err := r.SetCondition(ctx, b, c)
 	if apierrors.IsConflict(err) { // another writer changed the status
 		r.index.requireAllRows(b.Ref.UID)

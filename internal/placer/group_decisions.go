@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
@@ -281,10 +280,5 @@ func (r *PlacementReconciler) writeGroupCondition(ctx context.Context, b state.B
 	if isRefused {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(d.GroupRefusal.Reason()), d.GroupRefusal.String()
 	}
-	err := r.SetCondition(ctx, b, c)
-	if apierrors.IsConflict(err) { // another writer changed the status
-		r.enqueueAllRows(b.Ref.UID)
-		return nil
-	}
-	return client.IgnoreNotFound(err)
+	return r.writeCondition(ctx, b, c)
 }

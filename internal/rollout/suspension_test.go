@@ -30,7 +30,8 @@ func checkSuspension(t testing.TB, in Input, out Output) {
 	t.Helper()
 	for c, spec := range out.Changes {
 		old, had := in.Rows[c]
-		if spec == nil || in.Deleting || !in.Halt.Suspension.SuspendsCluster(c) {
+		suspended := in.Halt.Suspension.SuspendsDispatching() || in.Halt.Suspension.SuspendsByName(c)
+		if spec == nil || in.Deleting || !suspended {
 			continue
 		}
 		was, runs := old.Spec, had && old.Spec.UID == spec.UID && old.Spec.Phase != atoll.RowRemoving && old.Spec.Phase != atoll.RowPending

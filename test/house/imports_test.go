@@ -163,8 +163,8 @@ var layers = []layer{
 		why: "how an artifact is read within bounds is the same whatever is in it",
 	},
 	{
-		name: "charts of tests", packages: []string{"internal/sources/chartstest"},
-		why: "tests of several modules start the same registry, and push the same charts",
+		name: "source servers of tests", packages: []string{"internal/sources/chartstest", "internal/sources/sshtest"},
+		why: "tests of several modules start the same registry and git server, and push the same charts",
 	},
 	{
 		name: "source fetch", packages: []string{"internal/sources/fetch"}, below: []string{"vocabulary", "source cores", "source child", "address guard", "OCI artifacts", "commit signatures"},

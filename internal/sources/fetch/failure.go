@@ -3,7 +3,6 @@ package fetch
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -101,7 +100,7 @@ func connectionFailure(err error) *Failure {
 func describeError(err error) string {
 	var operation *net.OpError
 	if errors.As(err, &operation) {
-		return fmt.Sprintf("the connection fails: %v", operation.Err)
+		return addressguard.DescribeFailedOperation(operation)
 	}
 	if slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, packfile.ErrMalformedPackFile, packfile.ErrEmptyPackfile, packfile.ErrInvalidObject}, func(one error) bool { return errors.Is(err, one) }) {
 		return "the server's answer ends early or is damaged"

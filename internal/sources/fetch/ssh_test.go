@@ -21,6 +21,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/sshtest"
 )
 
 func TestContentsOverSSH(t *testing.T) {
@@ -37,8 +38,8 @@ func TestContentsOverSSH(t *testing.T) {
 			t.Errorf("%s: %s, want %s", wants[i].ID, describe(got[i]), want)
 		}
 	}
-	if got[0].Commit != second || got[1].Commit != first || s.users.Load() != "deploy" {
-		t.Errorf("%+v by %v", got, s.users.Load())
+	if got[0].Commit != second || got[1].Commit != first || s.LastUser.Load() != "deploy" {
+		t.Errorf("%+v by %v", got, s.LastUser.Load())
 	}
 	for _, c := range []struct {
 		old, now string
@@ -106,9 +107,9 @@ func TestKeysOfServersOverSSH(t *testing.T) {
 	r := newRepository(t)
 	r.commit(t, map[string]string{"a.yaml": configMap})
 	s := r.serveSSH(t)
-	other, otherKey := newSSHKey(t)
-	port := s.address[strings.LastIndex(s.address, ":"):]
-	line := knownhosts.Line([]string{s.address}, s.host.PublicKey())
+	other, otherKey := sshtest.NewKey(t)
+	port := s.Address[strings.LastIndex(s.Address, ":"):]
+	line := knownhosts.Line([]string{s.Address}, s.Host.PublicKey())
 	key := strings.SplitN(line, " ", 2)[1]
 	encrypted := func(passphrase string) string {
 		_, raw, _ := ed25519.GenerateKey(rand.Reader)
@@ -124,12 +125,12 @@ func TestKeysOfServersOverSSH(t *testing.T) {
 		text   string
 	}{
 		"a hashed host": {func(r *Request) {
-			r.SSH.KnownHosts = knownhosts.HashHostname(knownhosts.Normalize(s.address)) + " " + key
+			r.SSH.KnownHosts = knownhosts.HashHostname(knownhosts.Normalize(s.Address)) + " " + key
 		}, "a.yaml:1", ""},
 		"several lines":        {func(r *Request) { r.SSH.KnownHosts = "# keys\n\nh " + key + "\n" + line + "\n" }, "a.yaml:1", ""},
 		"another port":         {func(r *Request) { r.SSH.KnownHosts = "127.0.0.1 " + key }, "ServerNotVerified", "has none of [127.0.0.1]" + port},
-		"another key":          {func(r *Request) { r.SSH.KnownHosts = knownhosts.Line([]string{s.address}, other.PublicKey()) }, "ServerNotVerified", ssh.FingerprintSHA256(s.host.PublicKey())},
-		"an unknown host":      {func(r *Request) { r.SSH.KnownHosts = "h " + key }, "ServerNotVerified", "ssh-ed25519 " + ssh.FingerprintSHA256(s.host.PublicKey())},
+		"another key":          {func(r *Request) { r.SSH.KnownHosts = knownhosts.Line([]string{s.Address}, other.PublicKey()) }, "ServerNotVerified", ssh.FingerprintSHA256(s.Host.PublicKey())},
+		"an unknown host":      {func(r *Request) { r.SSH.KnownHosts = "h " + key }, "ServerNotVerified", "ssh-ed25519 " + ssh.FingerprintSHA256(s.Host.PublicKey())},
 		"a revoked key":        {func(r *Request) { r.SSH.KnownHosts = line + "\n@revoked * " + key }, "ServerNotVerified", "revokes"},
 		"the key of a CA":      {func(r *Request) { r.SSH.KnownHosts = "@cert-authority " + line }, "ServerNotVerified", "is not that of"},
 		"no known hosts":       {func(r *Request) { r.SSH.KnownHosts = " \n" }, "CredentialsMalformed", "known_hosts"},
@@ -140,7 +141,7 @@ func TestKeysOfServersOverSSH(t *testing.T) {
 		"a key of others":      {func(r *Request) { r.SSH.Identity = otherKey }, "CredentialsRefused", "deploy"},
 		"no key":               {func(r *Request) { r.SSH.Identity = "hush" }, "CredentialsMalformed", "identity"},
 		"a long key":           {func(r *Request) { r.SSH.Identity = strings.Repeat("hush", 10_000) }, "CredentialsMalformed", "bytes"},
-		"a public key":         {func(r *Request) { r.SSH.Identity = string(ssh.MarshalAuthorizedKey(s.user.PublicKey())) }, "CredentialsMalformed", "identity"},
+		"a public key":         {func(r *Request) { r.SSH.Identity = string(ssh.MarshalAuthorizedKey(s.User.PublicKey())) }, "CredentialsMalformed", "identity"},
 		"an encrypted key":     {func(r *Request) { r.SSH.Identity = encrypted("p") }, "CredentialsMalformed", "as the key password"},
 		"a wrong password":     {func(r *Request) { r.SSH.Identity, r.SSH.Passphrase = encrypted("p"), "hush" }, "CredentialsMalformed", "does not decrypt"},
 		"a right password":     {func(r *Request) { r.SSH.Identity, r.SSH.Passphrase = encrypted("p"), "p" }, "CredentialsRefused", "refuses the key"},
@@ -178,8 +179,8 @@ func newDSAKey(t *testing.T) string {
 func TestCertificatesOfHosts(t *testing.T) {
 	r := newRepository(t)
 	r.commit(t, map[string]string{"a.yaml": configMap})
-	authority, _ := newSSHKey(t)
-	other, _ := newSSHKey(t)
+	authority, _ := sshtest.NewKey(t)
+	other, _ := sshtest.NewKey(t)
 	for name, c := range map[string]struct {
 		change func(*ssh.Certificate)
 		signer ssh.Signer
@@ -191,21 +192,21 @@ func TestCertificatesOfHosts(t *testing.T) {
 		"expired":    {func(c *ssh.Certificate) { c.ValidBefore = 1 }, authority, "ServerNotVerified"},
 		"of a user":  {func(c *ssh.Certificate) { c.CertType = ssh.UserCert }, authority, "ServerNotVerified"},
 	} {
-		s := r.serveSSH(t, func(s *sshTestServer) {
-			cert := &ssh.Certificate{Key: s.host.PublicKey(), CertType: ssh.HostCert, ValidPrincipals: []string{"127.0.0.1"}, ValidBefore: ssh.CertTimeInfinity}
+		s := r.serveSSH(t, func(s *sshtest.Server) {
+			cert := &ssh.Certificate{Key: s.Host.PublicKey(), CertType: ssh.HostCert, ValidPrincipals: []string{"127.0.0.1"}, ValidBefore: ssh.CertTimeInfinity}
 			c.change(cert)
 			if err := cert.SignCert(rand.Reader, c.signer); err != nil {
 				t.Fatal(err)
 			}
-			signer, err := ssh.NewCertSigner(cert, s.host)
+			signer, err := ssh.NewCertSigner(cert, s.Host)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.host = signer
+			s.Host = signer
 		})
 		a, err := runFetch(t, s.newRequest(func(r *Request) {
 			r.SSH.KnownHosts = "@cert-authority [127.0.0.1]:* " + strings.SplitN(knownhosts.Line([]string{"h"}, authority.PublicKey()), " ", 2)[1]
-			r.SSH.KnownHosts = strings.Replace(r.SSH.KnownHosts, "[127.0.0.1]:*", knownhosts.Normalize(s.address), 1)
+			r.SSH.KnownHosts = strings.Replace(r.SSH.KnownHosts, "[127.0.0.1]:*", knownhosts.Normalize(s.Address), 1)
 		}))
 		got := ""
 		if err != nil {
@@ -231,9 +232,9 @@ func TestAServerWithSeveralKeysShowsTheKnownOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := r.serveSSH(t, func(s *sshTestServer) { s.change = func(c *ssh.ServerConfig) { c.AddHostKey(second) } })
-	for _, key := range []ssh.PublicKey{s.host.PublicKey(), second.PublicKey()} {
-		got := mustFetch(t, s.newRequest(func(r *Request) { r.SSH.KnownHosts = knownhosts.Line([]string{s.address}, key) }))
+	s := r.serveSSH(t, func(s *sshtest.Server) { s.Change = func(c *ssh.ServerConfig) { c.AddHostKey(second) } })
+	for _, key := range []ssh.PublicKey{s.Host.PublicKey(), second.PublicKey()} {
+		got := mustFetch(t, s.newRequest(func(r *Request) { r.SSH.KnownHosts = knownhosts.Line([]string{s.Address}, key) }))
 		if describe(got[0]) != "a.yaml:1" {
 			t.Errorf("%s: %s", key.Type(), describe(got[0]))
 		}
@@ -249,7 +250,7 @@ func TestBrokenAlgorithmsAreRefused(t *testing.T) {
 		"key exchange": func(c *ssh.ServerConfig) { c.KeyExchanges = weak.KeyExchanges },
 		"cipher":       func(c *ssh.ServerConfig) { c.Ciphers = weak.Ciphers },
 	} {
-		s := r.serveSSH(t, func(s *sshTestServer) { s.change = change })
+		s := r.serveSSH(t, func(s *sshtest.Server) { s.Change = change })
 		if _, err := runFetch(t, s.newRequest()); err == nil || reasonOf(t, err) != atoll.ReasonServerNotVerified || !strings.Contains(err.Error(), "algorithm") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -290,17 +291,17 @@ func TestHostileServersOverSSH(t *testing.T) {
 		}
 	}
 	served := func(run func(ssh.Channel)) *sshTestServer {
-		return r.serveSSH(t, func(s *sshTestServer) { s.run = run })
+		return r.serveSSH(t, func(s *sshtest.Server) { s.Run = run })
 	}
 	raw := func(serve func(net.Conn)) *sshTestServer {
 		s := r.serveSSH(t)
-		address := listenLocally(t, serve)
-		s.address = address
+		address := sshtest.Listen(t, serve)
+		s.Address = address
 		return s
 	}
 	banner := func(size int) *sshTestServer {
-		return r.serveSSH(t, func(s *sshTestServer) {
-			s.change = func(c *ssh.ServerConfig) {
+		return r.serveSSH(t, func(s *sshtest.Server) {
+			s.Change = func(c *ssh.ServerConfig) {
 				c.BannerCallback = func(ssh.ConnMetadata) string { return strings.Repeat("x", size) }
 			}
 		})
@@ -321,7 +322,7 @@ func TestHostileServersOverSSH(t *testing.T) {
 		"old version":        {raw(func(c net.Conn) { io.WriteString(c, "SSH-1.5-hush\r\n"); <-block }), atoll.ReasonFetchTimedOut},
 		"a banner":           {banner(4_000), atoll.ReasonRefMissing},
 		"a large banner":     {banner(1_000_000), atoll.ReasonRepositoryUnreachable},
-		"exec refused":       {r.serveSSH(t, func(s *sshTestServer) { s.refuses = true }), atoll.ReasonCredentialsRefused},
+		"exec refused":       {r.serveSSH(t, func(s *sshtest.Server) { s.Refuses = true }), atoll.ReasonCredentialsRefused},
 		"no answer":          {served(func(ssh.Channel) { <-block }), atoll.ReasonFetchTimedOut},
 		"no refs":            {served(func(ssh.Channel) {}), atoll.ReasonRepositoryMissing},
 		"an error line":      {served(func(c ssh.Channel) { io.WriteString(c, "000cERR hush") }), atoll.ReasonRepositoryMissing},
@@ -362,11 +363,11 @@ func TestTheHubDecryptsNoKey(t *testing.T) {
 		r.Wants[0].SeenCommit = strings.Repeat("a", 40)
 	})
 	_, same, err := new(Fetcher).confirmSeen(t.Context(), req)
-	if same || err != nil || s.connections.Load() != 0 {
-		t.Errorf("the hub: %v, %v after %d connections", same, err, s.connections.Load())
+	if same || err != nil || s.Connections.Load() != 0 {
+		t.Errorf("the hub: %v, %v after %d connections", same, err, s.Connections.Load())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	hangs := listenLocally(t, func(c net.Conn) { cancel(); io.Copy(io.Discard, c) })
+	hangs := sshtest.Listen(t, func(c net.Conn) { cancel(); io.Copy(io.Discard, c) })
 	req = s.newRequest(func(r *Request) { r.URL, r.AllowedNetworks = "ssh://git@"+hangs+"/a.git", loopback })
 	of, err := openRepository(req, place{inHub: true, maxText: 1})
 	if err != nil {
@@ -395,7 +396,7 @@ func TestAddressesOverSSH(t *testing.T) {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
-	if n := s.connections.Load(); n > 1 {
+	if n := s.Connections.Load(); n > 1 {
 		t.Errorf("%d connections", n)
 	}
 }

@@ -6,6 +6,7 @@
 package signature
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -72,7 +73,7 @@ func (k *TrustedKeys) verifyObject(o signedObject, now time.Time) (Signer, error
 		return "", newRefusal(atoll.ReasonSignatureInvalid, "the signature of the %s has more than %d bytes", o.noun, maxSignatureBytes)
 	}
 	for _, f := range formats {
-		if hasPrefix(o.text, f.begin) {
+		if bytes.HasPrefix(o.text, []byte(f.begin)) {
 			return f.verify(k, o, now)
 		}
 	}
@@ -102,9 +103,5 @@ var signatureLines = []string{beginOpenPGP, beginSSH, "-----BEGIN PGP MESSAGE---
 
 // beginsSignature reports whether a line begins a signature.
 func beginsSignature(line []byte) bool {
-	return slices.ContainsFunc(signatureLines, func(begin string) bool { return hasPrefix(line, begin) })
-}
-
-func hasPrefix(text []byte, prefix string) bool {
-	return len(text) >= len(prefix) && string(text[:len(prefix)]) == prefix
+	return slices.ContainsFunc(signatureLines, func(begin string) bool { return bytes.HasPrefix(line, []byte(begin)) })
 }

@@ -40,7 +40,7 @@ func ParseKeys(files map[string][]byte) (*TrustedKeys, error) {
 			return nil, newRefusal(atoll.ReasonTrustedKeysMissing, "the trusted keys have more than %d bytes", MaxKeyBytes)
 		}
 		add := k.addSSH
-		if hasPrefix(text, beginOpenPGPKey) {
+		if bytes.HasPrefix(text, []byte(beginOpenPGPKey)) {
 			add = k.addOpenPGP
 		}
 		if err := add(name, text); err != nil {

@@ -67,7 +67,7 @@ func splitCommit(raw []byte, tree string) (signedObject, error) {
 
 // isAmbiguous reports whether readers of a commit could find another tree or another signature, by how often it has each header.
 func isAmbiguous(raw []byte, counts map[string]int) bool {
-	return counts["tree"] != 1 || counts[signatureHeader] > 1 || !hasPrefix(raw, "tree ")
+	return counts["tree"] != 1 || counts[signatureHeader] > 1 || !bytes.HasPrefix(raw, []byte("tree "))
 }
 
 // VerifyTag returns the signer of a tag. Raw is the tag object as git hashes it. It must state the name and the commit for which it
@@ -77,10 +77,10 @@ func (k *TrustedKeys) VerifyTag(raw []byte, name, commit string, now time.Time) 
 		return "", newRefusal(atoll.ReasonSignatureInvalid, "the tag has more than %d bytes", maxObjectBytes)
 	}
 	begin := "object " + commit + "\ntype commit\ntag "
-	if !hasPrefix(raw, begin) {
+	if !bytes.HasPrefix(raw, []byte(begin)) {
 		return "", newRefusal(atoll.ReasonSignatureInvalid, "the tag is not one of this commit")
 	}
-	if !hasPrefix(raw[len(begin):], name+"\n") {
+	if !bytes.HasPrefix(raw[len(begin):], []byte(name+"\n")) {
 		return "", newRefusal(atoll.ReasonSignatureInvalid, "the tag was signed under another name than %s", name)
 	}
 	return k.verifyObject(splitTag(raw), now)

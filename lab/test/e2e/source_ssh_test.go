@@ -2,13 +2,7 @@ package e2e
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,98 +12,9 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"atoll.dev/atoll/internal/sources/sshtest"
 	"atoll.dev/atoll/internal/testwait"
 )
-
-// newSSHKey returns a key, and its private part in the form of OpenSSH.
-func newSSHKey(t *testing.T) (ssh.Signer, []byte) {
-	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.NewSignerFromKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signer, pem.EncodeToMemory(block)
-}
-
-// serveGitOverSSH runs git-upload-pack for one user. It returns the address.
-func serveGitOverSSH(t *testing.T, host ssh.Signer, user ssh.PublicKey) string {
-	t.Helper()
-	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-		if string(key.Marshal()) != string(user.Marshal()) {
-			return nil, errors.New("another key")
-		}
-		return nil, nil
-	}}
-	config.AddHostKey(host)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			c, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go serveSSHConnection(c, config)
-		}
-	}()
-	return listener.Addr().String()
-}
-
-func serveSSHConnection(c net.Conn, config *ssh.ServerConfig) {
-	defer c.Close()
-	conn, channels, requests, err := ssh.NewServerConn(c, config)
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	go ssh.DiscardRequests(requests)
-	for offered := range channels {
-		channel, requests, err := offered.Accept()
-		if err != nil {
-			return
-		}
-		go runSSHCommand(channel, requests)
-	}
-}
-
-func runSSHCommand(channel ssh.Channel, requests <-chan *ssh.Request) {
-	defer channel.Close()
-	for r := range requests {
-		var command struct{ Text string }
-		isUpload := r.Type == "exec" && ssh.Unmarshal(r.Payload, &command) == nil && strings.HasPrefix(command.Text, "git-upload-pack ")
-		r.Reply(isUpload, nil)
-		if !isUpload {
-			continue
-		}
-		cmd := exec.Command("/bin/sh", "-c", command.Text)
-		cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			return
-		}
-		go func() {
-			io.Copy(in, channel)
-			in.Close()
-		}()
-		var code uint32
-		if cmd.Run() != nil {
-			code = 128
-		}
-		channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{code}))
-		return
-	}
-}
 
 // A repository over SSH is read by a key, from a server that is known. Commits of a trusted key run in members, and others do not.
 func TestSourceOverSSHBringsVerifiedCommits(t *testing.T) {
@@ -119,19 +24,17 @@ func TestSourceOverSSHBringsVerifiedCommits(t *testing.T) {
 	ns := createNamespace(t, "ssh")
 	g := newGitServer(t)
 	dir := t.TempDir()
-	host, _ := newSSHKey(t)
-	user, identity := newSSHKey(t)
-	signer, signing := newSSHKey(t)
-	address := serveGitOverSSH(t, host, user.PublicKey())
-	write := func(name string, text []byte) string {
+	server := sshtest.Serve(t)
+	signer, signing := sshtest.NewKey(t)
+	write := func(name, text string) string {
 		at := filepath.Join(dir, name)
-		if err := os.WriteFile(at, text, 0o600); err != nil {
+		if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return at
 	}
 	signAs := write("signing", signing)
-	write("signing.pub", ssh.MarshalAuthorizedKey(signer.PublicKey()))
+	write("signing.pub", string(ssh.MarshalAuthorizedKey(signer.PublicKey())))
 	commit := func(message, name string, settings ...string) {
 		t.Helper()
 		g.editFiles(t, map[string]string{"deploy/" + name + ".yaml": strings.ReplaceAll(oldSettings, "old", name)})
@@ -142,10 +45,10 @@ func TestSourceOverSSHBringsVerifiedCommits(t *testing.T) {
 	signed := []string{"-c", "gpg.format=ssh", "-c", "user.signingkey=" + signAs, "commit", "-S"}
 	commit("the first one", "first", signed...)
 
-	url := "ssh://git@" + address + filepath.Join(filepath.Dir(g.work), "root", "shop.git")
+	url := "ssh://git@" + server.Address + filepath.Join(filepath.Dir(g.work), "root", "shop.git")
 	create := []string{
 		"source", "create", "git", url, "--name", "shop", "-n", ns, "--path", "deploy", "--interval", "30s", "--clusters", "region in (eu,us)",
-		"--identity-file", write("id", identity), "--known-hosts-file", write("known_hosts", []byte(knownhosts.Line([]string{address}, host.PublicKey())+"\n")),
+		"--identity-file", write("id", server.UserKey), "--known-hosts-file", write("known_hosts", server.KnownHosts()),
 	}
 	expectOutput(t, "the preview", runCLI(t, append(create, "--dry-run")...), "+ secret/shop-ssh", "+ repository/shop: "+url)
 	runCLI(t, append(create, "--yes")...)
@@ -175,9 +78,9 @@ func TestSourceOverSSHBringsVerifiedCommits(t *testing.T) {
 	testwait.UntilNil(t, "a signed commit runs", existsIn("v1", "ConfigMap", ns, "third", "member1", "member2"))
 	shows("the Source is ready", "the third one", "Rendered: True")
 
-	other, _ := newSSHKey(t)
+	other, _ := sshtest.NewKey(t)
 	mustKubectl(t, "", "patch secret shop-ssh -n "+ns+` --type=merge -p {"stringData":{"known_hosts":"`+
-		strings.ReplaceAll(knownhosts.Line([]string{address}, other.PublicKey()), " ", `\u0020`)+`"}}`)
+		strings.ReplaceAll(knownhosts.Line([]string{server.Address}, other.PublicKey()), " ", `\u0020`)+`"}}`)
 	runCLI(t, "source", "sync", "shop", "-n", ns)
 	shows("another host key is refused", "ServerNotVerified")
 	if err := existsIn("v1", "ConfigMap", ns, "third", "member1", "member2")(t.Context()); err != nil {
