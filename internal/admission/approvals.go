@@ -16,20 +16,18 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/policycheck"
 )
 
 // approvalsPath is the field of a Bundle by which people approve stages of its rollout.
 var approvalsPath = []string{"spec", "approvals"}
-
-// maxApprovals is how many the schema of a Bundle accepts.
-const maxApprovals = 64
 
 // stampApprovals writes the user and the time into the approvals that an update adds or edits, whatever the writer states.
 // Approvals of other revisions go with the next approval, also where they are as many as the schema accepts.
 func (p *AdmissionPlugin) stampApprovals(a admission.Attributes, now, before *unstructured.Unstructured, at string) {
 	is, _, _ := unstructured.NestedSlice(now.Object, approvalsPath...)
 	was, _, _ := unstructured.NestedSlice(before.Object, approvalsPath...)
-	if len(is) == 0 || len(is) > 2*maxApprovals || isSameList(is, was) {
+	if len(is) == 0 || len(is) > 2*policycheck.MaxApprovals || isSameList(is, was) {
 		return
 	}
 	revision, _, _ := unstructured.NestedString(now.Object, "status", "revision")

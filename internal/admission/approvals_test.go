@@ -8,11 +8,8 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -20,60 +17,6 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 )
-
-// A gate that could not be honoured is refused by the path of its field.
-func TestGatesOfARollout(t *testing.T) {
-	wait := func(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
-	for name, c := range map[string]struct {
-		before, after []v1alpha1.RolloutGate
-		refused       string
-	}{
-		"one of each kind": {[]v1alpha1.RolloutGate{{Name: "a", Wait: wait(time.Hour)}, {Name: "b", Approval: &v1alpha1.ApprovalGate{}}}, []v1alpha1.RolloutGate{{Name: "c", CEL: "all.failed == 0"}}, ""},
-		"of no kind":       {[]v1alpha1.RolloutGate{{Name: "a"}}, nil, "spec.rollout.stages[0].gatesBefore[0]: Required"},
-		"of two kinds":     {nil, []v1alpha1.RolloutGate{{Name: "a", Wait: wait(time.Hour), CEL: "all.failed == 0"}}, "spec.rollout.stages[0].gatesAfter[0]: Required"},
-		"a name twice":     {[]v1alpha1.RolloutGate{{Name: "a", Wait: wait(time.Hour)}}, []v1alpha1.RolloutGate{{Name: "a", Wait: wait(time.Hour)}}, "spec.rollout.stages[0].gatesAfter[0].name: Duplicate"},
-		"no time":          {[]v1alpha1.RolloutGate{{Name: "a", Wait: wait(0)}}, nil, "spec.rollout.stages[0].gatesBefore[0].wait"},
-		"too much time":    {[]v1alpha1.RolloutGate{{Name: "a", Wait: wait(721 * time.Hour)}}, nil, "spec.rollout.stages[0].gatesBefore[0].wait"},
-		"two approvals":    {[]v1alpha1.RolloutGate{{Name: "a", Approval: &v1alpha1.ApprovalGate{}}}, []v1alpha1.RolloutGate{{Name: "b", Approval: &v1alpha1.ApprovalGate{}}}, "spec.rollout.stages[0].gatesAfter[0].approval: Forbidden"},
-		"none is earlier":  {[]v1alpha1.RolloutGate{{Name: "a", CEL: "earlier.failed == 0"}}, nil, "spec.rollout.stages[0].gatesBefore[0].cel: Invalid"},
-		"no expression":    {[]v1alpha1.RolloutGate{{Name: "a", CEL: "all.lost == 0"}}, nil, "spec.rollout.stages[0].gatesBefore[0].cel"},
-		"no number":        {[]v1alpha1.RolloutGate{{Name: "a", Approval: &v1alpha1.ApprovalGate{Approvers: -1}}}, nil, "spec.rollout.stages[0].gatesBefore[0].approval.approvers"},
-		"a short validity": {[]v1alpha1.RolloutGate{{Name: "a", Approval: &v1alpha1.ApprovalGate{ValidFor: wait(time.Second)}}}, nil, "spec.rollout.stages[0].gatesBefore[0].approval.validFor"},
-	} {
-		stage := v1alpha1.RolloutStage{Name: "a", Clusters: v1alpha1.StageClusters{Names: []string{"oslo"}}, GatesBefore: c.before, GatesAfter: c.after}
-		got := fmt.Sprint(checkRollout(&v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{stage}}, field.NewPath("spec", "rollout")).ToAggregate())
-		if c.refused == "" && got != "<nil>" || !strings.Contains(got, c.refused) {
-			t.Errorf("%s: %s, want %q", name, got, c.refused)
-		}
-	}
-}
-
-// A Bundle holds as many approvals as its schema accepts: gates that need more could never open.
-func TestApprovalsThatABundleCanHold(t *testing.T) {
-	for stages, refused := range map[int]bool{6: false, 7: true} {
-		r := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged}
-		for i := range stages {
-			r.Stages = append(r.Stages, v1alpha1.RolloutStage{
-				Name: fmt.Sprint("s", i), Clusters: v1alpha1.StageClusters{Names: []string{"oslo"}},
-				GatesAfter: []v1alpha1.RolloutGate{{Name: "owner", Approval: &v1alpha1.ApprovalGate{Approvers: 10}}},
-			})
-		}
-		got := fmt.Sprint(checkRollout(r, field.NewPath("spec", "rollout")).ToAggregate())
-		if strings.Contains(got, "spec.rollout.stages: Invalid") != refused {
-			t.Errorf("%d stages with 10 approvals each: %s, want a refusal: %t", stages, got, refused)
-		}
-	}
-	for stages, refused := range map[int]bool{7: false, 8: true} { // the first one has no gate
-		r := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, AutoStageOptions: &v1alpha1.AutoStageOptions{GatesBefore: []v1alpha1.RolloutGate{{Name: "owner", Approval: &v1alpha1.ApprovalGate{Approvers: 10}}}}}
-		for i := range stages - 1 { // one of all clusters follows
-			r.AutoStages = append(r.AutoStages, intstr.FromInt(i+1))
-		}
-		got := fmt.Sprint(checkRollout(r, field.NewPath("spec", "rollout")).ToAggregate())
-		if strings.Contains(got, "spec.rollout.autoStages: Invalid") != refused {
-			t.Errorf("%d automatic stages with 10 approvals each: %s, want a refusal: %t", stages, got, refused)
-		}
-	}
-}
 
 // approvalOf returns an approval. A user and a time are as a writer claims them.
 func approvalOf(stage, revision, by, at string) map[string]any {

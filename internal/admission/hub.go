@@ -9,6 +9,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policycheck"
 	"atoll.dev/atoll/internal/policymatch"
 )
 
@@ -95,6 +96,11 @@ func (p *AdmissionPlugin) currentHub() (Hub, bool) {
 func (p *AdmissionPlugin) currentSets() (Sets, bool) {
 	hub, _ := p.currentHub()
 	return hub.Sets, hub.Sets != nil
+}
+
+// refuseUnlistedProperties refuses all properties until those that steer placement are known.
+func (p *AdmissionPlugin) refuseUnlistedProperties() policycheck.PropertyRefusal {
+	return policycheck.RefuseUnlisted(p.listedProperties())
 }
 
 // listedProperties lists the properties that steer placement; nil until they are known.

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
@@ -56,119 +55,6 @@ func TestSelectorsOfOneKindThatAreRefused(t *testing.T) {
 		}
 		if got := strings.Join(listErrors(p.checkSelectors([]v1alpha1.ResourceSelector{rs}, c.namespace, field.NewPath("s"))), ", "); got != c.want {
 			t.Errorf("%s in %q: %q, want %q", c.selector, c.namespace, got, c.want)
-		}
-	}
-}
-
-// A label selector that selects everything by mistake, or nothing by contradiction, is refused.
-func TestLabelSelectorsThatAreRefused(t *testing.T) {
-	const contradicts = "l: the requirements of this key contradict each other, so that nothing matches"
-	for selector, want := range map[string]string{
-		"{}":                    "l: an empty selector selects everything: leave it out if that is meant",
-		"{matchLabels: {a: b}}": "",
-		"{matchExpressions: [{key: a, operator: Exists}]}":                                                                                             "",
-		"{matchExpressions: [{key: a, operator: DoesNotExist}]}":                                                                                       "",
-		"{matchExpressions: [{key: a, operator: Exists, values: [b]}]}":                                                                                "l.matchExpressions[0].values: may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-		"{matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}":                                                           contradicts,
-		"{matchExpressions: [{key: a, operator: Exists}, {key: b, operator: DoesNotExist}]}":                                                           "",
-		"{matchLabels: {a: b}, matchExpressions: [{key: a, operator: DoesNotExist}]}":                                                                  contradicts,
-		"{matchLabels: {a: b}, matchExpressions: [{key: a, operator: Exists}]}":                                                                        "",
-		"{matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b, c]}]}":                                                            "",
-		"{matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [c, d]}]}":                                                            contradicts,
-		"{matchLabels: {a: b}, matchExpressions: [{key: a, operator: NotIn, values: [b]}]}":                                                            contradicts,
-		"{matchLabels: {a: b}, matchExpressions: [{key: a, operator: NotIn, values: [c]}]}":                                                            "",
-		"{matchExpressions: [{key: a, operator: In, values: [b, c]}, {key: a, operator: NotIn, values: [b]}]}":                                         "",
-		"{matchExpressions: [{key: a, operator: In, values: [b, c]}, {key: a, operator: NotIn, values: [b, c]}]}":                                      contradicts,
-		"{matchExpressions: [{key: a, operator: NotIn, values: [b]}, {key: a, operator: DoesNotExist}]}":                                               "",
-		"{matchExpressions: [{key: a, operator: In, values: [b, c]}, {key: a, operator: In, values: [c, d]}, {key: a, operator: NotIn, values: [d]}]}": "",
-	} {
-		var s v1alpha1.ResourceSelector
-		if err := yaml.UnmarshalStrict([]byte("labelSelector: "+selector), &s); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Join(listErrors(checkLabels(s.LabelSelector, field.NewPath("l"))), ", "); got != want {
-			t.Errorf("%s: %q, want %q", selector, got, want)
-		}
-	}
-	if errs := checkLabels(nil, field.NewPath("l")); len(errs) > 0 {
-		t.Errorf("no selector: %v", errs)
-	}
-}
-
-// Names of clusters are well formed and named once, and none is excluded at the same time.
-func TestAffinitiesThatAreRefused(t *testing.T) {
-	const form = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-	for affinity, want := range map[string]string{
-		"{clusterNames: [a, b], exclude: [c, d]}": "",
-		"{clusterNames: [a, B]}":                  "p.clusterNames[1]: is not the name of a cluster: " + form,
-		"{exclude: [a, B]}":                       "p.exclude[1]: is not the name of a cluster: " + form,
-		"{clusterNames: [a, b, a]}":               "p.clusterNames[2]: ",
-		"{exclude: [a, a]}":                       "p.exclude[1]: ",
-		"{clusterNames: [a, b], exclude: [c, b]}": "p.clusterNames[1]: is named in exclude too",
-		"{labelSelector: {}}":                     "p.labelSelector: an empty selector selects everything: leave it out if that is meant",
-		"{fieldSelector: {matchExpressions: [{key: zone, operator: In}]}}": "p.fieldSelector.matchExpressions[0].values: operator In needs at least one",
-	} {
-		var a v1alpha1.ClusterAffinity
-		if err := yaml.UnmarshalStrict([]byte(affinity), &a); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Join(listErrors(checkAffinity(&a, field.NewPath("p"))), ", "); got != want {
-			t.Errorf("%s: %q, want %q", affinity, got, want)
-		}
-	}
-	if errs := checkAffinity(nil, field.NewPath("p")); len(errs) > 0 {
-		t.Errorf("no affinity: %v", errs)
-	}
-}
-
-// A toleration has the effects of taints, and lasts only where a taint evicts.
-func TestEffectsOfTolerations(t *testing.T) {
-	for toleration, want := range map[string]string{
-		"{key: a, effect: NoExecute, tolerationSeconds: 0}":           "",
-		"{key: a, effect: NoSchedule}":                                "",
-		"{key: a, effect: PreferNoSchedule, operator: Equal}":         "",
-		"{key: a, effect: NoSchedule, tolerationSeconds: 60}":         "t.tolerationSeconds: needs effect NoExecute",
-		"{key: a, tolerationSeconds: 60}":                             "t.tolerationSeconds: needs effect NoExecute",
-		"{key: a, effect: Evict}":                                     `t.effect: supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"`,
-		"{key: a, operator: Like}":                                    `t.operator: supported values: "Equal", "Exists"`,
-		"{operator: Equal}":                                           "t.operator: must be Exists when there is no key, which tolerates every taint",
-		"{operator: Exists, value: b}":                                "t.value: must be empty with operator Exists",
-		"{operator: Exists, effect: NoExecute, tolerationSeconds: 9}": "",
-	} {
-		var in corev1.Toleration
-		if err := yaml.UnmarshalStrict([]byte(toleration), &in); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Join(listErrors(checkToleration(in, field.NewPath("t"))), ", "); got != want {
-			t.Errorf("%s: %q, want %q", toleration, got, want)
-		}
-	}
-}
-
-// Requirements on fields of a Cluster are refused where no cluster could meet them.
-func TestRequirementsOnFieldsThatAreRefused(t *testing.T) {
-	const contradicts = "f: the requirements of this key contradict each other, so that nothing matches"
-	for requirements, want := range map[string]string{
-		"[{key: zone, operator: In, values: [a, b]}, {key: zone, operator: NotIn, values: [a]}]": "",
-		"[{key: zone, operator: In, values: [a]}, {key: zone, operator: NotIn, values: [a]}]":    contradicts,
-		"[{key: zone, operator: In, values: [a]}, {key: region, operator: DoesNotExist}]":        "",
-		"[{key: zone, operator: In, values: [a]}, {key: zone, operator: DoesNotExist}]":          contradicts,
-		"[{key: n, operator: Gt, values: ['3']}, {key: n, operator: DoesNotExist}]":              contradicts,
-		"[{key: n, operator: Lt, values: ['3']}, {key: n, operator: DoesNotExist}]":              contradicts,
-		"[{key: n, operator: Gt, values: ['3']}, {key: n, operator: Lt, values: ['5']}]":         "",
-		"[{key: n, operator: NotIn}]": "f.matchExpressions[0].values: operator NotIn needs at least one",
-		"[{key: n, operator: Exists}, {key: m, operator: DoesNotExist, values: [a]}]": "f.matchExpressions[1].values: operator DoesNotExist takes none",
-		"[{key: n, operator: Gt}]":                 "f.matchExpressions[0].values: operator Gt needs exactly one",
-		"[{key: n, operator: Gt, values: [many]}]": "f.matchExpressions[0].values[0]: must be a quantity, such as 10 or 64Gi",
-		"[{key: n, operator: Near, values: [a]}]":  `f.matchExpressions[0].operator: supported values: "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"`,
-		"[{key: n, operator: In}, {key: zone, operator: Exists}, {key: zone, operator: DoesNotExist}]": "f.matchExpressions[0].values: operator In needs at least one",
-	} {
-		var s v1alpha1.FieldSelector
-		if err := yaml.UnmarshalStrict([]byte("matchExpressions: "+requirements), &s); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Join(listErrors(checkFields(&s, field.NewPath("f"))), ", "); got != want {
-			t.Errorf("%s: %q, want %q", requirements, got, want)
 		}
 	}
 }

@@ -5,14 +5,10 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"regexp"
-	"strconv"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 
@@ -20,8 +16,8 @@ import (
 	"atoll.dev/atoll/internal/assess"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/overrides"
+	"atoll.dev/atoll/internal/policycheck"
 	"atoll.dev/atoll/internal/policymatch"
-	"atoll.dev/atoll/internal/rollout"
 )
 
 // validatePropagation is for both propagation policies: they share their fields.
@@ -80,25 +76,11 @@ func (p *AdmissionPlugin) requiredPropagationReads(spec *v1alpha1.PropagationSpe
 func (p *AdmissionPlugin) checkPropagationSpec(spec *v1alpha1.PropagationSpec, namespace string, at *field.Path) field.ErrorList {
 	errs := checkSpecSize(spec, at)
 	errs = append(errs, p.checkSelectors(spec.ResourceSelectors, namespace, at.Child("resourceSelectors"))...)
-	errs = append(errs, p.checkPlacement(&spec.Placement, at.Child("placement"))...)
-	if ref := spec.PlacementRef; ref != nil {
-		for _, msg := range validation.IsDNS1123Subdomain(ref.Name) {
-			errs = append(errs, field.Invalid(at.Child("placementRef", "name"), ref.Name, msg))
-		}
-	}
-	if spec.GroupBy.LabelKey != "" {
-		for _, msg := range validation.IsQualifiedName(spec.GroupBy.LabelKey) {
-			errs = append(errs, field.Invalid(at.Child("groupBy", "labelKey"), spec.GroupBy.LabelKey, msg))
-		}
-	}
-	errs = append(errs, checkRollout(spec.Rollout, at.Child("rollout"))...)
-	errs = append(errs, rollout.CheckGateSecrets(spec.Rollout, namespace, at.Child("rollout"), func(*field.Path, v1alpha1.GateSecretRef) {})...)
-	errs = append(errs, checkSuspension(spec.Suspension, at.Child("suspension"))...)
-	errs = append(errs, policymatch.CheckIgnoredFieldsOfRules(spec.ItemRules, at.Child("itemRules"))...)
+	errs = append(errs, policycheck.CheckPropagation(spec, namespace, p.refuseUnlistedProperties(), at)...)
 	for i, rule := range spec.ItemRules {
 		errs = append(errs, p.checkSelectors(rule.ResourceSelectors, namespace, at.Child("itemRules").Index(i).Child("resourceSelectors"))...)
 	}
-	return append(errs, checkRemovalBudget(spec.Removal.Budget, at.Child("removal", "budget"))...)
+	return errs
 }
 
 // validatePlacement is for both kinds of Placement: they may hold what a policy's placement may
@@ -114,7 +96,7 @@ func (p *AdmissionPlugin) validatePlacement(a admission.Attributes) error {
 	}
 	at := field.NewPath("spec")
 	errs := checkSpecSize(&now.Spec, at)
-	errs = append(errs, p.checkPlacement(&now.Spec, at)...)
+	errs = append(errs, policycheck.CheckPlacement(&now.Spec, p.refuseUnlistedProperties(), at)...)
 	errs = append(errs, p.checkRebalance(a)...)
 	if len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
@@ -154,22 +136,6 @@ func checkRemovalBudgetFitsInt32(obj runtime.Object) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("spec", "removal", "budget"), n, fmt.Sprintf("must be from 0 to %d", math.MaxInt32))}
-}
-
-var percentage = regexp.MustCompile(`^[0-9]{1,3}%$`)
-
-func checkRemovalBudget(b *intstr.IntOrString, at *field.Path) field.ErrorList {
-	switch {
-	case b == nil:
-	case b.Type == intstr.Int && b.IntVal < 0:
-		return field.ErrorList{field.Invalid(at, b.IntVal, "must not be negative")}
-	case b.Type == intstr.String:
-		n, err := strconv.Atoi(b.StrVal[:max(0, len(b.StrVal)-1)])
-		if !percentage.MatchString(b.StrVal) || err != nil || n > 100 {
-			return field.ErrorList{field.Invalid(at, b.StrVal, "must be a number or a percentage from 0% to 100%")}
-		}
-	}
-	return nil
 }
 
 // validateOverride is for both override policies; enforced has nothing to check.
@@ -261,7 +227,7 @@ func forbidClusterOnlyOverrides(spec *v1alpha1.OverrideSpec, at *field.Path) fie
 
 func (p *AdmissionPlugin) checkRule(a admission.Attributes, spec *v1alpha1.OverrideSpec, i int, at *field.Path) field.ErrorList {
 	r := &spec.OverrideRules[i]
-	errs := checkTarget(r.TargetCluster, at.Child("targetCluster"))
+	errs := policycheck.CheckTarget(r.TargetCluster, at.Child("targetCluster"))
 	o := &r.Overriders
 	in := at.Child("overriders")
 	if spec.AppliedRules != v1alpha1.AppliedRulesFirst && apiequality.Semantic.DeepEqual(*o, v1alpha1.Overriders{}) {

@@ -21,6 +21,8 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/overrides"
+	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/policycheck"
 	"atoll.dev/atoll/internal/sources/changes"
 )
 
@@ -124,7 +126,7 @@ func checkRepositoryURL(place changes.Place, at *field.Path) (errs field.ErrorLi
 	switch {
 	case full != "":
 		return refuse("is the short form of ssh; write " + full)
-	case err != nil || strings.ContainsFunc(text, isSpaceOrControl):
+	case err != nil || strings.ContainsFunc(text, phrase.IsSpaceOrControl):
 		return refuse("is no URL")
 	case !slices.Contains(schemes, u.Scheme):
 		return refuse("must begin with " + strings.Join(schemes, ":// or ") + "://; the hub reads no files and runs no helpers")
@@ -179,8 +181,6 @@ func checkSSH(place changes.Place, u *url.URL, at *field.Path) field.ErrorList {
 	return nil
 }
 
-func isSpaceOrControl(r rune) bool { return r <= ' ' || r == 0x7f }
-
 // validateSource refuses a Source that could not be honoured, and a ServiceAccount that the writer may not act as.
 func (p *AdmissionPlugin) validateSource(ctx context.Context, a admission.Attributes) error {
 	now, before, err := typedObjects[v1alpha1.Source](a)
@@ -194,7 +194,7 @@ func (p *AdmissionPlugin) validateSource(ctx context.Context, a admission.Attrib
 	errs := append(checkSource(now), checkVariants(now.Spec.Variants, field.NewPath("spec", "variants"))...)
 	errs = append(errs, checkSecretsOfVariants(now)...)
 	if now.Spec.Placement != nil {
-		errs = append(errs, p.checkPlacement(now.Spec.Placement, at)...)
+		errs = append(errs, policycheck.CheckPlacement(now.Spec.Placement, p.refuseUnlistedProperties(), at)...)
 	}
 	if len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
@@ -239,7 +239,7 @@ func checkVariants(variants []v1alpha1.SourceVariant, at *field.Path) (errs fiel
 	size := 0
 	for i := range variants {
 		v, in := &variants[i], at.Index(i)
-		errs = append(errs, checkTarget(&v.TargetCluster, in.Child("targetCluster"))...)
+		errs = append(errs, policycheck.CheckTarget(&v.TargetCluster, in.Child("targetCluster"))...)
 		errs = append(errs, checkRepositoryPaths(v.Paths, in.Child("paths"))...)
 		if v.Helm != nil {
 			errs = append(errs, checkRepositoryPaths(v.Helm.ValuesFiles, in.Child("helm", "valuesFiles"))...)
@@ -335,7 +335,7 @@ func checkSourceBuild(b *v1alpha1.SourceBuild, at *field.Path) (errs field.Error
 	errs = append(errs, checkRepositoryPaths(b.Helm.ValuesFiles, at.Child("valuesFiles"))...)
 	errs = append(errs, checkValuesFrom(b.Helm.ValuesFrom, at.Child("valuesFrom"))...)
 	for i, version := range b.Helm.APIVersions {
-		if strings.ContainsFunc(version, isSpaceOrControl) {
+		if strings.ContainsFunc(version, phrase.IsSpaceOrControl) {
 			errs = append(errs, field.Invalid(at.Child("apiVersions").Index(i), version, "is no version of an API"))
 		}
 	}
@@ -401,7 +401,7 @@ func checkRepositoryPath(dir string) string {
 
 // isRefName reports whether git allows the name of a branch or a tag.
 func isRefName(name string) bool {
-	if strings.ContainsFunc(name, func(r rune) bool { return isSpaceOrControl(r) || strings.ContainsRune(`~^:?*[\`, r) }) {
+	if strings.ContainsFunc(name, func(r rune) bool { return phrase.IsSpaceOrControl(r) || strings.ContainsRune(`~^:?*[\`, r) }) {
 		return false
 	}
 	for part := range strings.SplitSeq(name, "/") {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -64,26 +63,6 @@ func TestAccessOfAllKinds(t *testing.T) {
 			return x == c.want
 		}) {
 			t.Errorf("%s: %+v", name, need)
-		}
-	}
-}
-
-func TestTolerationsThatCannotBe(t *testing.T) {
-	for name, c := range map[string]struct {
-		toleration corev1.Toleration
-		want       string // a part of the error; empty: none
-	}{
-		"a key and a value":      {corev1.Toleration{Key: "x.dev/a", Value: "b"}, ""},
-		"every taint":            {corev1.Toleration{Operator: corev1.TolerationOpExists}, ""},
-		"a key that exists":      {corev1.Toleration{Key: "a", Operator: corev1.TolerationOpExists}, ""},
-		"a malformed key":        {corev1.Toleration{Key: "a b", Value: "c"}, "t.key"},
-		"no key":                 {corev1.Toleration{Value: "c"}, "must be Exists when there is no key"},
-		"a malformed value":      {corev1.Toleration{Key: "a", Value: "b c"}, "t.value"},
-		"a value of what exists": {corev1.Toleration{Key: "a", Value: "b", Operator: corev1.TolerationOpExists}, "must be empty with operator Exists"},
-	} {
-		err := checkToleration(c.toleration, field.NewPath("t")).ToAggregate()
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policycheck"
 	"atoll.dev/atoll/internal/trust/handshake"
 )
 
@@ -63,7 +64,7 @@ func (p *AdmissionPlugin) validateClusterSet(ctx context.Context, a admission.At
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), now.Name, "is the value of a label: "+msg))
 	}
 	if s := now.Spec.ClusterSelector.LabelSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
-		errs = append(errs, checkLabels(s, field.NewPath("spec", "clusterSelector", "labelSelector"))...)
+		errs = append(errs, policycheck.CheckLabelSelector(s, field.NewPath("spec", "clusterSelector", "labelSelector"))...)
 	}
 	if len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)

@@ -17,6 +17,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policycheck"
 	"atoll.dev/atoll/internal/policymatch"
 	"atoll.dev/atoll/internal/state"
 )
@@ -166,7 +167,7 @@ func (p *AdmissionPlugin) validateClustersAnnotation(ctx context.Context, a admi
 		return invalid(err.Error())
 	}
 	if aff := placement.ClusterAffinity; aff != nil {
-		for _, e := range checkLabels(aff.LabelSelector, path) {
+		for _, e := range policycheck.CheckLabelSelector(aff.LabelSelector, path) {
 			return invalid(fmt.Sprintf("%v: %s", e.BadValue, e.Detail))
 		}
 	}

@@ -42,3 +42,6 @@ func escapeUnsafe(s string, keep func(rune) bool) string {
 // itself: controls, line and paragraph separators, and characters of format, such as those that
 // change the direction of writing.
 func isUnsafe(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
+
+// IsSpaceOrControl reports whether a character is a space or a control character of ASCII.
+func IsSpaceOrControl(r rune) bool { return r <= ' ' || r == 0x7f }

@@ -75,7 +75,11 @@ var layers = []layer{
 		why: "the hub and the command line decide placement and content by the same cores, which stand on the other cores",
 	},
 	{
-		name: "plan", packages: []string{"internal/preview", "internal/preview/offline"}, below: []string{"api", "vocabulary", "cores", "contents"},
+		name: "policy checks", packages: []string{"internal/policycheck"}, below: []string{"api", "vocabulary", "cores", "contents"},
+		why: "a plan without a hub refuses what admission refuses, by the same functions",
+	},
+	{
+		name: "plan", packages: []string{"internal/preview", "internal/preview/offline"}, below: []string{"api", "vocabulary", "cores", "contents", "policy checks"},
 		why: "what would be is said by the functions that act, on a hub and on a laptop: nothing here reads or writes anything",
 	},
 	{
@@ -207,7 +211,7 @@ var layers = []layer{
 		why: "the API server is what everything else stands on: it must start and stop without any of it",
 	},
 	{
-		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "source cores", "contents", "trust", "state", "apiserver", "live", "leader"},
+		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "source cores", "contents", "policy checks", "trust", "state", "apiserver", "live", "leader"},
 		why: "it asks, by an interface, for the plan of a write; only the hub imports it",
 	},
 	{

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -9,28 +10,42 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/expr"
+	"atoll.dev/atoll/internal/assess"
 	"atoll.dev/atoll/internal/overrides"
+	"atoll.dev/atoll/internal/policycheck"
 	"atoll.dev/atoll/internal/policymatch"
 )
 
-// checkPlacementCEL refuses expressions that a hub would refuse, with their place.
-func checkPlacementCEL(p *v1alpha1.PlacementSpec, at *field.Path) (errs field.ErrorList) {
-	errs = checkCEL(p.CELSelector, at.Child("celSelector"))
-	for i := range p.ClusterAffinities {
-		errs = append(errs, checkCEL(p.ClusterAffinities[i].CELSelector, at.Child("clusterAffinities").Index(i).Child("celSelector"))...)
+// checkPolicies refuses what a hub would refuse of policies and placements. All objects are read: one of them lists the properties
+// that steer placement.
+func (w *World) checkPolicies() error {
+	refused, at := w.refuseUnlistedProperties(), field.NewPath("spec")
+	checkPropagation := func(spec *v1alpha1.PropagationSpec, namespace string) field.ErrorList {
+		errs := policycheck.CheckPropagation(spec, namespace, refused, at)
+		return append(errs, assess.CheckItemRules(spec.ItemRules, at.Child("itemRules"))...)
 	}
-	return errs
+	var errs []error
+	for _, p := range w.clusterPropagation {
+		errs = append(errs, refuseObject(p.Kind, p, checkPropagation(&p.Spec, "")))
+	}
+	for _, p := range w.propagation {
+		errs = append(errs, refuseObject(p.Kind, p, checkPropagation(&p.Spec, p.Namespace)))
+	}
+	for _, p := range w.clusterPlacements {
+		errs = append(errs, refuseObject(p.Kind, p, policycheck.CheckPlacement(&p.Spec, refused, at)))
+	}
+	for _, p := range w.placements {
+		errs = append(errs, refuseObject(p.Kind, p, policycheck.CheckPlacement(&p.Spec, refused, at)))
+	}
+	return cmp.Or(errs...)
 }
 
-func checkCEL(text string, at *field.Path) field.ErrorList {
-	if text == "" {
-		return nil
+// refuseUnlistedProperties refuses no property when the files have no settings of the hub.
+func (w *World) refuseUnlistedProperties() policycheck.PropertyRefusal {
+	if w.settings == nil {
+		return func(string) string { return "" }
 	}
-	if _, err := expr.CompileClusterSelector(text); err != nil {
-		return field.ErrorList{field.Invalid(at, text, err.Error())}
-	}
-	return nil
+	return policycheck.RefuseUnlisted(w.settings.Spec.PlacementProperties)
 }
 
 // checkOverrides refuses patches, fields and expressions that a hub would refuse, with their path.
@@ -45,6 +60,7 @@ func (w *World) checkOverrides(spec *v1alpha1.OverrideSpec) (errs field.ErrorLis
 	definitionOf := func(gk schema.GroupKind) *unstructured.Unstructured { return w.customKinds[gk] }
 	for i := range spec.OverrideRules {
 		rule := &spec.OverrideRules[i]
+		errs = append(errs, policycheck.CheckTarget(rule.TargetCluster, at.Index(i).Child("targetCluster"))...)
 		problems := overrides.CheckOverriders(rule.Overriders)
 		if len(problems) == 0 {
 			problems = overrides.UnknownFields(rule, selected, definitionOf)

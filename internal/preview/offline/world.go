@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,7 +16,6 @@ import (
 
 	karmada "atoll.dev/atoll/api/karmada/config/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
-	"atoll.dev/atoll/internal/assess"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/bundlecontent"
 	"atoll.dev/atoll/internal/kinds"
@@ -83,6 +83,9 @@ func NewWorld(objects []*unstructured.Unstructured, namespace string) (*World, e
 		}
 	}
 	w.sortObjects()
+	if err := w.checkPolicies(); err != nil {
+		return nil, err
+	}
 	return w, w.translateKarmada()
 }
 
@@ -162,13 +165,6 @@ func (w *World) addTemplate(key atoll.ItemKey, u *unstructured.Unstructured) err
 	return nil
 }
 
-// checkPropagation returns the fields of a propagation policy that a hub refuses.
-func checkPropagation(spec *v1alpha1.PropagationSpec) field.ErrorList {
-	at := field.NewPath("spec")
-	errs := append(checkPlacementCEL(&spec.Placement, at.Child("placement")), policymatch.CheckIgnoredFieldsOfRules(spec.ItemRules, at.Child("itemRules"))...)
-	return append(errs, assess.CheckItemRules(spec.ItemRules, at.Child("itemRules"))...)
-}
-
 // ownKinds read the objects of Atoll's API that people write.
 var ownKinds = map[string]func(*World, atoll.ItemKey, *unstructured.Unstructured) error{
 	"Cluster": (*World).addCluster,
@@ -186,18 +182,16 @@ var ownKinds = map[string]func(*World, atoll.ItemKey, *unstructured.Unstructured
 		return err
 	},
 	"PropagationPolicy": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.propagation, u, func(p *v1alpha1.PropagationPolicy) field.ErrorList { return checkPropagation(&p.Spec) })
+		return readInto(&w.propagation, u, nil)
 	},
 	"ClusterPropagationPolicy": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.clusterPropagation, u, func(p *v1alpha1.ClusterPropagationPolicy) field.ErrorList { return checkPropagation(&p.Spec) })
+		return readInto(&w.clusterPropagation, u, nil)
 	},
 	"Placement": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.placements, u, func(p *v1alpha1.Placement) field.ErrorList { return checkPlacementCEL(&p.Spec, field.NewPath("spec")) })
+		return readInto(&w.placements, u, nil)
 	},
 	"ClusterPlacement": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
-		return readInto(&w.clusterPlacements, u, func(p *v1alpha1.ClusterPlacement) field.ErrorList {
-			return checkPlacementCEL(&p.Spec, field.NewPath("spec"))
-		})
+		return readInto(&w.clusterPlacements, u, nil)
 	},
 	"ResourceInterpreter": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
 		return readInto(&w.interpreters, u, func(i *v1alpha1.ResourceInterpreter) field.ErrorList { return scriptErrors(script.CheckSpec(i.Spec)) })
@@ -234,12 +228,20 @@ func readInto[T any](list *[]*T, u *unstructured.Unstructured, check func(*T) fi
 		return err
 	}
 	if check != nil {
-		if errs := check(v); len(errs) > 0 {
-			return fmt.Errorf("%s %s: %w", u.GetKind(), strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/"), errs.ToAggregate())
+		if err := refuseObject(u.GetKind(), u, check(v)); err != nil {
+			return err
 		}
 	}
 	*list = append(*list, v)
 	return nil
+}
+
+// refuseObject returns the error of an object with fields that a hub refuses; nil: it refuses none.
+func refuseObject(kind string, o metav1.Object, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", kind, strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"), errs.ToAggregate())
 }
 
 // translateKarmada translates the customizations of Karmada's to the interpreters that a hub makes of them.

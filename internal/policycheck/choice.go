@@ -1,4 +1,4 @@
-package admission
+package policycheck
 
 import (
 	"cmp"
@@ -11,8 +11,8 @@ import (
 )
 
 // checkSpreadScoresAndGroups checks the choice of the clusters that fit, beyond what the schema can express.
-func (p *AdmissionPlugin) checkSpreadScoresAndGroups(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
-	errs := append(p.checkSpread(pl, at), p.checkScores(pl, at)...)
+func checkSpreadScoresAndGroups(pl *v1alpha1.PlacementSpec, refused PropertyRefusal, at *field.Path) field.ErrorList {
+	errs := append(checkSpread(pl, refused, at), checkScores(pl, refused, at)...)
 	names := map[string]bool{}
 	for i, g := range pl.DecisionGroups {
 		in := at.Child("decisionGroups").Index(i)
@@ -20,7 +20,7 @@ func (p *AdmissionPlugin) checkSpreadScoresAndGroups(pl *v1alpha1.PlacementSpec,
 		case empty && i < len(pl.DecisionGroups)-1:
 			errs = append(errs, field.Required(in.Child("labelSelector"), "an empty selector takes all that is left, so that only the last group may have one"))
 		case !empty:
-			errs = append(errs, checkLabels(&pl.DecisionGroups[i].LabelSelector, in.Child("labelSelector"))...)
+			errs = append(errs, CheckLabelSelector(&pl.DecisionGroups[i].LabelSelector, in.Child("labelSelector"))...)
 		}
 		if names[g.GroupName] {
 			errs = append(errs, field.Duplicate(in.Child("groupName"), g.GroupName))
@@ -40,12 +40,12 @@ func (p *AdmissionPlugin) checkSpreadScoresAndGroups(pl *v1alpha1.PlacementSpec,
 	return errs
 }
 
-func (p *AdmissionPlugin) checkSpread(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+func checkSpread(pl *v1alpha1.PlacementSpec, refused PropertyRefusal, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]int{}
 	for i := range pl.SpreadConstraints {
 		s, in := &pl.SpreadConstraints[i], at.Child("spreadConstraints").Index(i)
-		key, keyErrs := p.checkSpreadKey(s, in)
+		key, keyErrs := checkSpreadKey(s, refused, in)
 		errs = append(errs, keyErrs...)
 		if first, twice := seen[key]; twice {
 			errs = append(errs, field.Invalid(in, key, fmt.Sprintf("spreadConstraints[%d] spreads over it already: put both into one", first)))
@@ -60,7 +60,7 @@ func (p *AdmissionPlugin) checkSpread(pl *v1alpha1.PlacementSpec, at *field.Path
 }
 
 // checkSpreadKey returns what a constraint spreads over, and its errors.
-func (p *AdmissionPlugin) checkSpreadKey(s *v1alpha1.SpreadConstraint, at *field.Path) (key string, errs field.ErrorList) {
+func checkSpreadKey(s *v1alpha1.SpreadConstraint, refused PropertyRefusal, at *field.Path) (key string, errs field.ErrorList) {
 	switch {
 	case s.SpreadByLabel != "":
 		for _, msg := range validation.IsQualifiedName(s.SpreadByLabel) {
@@ -68,7 +68,7 @@ func (p *AdmissionPlugin) checkSpreadKey(s *v1alpha1.SpreadConstraint, at *field
 		}
 		return "label " + s.SpreadByLabel, errs
 	case s.SpreadByProperty != "":
-		if why := p.unlistedPropertyReason(s.SpreadByProperty); why != "" {
+		if why := refused(s.SpreadByProperty); why != "" {
 			errs = append(errs, field.Invalid(at.Child("spreadByProperty"), s.SpreadByProperty, why))
 		}
 		return "property " + s.SpreadByProperty, errs
@@ -76,7 +76,7 @@ func (p *AdmissionPlugin) checkSpreadKey(s *v1alpha1.SpreadConstraint, at *field
 	return "field " + string(cmp.Or(s.SpreadByField, v1alpha1.SpreadByCluster)), nil
 }
 
-func (p *AdmissionPlugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+func checkScores(pl *v1alpha1.PlacementSpec, refused PropertyRefusal, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	scores := map[string]int{}
 	for i := range pl.Scores {
@@ -84,14 +84,14 @@ func (p *AdmissionPlugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path
 		key := string(s.Name) + " " + s.Resource + s.Measure
 		if s.Property != nil {
 			key += s.Property.Name
-			errs = append(errs, p.checkScoredProperty(s.Property, in.Child("property"))...)
+			errs = append(errs, checkScoredProperty(s.Property, refused, in.Child("property"))...)
 		}
 		first, twice := scores[key]
 		switch {
 		case s.Bundles != nil: // several may have different ones
-			errs = append(errs, checkLabels(s.Bundles.LabelSelector, in.Child("bundles", "labelSelector"))...)
+			errs = append(errs, CheckLabelSelector(s.Bundles.LabelSelector, in.Child("bundles", "labelSelector"))...)
 		case s.ClusterAffinity != nil: // several may prefer different ones
-			errs = append(errs, p.checkPreferredClusters(s.ClusterAffinity, in.Child("clusterAffinity"))...)
+			errs = append(errs, checkPreferredClusters(s.ClusterAffinity, refused, in.Child("clusterAffinity"))...)
 		case twice:
 			errs = append(errs, field.Invalid(in, s.Name, fmt.Sprintf("scores[%d] is the same: give it the weight of both", first)))
 		default:
@@ -103,16 +103,16 @@ func (p *AdmissionPlugin) checkScores(pl *v1alpha1.PlacementSpec, at *field.Path
 }
 
 // checkPreferredClusters checks the affinity of a score as that of a placement, and refuses one that selects all clusters.
-func (p *AdmissionPlugin) checkPreferredClusters(a *v1alpha1.ClusterAffinity, at *field.Path) field.ErrorList {
+func checkPreferredClusters(a *v1alpha1.ClusterAffinity, refused PropertyRefusal, at *field.Path) field.ErrorList {
 	if a.LabelSelector == nil && a.FieldSelector == nil && len(a.ClusterNames) == 0 && len(a.ExcludeClusters) == 0 {
 		return field.ErrorList{field.Required(at, "an empty affinity prefers all clusters equally")}
 	}
-	return append(checkAffinity(a, at), checkFieldKeys(a.FieldSelector, at.Child("fieldSelector"), p.unlistedPropertyReason)...)
+	return append(checkAffinity(a, at), checkFieldKeys(a.FieldSelector, at.Child("fieldSelector"), refused)...)
 }
 
 // checkScoredProperty refuses a property that steers no placement, and a range without a middle.
-func (p *AdmissionPlugin) checkScoredProperty(property *v1alpha1.PropertyScore, at *field.Path) (errs field.ErrorList) {
-	if why := p.unlistedPropertyReason(property.Name); why != "" {
+func checkScoredProperty(property *v1alpha1.PropertyScore, refused PropertyRefusal, at *field.Path) (errs field.ErrorList) {
+	if why := refused(property.Name); why != "" {
 		errs = append(errs, field.Invalid(at.Child("name"), property.Name, why))
 	}
 	if property.From.Cmp(property.To) == 0 {

@@ -1,9 +1,8 @@
-package admission
+package policycheck
 
 import (
 	"fmt"
-	"slices"
-	"strings"
+	"regexp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,14 +18,14 @@ import (
 
 // checkFilters checks the filters of a placement that are not in an affinity, and which properties all of
 // them read.
-func (p *AdmissionPlugin) checkFilters(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+func checkFilters(pl *v1alpha1.PlacementSpec, refused PropertyRefusal, at *field.Path) field.ErrorList {
 	errs := checkClusterSetNames(pl.ClusterSets, at.Child("clusterSets"))
-	errs = append(errs, checkCEL(pl.CELSelector, at.Child("celSelector"), p.unlistedPropertyReason)...)
+	errs = append(errs, checkCEL(pl.CELSelector, at.Child("celSelector"), refused)...)
 	errs = append(errs, checkAPIs(pl.APIs, at.Child("apis"))...)
-	errs = append(errs, p.checkAffinityGroups(pl, at)...)
+	errs = append(errs, checkAffinityGroups(pl, refused, at)...)
 	errs = append(errs, checkWorkloadAffinity(pl.WorkloadAffinity, at.Child("workloadAffinity"))...)
 	if pl.ClusterAffinity != nil {
-		errs = append(errs, checkFieldKeys(pl.ClusterAffinity.FieldSelector, at.Child("clusterAffinity", "fieldSelector"), p.unlistedPropertyReason)...)
+		errs = append(errs, checkFieldKeys(pl.ClusterAffinity.FieldSelector, at.Child("clusterAffinity", "fieldSelector"), refused)...)
 	}
 	return errs
 }
@@ -59,7 +58,7 @@ func checkWorkloadAffinity(a *v1alpha1.WorkloadAffinity, at *field.Path) (errs f
 }
 
 // checkAffinityGroups checks the groups of fall-back and of overflow.
-func (p *AdmissionPlugin) checkAffinityGroups(pl *v1alpha1.PlacementSpec, at *field.Path) field.ErrorList {
+func checkAffinityGroups(pl *v1alpha1.PlacementSpec, refused PropertyRefusal, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	in := at.Child("clusterAffinities")
 	if pl.ClusterAffinity != nil && len(pl.ClusterAffinities) > 0 {
@@ -68,9 +67,9 @@ func (p *AdmissionPlugin) checkAffinityGroups(pl *v1alpha1.PlacementSpec, at *fi
 	for i := range pl.ClusterAffinities {
 		g, one := &pl.ClusterAffinities[i], in.Index(i)
 		errs = append(errs, checkAffinity(&g.ClusterAffinity, one)...)
-		errs = append(errs, checkFieldKeys(g.FieldSelector, one.Child("fieldSelector"), p.unlistedPropertyReason)...)
+		errs = append(errs, checkFieldKeys(g.FieldSelector, one.Child("fieldSelector"), refused)...)
 		errs = append(errs, checkClusterSetNames(g.ClusterSets, one.Child("clusterSets"))...)
-		errs = append(errs, checkCEL(g.CELSelector, one.Child("celSelector"), p.unlistedPropertyReason)...)
+		errs = append(errs, checkCEL(g.CELSelector, one.Child("celSelector"), refused)...)
 	}
 	if pl.Failback != nil && len(pl.ClusterAffinities) < 2 {
 		errs = append(errs, field.Forbidden(at.Child("failback"), "there is nothing to go back to: it needs two or more clusterAffinities"))
@@ -101,20 +100,20 @@ func checkClusterSetNames(names []string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// checkTarget checks the target of an override rule: what a placement selects by, but for properties.
-func checkTarget(t *v1alpha1.ClusterTarget, at *field.Path) field.ErrorList {
+// CheckTarget checks the target of an override rule: what a placement selects by, but for properties.
+func CheckTarget(t *v1alpha1.ClusterTarget, at *field.Path) field.ErrorList {
 	if t == nil {
 		return nil
 	}
 	errs := checkAffinity(&t.ClusterAffinity, at)
-	errs = append(errs, checkFieldKeys(t.FieldSelector, at.Child("fieldSelector"), overridePropertyRefusal)...)
+	errs = append(errs, checkFieldKeys(t.FieldSelector, at.Child("fieldSelector"), refuseAllProperties)...)
 	errs = append(errs, checkClusterSetNames(t.ClusterSets, at.Child("clusterSets"))...)
-	return append(errs, checkCEL(t.CELSelector, at.Child("celSelector"), overridePropertyRefusal)...)
+	return append(errs, checkCEL(t.CELSelector, at.Child("celSelector"), refuseAllProperties)...)
 }
 
 // checkCEL compiles the expression, as schedule does, and checks the properties that it reads:
 // refused returns why one is not to be used.
-func checkCEL(text string, at *field.Path, refused func(key string) string) field.ErrorList {
+func checkCEL(text string, at *field.Path, refused PropertyRefusal) field.ErrorList {
 	if text == "" {
 		return nil
 	}
@@ -131,6 +130,11 @@ func checkCEL(text string, at *field.Path, refused func(key string) string) fiel
 	return errs
 }
 
+var kindForm = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+
+// IsKindName reports whether a text has the form of the name of one kind.
+func IsKindName(text string) bool { return kindForm.MatchString(text) }
+
 func checkAPIs(list []v1alpha1.ServedAPI, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, api := range list {
@@ -138,33 +142,16 @@ func checkAPIs(list []v1alpha1.ServedAPI, at *field.Path) field.ErrorList {
 		if err != nil || gv.Version == "" {
 			errs = append(errs, field.Invalid(at.Index(i).Child("apiVersion"), api.APIVersion, "must be GROUP/VERSION, or VERSION for the core group"))
 		}
-		if api.Kind != "" && !kindForm.MatchString(api.Kind) {
+		if api.Kind != "" && !IsKindName(api.Kind) {
 			errs = append(errs, field.Invalid(at.Index(i).Child("kind"), api.Kind, "must be the name of one kind, such as Deployment"))
 		}
 	}
 	return errs
 }
 
-// unlistedPropertyReason returns why a property steers no placement; empty if it does.
-func (p *AdmissionPlugin) unlistedPropertyReason(key string) string {
-	list := p.listedProperties()
-	switch {
-	case slices.Contains(list, key):
-		return ""
-	case len(list) == 0:
-		return "is a property that agents report, and the hub's admin listed none that steer placement"
-	}
-	return fmt.Sprintf("is a property that the hub's admin did not list: placement is steered by %s", strings.Join(list, ", "))
-}
-
-// overridePropertyRefusal returns why overrides may not read a property.
-func overridePropertyRefusal(string) string {
-	return "is a property that agents report, and overrides go by what is set on the hub: label the Cluster instead"
-}
-
 // checkFieldKeys refuses keys of fields that are no fields of a Cluster's spec; refused returns why one
 // is not to be used.
-func checkFieldKeys(s *v1alpha1.FieldSelector, at *field.Path, refused func(key string) string) field.ErrorList {
+func checkFieldKeys(s *v1alpha1.FieldSelector, at *field.Path, refused PropertyRefusal) field.ErrorList {
 	if s == nil {
 		return nil
 	}

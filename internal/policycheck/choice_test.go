@@ -1,4 +1,4 @@
-package admission
+package policycheck
 
 import (
 	"strings"
@@ -11,7 +11,6 @@ import (
 )
 
 func TestCheckChoice(t *testing.T) {
-	plugin := New(Options{Hub: readyHub(Hub{Properties: supposedProperties{"nodes"}})})
 	for _, tc := range []struct{ placement, want string }{
 		{"{maxClusters: 3, spreadConstraints: [{spreadByField: zone, minGroups: 3}, {spreadByLabel: rack}], scores: [{name: Balance}, {name: ResourceAvailable, resource: cpu}, {name: ResourceAvailable, resource: memory, full: 1Gi}]}", ""},
 		{"{spreadConstraints: [{spreadByLabel: 'a b'}]}", "p.spreadConstraints[0].spreadByLabel"},
@@ -50,7 +49,7 @@ func TestCheckChoice(t *testing.T) {
 			t.Fatal(err)
 		}
 		var at []string
-		for _, e := range plugin.checkSpreadScoresAndGroups(&p, field.NewPath("p")) {
+		for _, e := range checkSpreadScoresAndGroups(&p, RefuseUnlisted([]string{"nodes"}), field.NewPath("p")) {
 			at = append(at, e.Field)
 		}
 		if got := strings.Join(at, " "); got != tc.want {
