@@ -136,12 +136,11 @@ func newRollout(hosts ...string) *v1alpha1.Rollout {
 	return r
 }
 
-// verdictsOf returns verdicts about the gates, as the placer stores them: their hash is known by the core alone.
-func verdictsOf(t *testing.T, r *v1alpha1.Rollout, state v1alpha1.GateState, since time.Time) (out []v1alpha1.GateStatus) {
-	t.Helper()
-	terms := rollout.CompileTerms(r)
-	for _, g := range r.Stages[0].GatesAfter {
-		out = append(out, v1alpha1.GateStatus{Stage: "canary", Name: g.Name, Revision: "r2", Hash: terms.HashOfGate("canary", g.Name), State: state, Since: metav1.NewTime(since)})
+// verdictsOf returns verdicts about the gates, as the placer stores them.
+func verdictsOf(r *v1alpha1.Rollout, state v1alpha1.GateState, since time.Time) (out []v1alpha1.GateStatus) {
+	for i := range r.Stages[0].GatesAfter {
+		g := &r.Stages[0].GatesAfter[i]
+		out = append(out, v1alpha1.GateStatus{Stage: "canary", Name: g.Name, Revision: "r2", Hash: rollout.HashGate(g), State: state, Since: metav1.NewTime(since)})
 	}
 	return out
 }
@@ -190,7 +189,7 @@ func TestGatesAreMeasuredWhileTheyWait(t *testing.T) {
 		if got := h.takeMeasured(); got != "" {
 			t.Errorf("before a verdict waits: %s", got)
 		}
-		waiting := verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())
+		waiting := verdictsOf(r, v1alpha1.GateWaiting, time.Now())
 		h.setBundle("web", func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: waiting} })
 		passTime(2*time.Minute + 30*time.Second)
 		if got := h.takeMeasured(); got != "web/prometheus 3" {
@@ -224,7 +223,7 @@ func TestGatesAreMeasuredWhileTheyWait(t *testing.T) {
 		if c.TallyOf("web", &waiting[0]).Successes != 0 {
 			t.Error("the tally of a gate that passed is kept")
 		}
-		again := verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())
+		again := verdictsOf(r, v1alpha1.GateWaiting, time.Now())
 		h.setBundle("web", func(b *state.Bundle) { b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: again} })
 		passTime(5 * time.Second)
 		if n := c.TallyOf("web", &again[0]).Successes; n != 1 {
@@ -239,7 +238,7 @@ func TestARevisionThatIsLateBeginsMeasurements(t *testing.T) {
 		r := newRollout("prometheus")
 		h.editFields(func() { h.latest = "r1" })
 		h.setBundle("web", func(b *state.Bundle) {
-			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
+			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: verdictsOf(r, v1alpha1.GateWaiting, time.Now())}
 		})
 		passTime(time.Minute)
 		if got := h.takeMeasured(); got != "" {
@@ -263,7 +262,7 @@ func TestAFailedGateIsMeasuredNoMore(t *testing.T) {
 		r := newRollout("prometheus")
 		h.setBundle("web", func(b *state.Bundle) {
 			b.Spec.Rollout = r
-			b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
+			b.Status.Rollout = &v1alpha1.RolloutStatus{Gates: verdictsOf(r, v1alpha1.GateWaiting, time.Now())}
 		})
 		passTime(time.Hour)
 		if got, changed := h.takeMeasured(), h.readChanged(); got != "web/prometheus 2" || len(changed) != 2 {
@@ -297,7 +296,7 @@ func TestAHaltBeginsAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runChecker(t, func(t *testing.T, h *fakeHub, c *Checker) {
 				r := newRollout("prometheus")
-				waiting := verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())
+				waiting := verdictsOf(r, v1alpha1.GateWaiting, time.Now())
 				h.setBundle("web", func(b *state.Bundle) {
 					b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: waiting}
 				})
@@ -341,7 +340,7 @@ func TestASlowHostKeepsItsPartOfTheWorkers(t *testing.T) {
 		r := newRollout("slow", "quick")
 		for i := range 40 {
 			h.setBundle(fmt.Sprint("web", i), func(b *state.Bundle) {
-				b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
+				b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: verdictsOf(r, v1alpha1.GateWaiting, time.Now())}
 			})
 		}
 		passTime(30 * time.Second)
@@ -377,7 +376,7 @@ func TestOnlyALeaderMeasures(t *testing.T) {
 		}
 		r := newRollout("prometheus")
 		h.setBundle("web", func(b *state.Bundle) {
-			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())}
+			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: verdictsOf(r, v1alpha1.GateWaiting, time.Now())}
 		})
 		passTime(time.Hour)
 		if got := h.takeMeasured(); got != "" {
@@ -399,7 +398,7 @@ func TestOnlyALeaderMeasures(t *testing.T) {
 func TestANamespaceLeavesRoomForOthers(t *testing.T) {
 	runChecker(t, func(t *testing.T, h *fakeHub, c *Checker) {
 		r := newRollout("prometheus")
-		waiting := verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())
+		waiting := verdictsOf(r, v1alpha1.GateWaiting, time.Now())
 		wait := func(b *state.Bundle) {
 			b.Spec.Rollout, b.Status.Rollout = r, &v1alpha1.RolloutStatus{Gates: waiting}
 		}
@@ -428,7 +427,7 @@ func TestANamespaceLeavesRoomForOthers(t *testing.T) {
 func TestGatesBeyondTheBoundWait(t *testing.T) {
 	runChecker(t, func(t *testing.T, h *fakeHub, c *Checker) {
 		r := newRollout("prometheus")
-		waiting := verdictsOf(t, r, v1alpha1.GateWaiting, time.Now())
+		waiting := verdictsOf(r, v1alpha1.GateWaiting, time.Now())
 		c.mu.Lock()
 		for i := range maxGates {
 			c.tracked[gateID{uid: fmt.Sprint("filler", i)}] = &trackedGate{gate: r.Stages[0].GatesAfter[0]}

@@ -98,7 +98,7 @@ type gate struct {
 func compileGates(gates []v1alpha1.RolloutGate, of int, s *v1alpha1.RolloutStage) (out []gate) {
 	for _, g := range gates {
 		i := slices.IndexFunc(gateKinds, func(k gateKind) bool { return k.isStated(&g) })
-		c := gate{RolloutGate: g, of: of, stageName: s.Name, onFailure: s.OnFailure, hash: hashGate(&g), kind: closedGate{}}
+		c := gate{RolloutGate: g, of: of, stageName: s.Name, onFailure: s.OnFailure, hash: HashGate(&g), kind: closedGate{}}
 		if i >= 0 { // admission refuses others
 			c.kind = gateKinds[i]
 		}
@@ -120,7 +120,8 @@ func (g *gate) describeWait() string {
 	return "gate " + g.Name + " of stage " + g.stageName + ": " + g.kind.describe(g)
 }
 
-func hashGate(g *v1alpha1.RolloutGate) string {
+// HashGate returns the hash by which a verdict names a gate: a verdict about a gate that was edited since is of no use.
+func HashGate(g *v1alpha1.RolloutGate) string {
 	data, err := json.Marshal(g)
 	if err != nil { // it has no such value
 		return ""

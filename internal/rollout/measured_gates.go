@@ -102,18 +102,6 @@ func (webhookGate) describe(g *gate) string {
 	return "the answer Pass of webhook " + phrase.EscapeLine(phrase.TruncateText(hostOf(g.Webhook.URL), 128))
 }
 
-// HashOfGate returns the hash by which verdicts name a gate of a stage; empty: there is none.
-func (t *Terms) HashOfGate(stage, name string) string {
-	for i := range t.CountStages() {
-		for _, g := range t.gatesInto(i) {
-			if g.stageName == stage && g.Name == name {
-				return g.hash
-			}
-		}
-	}
-	return ""
-}
-
 // newGateWait returns the wait of a stage for a gate.
 func (s GateStates) newGateWait(stage int, g *gate) StageWait {
 	out := StageWait{Stage: stage, Reason: g.kind.waitReason(), gate: g}

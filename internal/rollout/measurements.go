@@ -243,7 +243,7 @@ func findMeasuredGate(r *v1alpha1.Rollout, of *v1alpha1.GateStatus) *v1alpha1.Ro
 		}
 		for _, gates := range [...][]v1alpha1.RolloutGate{s.GatesBefore, s.GatesAfter} {
 			for i := range gates {
-				if g := &gates[i]; g.Name == of.Name && IsMeasured(g) && hashGate(g) == of.Hash {
+				if g := &gates[i]; g.Name == of.Name && IsMeasured(g) && HashGate(g) == of.Hash {
 					return g
 				}
 			}

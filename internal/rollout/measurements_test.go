@@ -143,7 +143,7 @@ func TestListMeasuredGates(t *testing.T) {
 	hook := v1alpha1.RolloutGate{Name: "tests", Webhook: &v1alpha1.WebhookGate{URL: "https://ci", SecretRef: v1alpha1.GateSecretRef{Name: "ci"}}}
 	r := &v1alpha1.Rollout{Type: v1alpha1.RolloutStaged, Stages: []v1alpha1.RolloutStage{{Name: "canary", GatesAfter: []v1alpha1.RolloutGate{*query, wait, hook}}}}
 	verdict := func(g *v1alpha1.RolloutGate, state v1alpha1.GateState) v1alpha1.GateStatus {
-		return v1alpha1.GateStatus{Stage: "canary", Name: g.Name, Revision: "r1", Hash: hashGate(g), State: state}
+		return v1alpha1.GateStatus{Stage: "canary", Name: g.Name, Revision: "r1", Hash: HashGate(g), State: state}
 	}
 	edited, elsewhere := verdict(query, v1alpha1.GateWaiting), verdict(query, v1alpha1.GateWaiting)
 	edited.Hash, elsewhere.Stage = "other", "next"
