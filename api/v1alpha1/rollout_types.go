@@ -265,8 +265,8 @@ type RolloutGate struct {
 	// +optional
 	Approval *ApprovalGate `json:"approval,omitempty"`
 	// CEL is an expression over counts of clusters: stage, earlier and all, each with clusters, updated,
-	// changing, failed, waiting and disconnected. A group that the expression reads and that has no
-	// connected cluster does not hold.
+	// changing, failed, waiting, disconnected and suspended. A group that the expression reads and
+	// that has no connected cluster does not hold.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024

@@ -15,7 +15,7 @@ import (
 // The groups of clusters and the counts of each that a CountExpression sees.
 var (
 	CountGroups = []string{"stage", "earlier", "all"}
-	CountFields = []string{"clusters", "updated", "changing", "failed", "waiting", "disconnected"}
+	CountFields = []string{"clusters", "updated", "changing", "failed", "waiting", "disconnected", "suspended"}
 )
 
 // Counts are the counts of clusters by name, such as stage.updated.

@@ -478,7 +478,7 @@ func (celGate) judgeFacts(g *gate, in *gateFacts) gateVerdict {
 func countGroups(stage int, p *Progress) expr.Counts {
 	out := expr.Counts{}
 	add := func(group string, n StageTally) {
-		for i, v := range [...]int{n.Clusters, n.Updated, n.Changing, n.Failed, n.Waiting, n.Disconnected} {
+		for i, v := range [...]int{n.Clusters, n.Updated, n.Changing, n.Failed, n.Waiting, n.Disconnected, n.SuspendedWaiting} {
 			out[group+"."+expr.CountFields[i]] += int64(v)
 		}
 	}

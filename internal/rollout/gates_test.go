@@ -35,22 +35,28 @@ func TestAnEditedGateIsJudgedAgain(t *testing.T) {
 	}
 }
 
-// Suspended clusters that wait are in no count of an expression. The value of a gate that finds no other cluster names them.
+// Suspended clusters that wait are in a count of their own. The value of a gate that finds no other cluster names them.
 func TestAnExpressionOverSuspendedClusters(t *testing.T) {
-	counts, err := expr.CompileCountExpression("earlier.failed == 0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &gate{RolloutGate: v1alpha1.RolloutGate{Name: "counts", CEL: "earlier.failed == 0"}, of: 1, counts: counts}
+	const noFailure, noSuspension = "earlier.failed == 0", "earlier.suspended == 0"
+	one := StageTally{Clusters: 1, Updated: 1, Suspended: 1, SuspendedWaiting: 1}
 	for name, c := range map[string]struct {
+		text    string
 		earlier StageTally
 		holds   bool
 		value   string
 	}{
-		"all are suspended":    {StageTally{Suspended: 2, SuspendedWaiting: 2}, false, "earlier has no connected cluster that is not suspended"},
-		"all are disconnected": {StageTally{Disconnected: 2, DisconnectedWaiting: 2}, false, "earlier has no connected cluster"},
-		"one is":               {StageTally{Clusters: 1, Updated: 1, Suspended: 1, SuspendedWaiting: 1}, true, "true"},
+		"all are suspended":    {noFailure, StageTally{Suspended: 2, SuspendedWaiting: 2}, false, "earlier has no connected cluster that is not suspended"},
+		"all are disconnected": {noFailure, StageTally{Disconnected: 2, DisconnectedWaiting: 2}, false, "earlier has no connected cluster"},
+		"one is":               {noFailure, one, true, "true"},
+		"none may be":          {noSuspension, one, false, "false"},
+		"none is":              {noSuspension, StageTally{Clusters: 1, Updated: 1}, true, "true"},
+		"one has the revision": {noSuspension, StageTally{Clusters: 2, Updated: 2, Suspended: 1}, true, "true"},
 	} {
+		counts, err := expr.CompileCountExpression(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &gate{RolloutGate: v1alpha1.RolloutGate{Name: "counts", CEL: c.text}, of: 1, counts: counts}
 		p := Progress{Stages: []StageTally{c.earlier, {Clusters: 1, Waiting: 1}}}
 		if v := (celGate{}).judgeFacts(g, &gateFacts{progress: &p}); v.holds != c.holds || v.value != c.value {
 			t.Errorf("%s: holds %t, %q", name, v.holds, v.value)
