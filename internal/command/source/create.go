@@ -42,6 +42,7 @@ type createOptions struct {
 	keep, force, yes, dryRun bool
 	build                    buildFlags
 	ssh                      sshFlags
+	verify                   verifyFlags
 }
 
 // createHelp is the end of the long text of each command that makes a Source.
@@ -65,10 +66,14 @@ The hub finds out of a path's files whether it is a Helm chart, a kustomization 
 and the flags after it are for a chart. atoll source render shows the objects.
 
 A URL ssh://USER@HOST/PATH, or USER@HOST:PATH, needs a private key and the keys of the server: --identity-file and
---known-hosts-file make a Secret of them, which stays on the hub. --secret names one with identity and known_hosts.`,
+--known-hosts-file make a Secret of them, which stays on the hub. --secret names one with identity and known_hosts.
+
+With --trusted-keys-file or --trusted-keys-secret, only commits and tags that one of the keys signed are applied.`,
+
 		Example: `  atoll source create git https://git.example.com/shop.git --name shop -n shop --path deploy --clusters env=prod
   atoll source create git https://git.example.com/shop.git --name shop -n shop --tag v1.4.0 --secret git-token --yes
-  atoll source create git git@git.example.com:shop/deploy.git --name shop -n shop --identity-file deploy-key --known-hosts-file known_hosts`,
+  atoll source create git git@git.example.com:shop/deploy.git --name shop -n shop --identity-file deploy-key --known-hosts-file known_hosts
+  atoll source create git https://git.example.com/shop.git --name shop -n shop --trusted-keys-file allowed_signers`,
 	})
 	f := cmd.Flags()
 	f.StringVar(&o.ref.Branch, "branch", "", "branch (default: main)")
@@ -77,6 +82,7 @@ A URL ssh://USER@HOST/PATH, or USER@HOST:PATH, needs a private key and the keys 
 	f.StringSliceVar(&o.paths, "path", nil, "directory or file of the repository; may be given more than once (default: all)")
 	cmd.MarkFlagsMutuallyExclusive("branch", "tag", "commit")
 	o.ssh.addTo(cmd)
+	o.verify.addTo(cmd)
 	o.build.addType(f)
 	return cmd
 }
@@ -213,7 +219,11 @@ func (o *createOptions) newObjects(ctx context.Context, c *client.Connection, sp
 		}
 		out = account
 	}
-	secret, err := o.newSecret(url)
+	identity, err := o.newIdentity(url)
+	if err != nil {
+		return nil, err
+	}
+	signers, err := o.newTrustedKeys()
 	if err != nil {
 		return nil, err
 	}
@@ -221,11 +231,13 @@ func (o *createOptions) newObjects(ctx context.Context, c *client.Connection, sp
 	if err != nil {
 		return nil, err
 	}
-	if err := o.checkSecret(repo, secret, url); err != nil {
+	if err := o.checkExisting(repo, identity, url); err != nil {
 		return nil, err
 	}
-	if secret != nil {
-		out = append(out, *secret)
+	for _, secret := range []*madeObject{identity, signers} {
+		if secret != nil {
+			out = append(out, *secret)
+		}
 	}
 	if repo != nil {
 		out = append(out, madeObject{repositories, convertObject(repo, "Repository"), url})
@@ -283,6 +295,7 @@ func (o *createOptions) newRepository(ctx context.Context, c *client.Connection,
 	if err := o.setPlace(&repo.Spec, url); err != nil {
 		return nil, err
 	}
+	repo.Spec.Verify = o.verify.newVerification()
 	if o.webhook != "" {
 		repo.Spec.Webhook = &v1alpha1.RepositoryWebhook{SecretRef: v1alpha1.RepositorySecretRef{Name: o.webhook}}
 	}

@@ -39,8 +39,8 @@ func normalizeURL(spec *v1alpha1.RepositorySpec, text string) string {
 	return text
 }
 
-// newSecret returns the Secret of the files, and names it in the options; nil without files.
-func (o *createOptions) newSecret(url string) (*madeObject, error) {
+// newIdentity returns the Secret of the private key, and names it in the options; nil without files.
+func (o *createOptions) newIdentity(url string) (*madeObject, error) {
 	usesSSH := changes.Place{URL: url}.UsesSSH()
 	switch {
 	case o.ssh.identity == "" && o.ssh.password != "":
@@ -57,12 +57,9 @@ func (o *createOptions) newSecret(url string) (*madeObject, error) {
 		if file.name == "" {
 			continue
 		}
-		raw, err := os.ReadFile(file.name)
+		raw, err := readFlagFile(file.flag, file.name)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file.flag, err)
-		}
-		if len(bytes.TrimSpace(raw)) == 0 {
-			return nil, fmt.Errorf("%s: %s is empty", file.flag, file.name)
+			return nil, err
 		}
 		if key == "password" {
 			raw = bytes.TrimRight(raw, "\r\n")
@@ -72,19 +69,37 @@ func (o *createOptions) newSecret(url string) (*madeObject, error) {
 	if o.secret == "" {
 		o.secret = o.name + "-ssh"
 	}
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: o.secret, Annotations: map[string]string{atoll.AnnotationClusters: ""}}, // no cluster
-		StringData: text,
-	}
-	about := fmt.Sprintf("the private key of %s, and the host keys of %s; stays on the hub", o.ssh.identity, o.ssh.knownHosts)
-	return &madeObject{client.Secrets, convertTyped(secret, "v1", "Secret"), about}, nil
+	return newHubSecret(o.secret, text, fmt.Sprintf("the private key of %s, and the host keys of %s", o.ssh.identity, o.ssh.knownHosts)), nil
 }
 
-// checkSecret refuses a new Repository over SSH without a Secret, and a second Secret for one that is there.
-func (o *createOptions) checkSecret(repo *v1alpha1.Repository, secret *madeObject, url string) error {
+// readFlagFile returns the content of the file that a flag names. An empty file is an error.
+func readFlagFile(flag, name string) ([]byte, error) {
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil, fmt.Errorf("%s: %s is empty", flag, name)
+	}
+	return raw, nil
+}
+
+// newHubSecret returns a Secret that is placed in no cluster.
+func newHubSecret(name string, text map[string]string, about string) *madeObject {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{atoll.AnnotationClusters: ""}}, // no cluster
+		StringData: text,
+	}
+	return &madeObject{client.Secrets, convertTyped(secret, "v1", "Secret"), about + "; stays on the hub"}
+}
+
+// checkExisting refuses a new Repository over SSH without a Secret, and options of a Repository for one that is there.
+func (o *createOptions) checkExisting(repo *v1alpha1.Repository, identity *madeObject, url string) error {
 	switch {
-	case repo == nil && secret != nil:
+	case repo == nil && identity != nil:
 		return fmt.Errorf("the Repository %s is there, and has a Secret already: leave --identity-file out", o.repository)
+	case repo == nil && o.verify.isStated():
+		return fmt.Errorf("the Repository %s is there, and states what must be signed: leave --verify and the trusted keys out", o.repository)
 	case repo != nil && o.secret == "" && (changes.Place{URL: url}).UsesSSH():
 		return errors.New("a repository over ssh needs --identity-file and --known-hosts-file, or --secret with a Secret that has identity and known_hosts")
 	}

@@ -1,0 +1,76 @@
+package source
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"atoll.dev/atoll/internal/command/clienttest"
+)
+
+// The Secret of trusted keys is made of files, and the Repository states what must be signed.
+func TestCreateWithTrustedKeys(t *testing.T) {
+	const secretPath = "namespaces/shop/secrets/web-signers"
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		at := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	keys, armored := write("allowed_signers", "a ssh-ed25519 A\n"), write("release.asc", "-----BEGIN PGP PUBLIC KEY BLOCK-----")
+	create := func(h *clienttest.FakeHub, more ...string) error {
+		_, err := clienttest.RunForOutput(t, h, NewCommand, append([]string{"create", "git", "https://h/a.git", "--name", "web", "--yes"}, more...)...)
+		return err
+	}
+	h := clienttest.NewFakeHub(t, map[string]string{"namespaces/shop": "{}"})
+	if err := create(h, "--trusted-keys-file", keys, "--trusted-keys-file", armored); err != nil {
+		t.Fatal(err)
+	}
+	h.ExpectWrites(t, "post "+account, "post "+binding, "post "+secretPath, "post "+repoPath, "post "+sourcePath)
+	if got := readField(h, secretPath, "stringData", "allowed_signers"); got != "a ssh-ed25519 A\n" {
+		t.Errorf("the keys are %v", got)
+	}
+	if got := readField(h, secretPath, "metadata", "annotations", "atoll.dev/clusters"); got != "" {
+		t.Errorf("the Secret does not stay on the hub: %v", got)
+	}
+	expectVerify := func(h *clienttest.FakeHub, mode, secret string) {
+		t.Helper()
+		if got := readField(h, repoPath, "spec", "verify", "mode"); got != mode {
+			t.Errorf("the mode is %v, want %s", got, mode)
+		}
+		if got := readField(h, repoPath, "spec", "verify", "secretRef", "name"); got != secret {
+			t.Errorf("the Secret is %v, want %s", got, secret)
+		}
+	}
+	expectVerify(h, "Commit", "web-signers")
+	if err := create(h, "--repository", "web", "--trusted-keys-secret", "signers"); err == nil || !strings.Contains(err.Error(), "states what must be signed") {
+		t.Errorf("a Repository that is there: %v", err)
+	}
+	h = clienttest.NewFakeHub(t, map[string]string{"namespaces/shop": "{}"})
+	if err := create(h, "--tag", "v1", "--verify", "TagAndCommit", "--trusted-keys-secret", "signers"); err != nil {
+		t.Fatal(err)
+	}
+	h.ExpectWrites(t, "post "+account, "post "+binding, "post "+repoPath, "post "+sourcePath)
+	expectVerify(h, "TagAndCommit", "signers")
+	for want, flags := range map[string][]string{
+		`"All" is none of Commit, Tag, TagAndCommit`: {"--verify", "All", "--trusted-keys-file", keys},
+		"give --trusted-keys-file or":                {"--verify", "Commit"},
+		"give --tag too":                             {"--verify", "Tag", "--trusted-keys-file", keys},
+		"has a private key":                          {"--trusted-keys-file", write("id", "-----BEGIN OPENSSH PRIVATE KEY-----")},
+		"cannot be a key of a Secret":                {"--trusted-keys-file", write("two words", "a")},
+		"two files have the name":                    {"--trusted-keys-file", keys, "--trusted-keys-file", write("other/allowed_signers", "b")},
+		"is empty":                                   {"--trusted-keys-file", write("empty", "\n")},
+	} {
+		h := clienttest.NewFakeHub(t, map[string]string{"namespaces/shop": "{}"})
+		if err := create(h, flags...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", flags, err, want)
+		}
+		h.ExpectWrites(t)
+	}
+}
