@@ -18,6 +18,7 @@ import { Application } from "./views/application";
 import { ApplicationList } from "./views/applications";
 import { ClusterPage } from "./views/cluster";
 import { Fleet } from "./views/fleet";
+import { FreezeBanner } from "./views/freeze";
 import { Logs } from "./views/logs";
 import { Palette } from "./views/palette";
 import { PodPage } from "./views/pod";
@@ -177,6 +178,7 @@ function Shell({ person, onLeave, onLanguage }: { person: Person; onLeave: () =>
         </div>
       </aside>
       <main id="content" tabIndex={-1}>
+        <FreezeBanner />
         <View path={route.path} person={person} />
       </main>
       {isPaletteOpen && <Palette person={person} actions={actions} onClose={() => openPalette(false)} />}

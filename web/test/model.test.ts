@@ -5,10 +5,11 @@ import { test } from "node:test";
 import { Backoff } from "../src/api/backoff";
 import { fieldSelector } from "../src/model/selector";
 import { applyLine, type Tree, type TreeCluster } from "../src/api/tree";
-import type { Bundle, Cluster } from "../src/api/types.gen";
+import type { Bundle, Cluster, HubSettings } from "../src/api/types.gen";
 import { appStatus } from "../src/model/application";
 import { clusterRow, searchCluster } from "../src/model/cluster";
 import { describeOverride, placementRows, withoutSecretValues } from "../src/model/explanation";
+import { activeFreeze } from "../src/model/freeze";
 import { matchesFilter, parseFilter } from "../src/model/filter";
 import { readPasted } from "../src/model/kubeconfig";
 import { ownedObjects, podState } from "../src/model/owners";
@@ -83,6 +84,16 @@ test("only what people must end is a wait", () => {
   const clusters = [cluster("new", false, condition("Accepted", "False", "WaitsForAdministrator")), cluster("well", true, condition("Ready", "True", "AgentConnected"))].map(clusterRow);
   const waits = listWaits(clusters, [], (reason) => (reason === "WaitsForAdministrator" ? "the hub's administrator" : "none"));
   assert.deepEqual(waits.map((w) => [w.name, w.actor, w.reason]), [["new", "the hub's administrator", "WaitsForAdministrator"]]);
+});
+
+test("a freeze holds until it ends or is lifted", () => {
+  const settings = (until?: string): HubSettings => ({ metadata: { name: "hub" } as HubSettings["metadata"], spec: { freeze: { reason: "outage", since: time, until } } });
+  const at = Date.parse(time);
+  assert.equal(activeFreeze(undefined, at), undefined);
+  assert.equal(activeFreeze({ ...settings(), spec: {} }, at), undefined);
+  assert.equal(activeFreeze(settings(), at)?.reason, "outage");
+  assert.equal(activeFreeze(settings("2026-11-29T12:00:01Z"), at)?.reason, "outage");
+  assert.equal(activeFreeze(settings(time), at), undefined);
 });
 
 test("a pasted kubeconfig gives its token", () => {

@@ -68,6 +68,13 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: lead}
 subjects: [{kind: ServiceAccount, name: lead, namespace: $NS}]
 `
 
+const frozenHub = `
+apiVersion: atoll.dev/v1alpha1
+kind: HubSettings
+metadata: {name: hub}
+spec: {freeze: {reason: an outage <b>at night</b>}}
+`
+
 // readColours returns the value of a ConfigMap in each member; "gone" where it is not there.
 func readColours(ctx context.Context, ns, name string) (string, error) {
 	var out []string
@@ -202,6 +209,32 @@ func TestAnEditIsPlannedAndARemovalConfirmed(t *testing.T) {
 	p.awaitText("the plan of the undo", "comes to 1 clusters: member2")
 	p.clickButton("history", "Apply")
 	awaitColours(t, "edits", "precious", "blue blue")
+	p.checkUnharmed()
+}
+
+// TestAFreezeIsShownAndLifted: a freeze is on each open page, and the person with the right lifts it there.
+func TestAFreezeIsShownAndLifted(t *testing.T) {
+	token := prepareTeam(t, "freeze", admin)
+	p := openPage(t)
+	p.signIn(token)
+	p.openView("waiting")
+	runKubectl(t, frozenHub, "apply", "-f", "-")
+	defer runKubectl(t, "", "patch", "hubsettings", "hub", "--type=merge", "-p", `{"spec":{"freeze":null}}`)
+	p.awaitText("the freeze is on an open page", "All changes are frozen:", "an outage <b>at night</b>", "until a person lifts the freeze", "atoll unfreeze")
+	p.openView("fleet")
+	p.awaitText("the freeze is on another page", "All changes are frozen:", "member1")
+	p.clickButton("freeze", "Lift the freeze…")
+	p.awaitText("what lifting does", "Changes that wait start at once")
+	p.clickButton("freeze", "Lift the freeze")
+	testwait.UntilNil(t, "the freeze is gone from the page", func(context.Context) error {
+		if text := p.readText(); strings.Contains(text, "All changes are frozen") {
+			return errors.New(text)
+		}
+		return nil
+	})
+	if got := runKubectl(t, "", "get", "hubsettings", "hub", "-o", "jsonpath={.spec.freeze}"); got != "" {
+		t.Errorf("the settings have the freeze %s", got)
+	}
 	p.checkUnharmed()
 }
 

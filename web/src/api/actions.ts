@@ -2,7 +2,7 @@
 
 import { RequestError, type Write, sendWriteText } from "./client";
 import type { CertificateRequest, KubeObject, ObjectMeta } from "./kubernetes";
-import type { Bundle, Cluster } from "./types.gen";
+import type { Bundle, Cluster, HubSettings } from "./types.gen";
 
 const group = "/apis/atoll.dev/v1alpha1";
 const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
@@ -44,6 +44,14 @@ export function resumeWrite(b: Bundle, now: Date): Write {
 /** Returns the write that keeps all clusters at their revision. */
 export function pauseWrite(b: Bundle, message: string): Write {
   return patchOf(bundlePath(b.metadata), { metadata: { uid: b.metadata.uid }, spec: { pause: { reason: null, message: message === "" ? null : message } } });
+}
+
+export const settingsPath = `${group}/hubsettings`;
+
+/** Returns the write that lifts exactly the freeze that was shown. */
+export function liftFreezeWrite(s: HubSettings): Write {
+  const { name, uid, resourceVersion } = s.metadata;
+  return patchOf(`${settingsPath}/${encodeURIComponent(name)}`, { metadata: { uid, resourceVersion }, spec: { freeze: null } });
 }
 
 /** Returns the write that approves the correction of drift, by its IDs. */

@@ -328,11 +328,18 @@ export const en = {
   "drain.back.what": "The cluster takes no new work. Given back, it takes work again; what has left stays where it is.",
   "drain.back.open": "Give the cluster back…",
 
-  "pause.title": "Freeze",
+  "pause.title": "Pause",
   "pause.open": "Pause the rollout…",
   "pause.what": "All clusters keep their revision until a person resumes. Later changes of templates wait, too.",
   "pause.message": "Message for others",
   "pause.do": "Pause the rollout",
+
+  "freeze.title": "All changes are frozen:",
+  "freeze.until": "until {time}",
+  "freeze.open": "until a person lifts the freeze",
+  "freeze.lift": "Lift the freeze…",
+  "freeze.lift.what": "Changes that wait start at once, within the bounds of their rollouts.",
+  "freeze.lift.do": "Lift the freeze",
 
   "history.title": "Changes by people",
   "history.ask": "Show changes",
