@@ -11,7 +11,6 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"atoll.dev/atoll/internal/phrase"
-	"atoll.dev/atoll/internal/rollout"
 )
 
 // checkRolloutFitsInt32 refuses bounds that the typed object could not hold, which the schema of a number or a

@@ -74,7 +74,8 @@ func findContradictions(keys map[string]*keyConstraint, at *field.Path) field.Er
 	return errs
 }
 
-func CheckClusterNames(names []string, at *field.Path) field.ErrorList {
+// checkClusterNames refuses malformed names of Clusters, and a name that stands twice.
+func checkClusterNames(names []string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}
 	for i, n := range names {

@@ -33,8 +33,8 @@ func checkAffinity(a *v1alpha1.ClusterAffinity, at *field.Path) field.ErrorList 
 		return nil
 	}
 	errs := CheckLabelSelector(a.LabelSelector, at.Child("labelSelector"))
-	errs = append(errs, CheckClusterNames(a.ClusterNames, at.Child("clusterNames"))...)
-	errs = append(errs, CheckClusterNames(a.ExcludeClusters, at.Child("exclude"))...)
+	errs = append(errs, checkClusterNames(a.ClusterNames, at.Child("clusterNames"))...)
+	errs = append(errs, checkClusterNames(a.ExcludeClusters, at.Child("exclude"))...)
 	excluded := map[string]bool{}
 	for _, n := range a.ExcludeClusters {
 		excluded[n] = true

@@ -26,5 +26,5 @@ func checkSuspension(s *v1alpha1.Suspension, at *field.Path) (errs field.ErrorLi
 	case len(names) > maxSuspendedClusters:
 		return append(errs, field.TooMany(at, len(names), maxSuspendedClusters))
 	}
-	return append(errs, CheckClusterNames(names, at)...)
+	return append(errs, checkClusterNames(names, at)...)
 }

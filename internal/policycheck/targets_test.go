@@ -10,8 +10,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// TestTargetsThatCannotBe: what a rule selects clusters by is what a placement may say, but
-// for what agents report.
+// The target of a rule selects clusters as a placement does, but by nothing that agents report.
 func TestTargetsThatCannotBe(t *testing.T) {
 	for _, tc := range []struct{ target, path, reason string }{
 		{"{clusterSets: [asia, paid], celSelector: \"'asia' in cluster.sets && cluster.labels['env'] == 'prod'\"}", "", ""},

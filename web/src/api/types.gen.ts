@@ -550,3 +550,41 @@ export interface Bundle {
     waitsFor?: string;
   };
 }
+
+export interface HubSettings {
+  apiVersion?: string;
+  kind?: string;
+  metadata: ObjectMeta;
+  spec: {
+    childPlacement?: "Parent" | "None";
+    clusterProfiles?: "Publish" | "None";
+    defaultPlacement?: {
+      name?: string;
+      type: "None" | "All" | "ClusterSet" | "ClusterPlacement";
+    };
+    emptyNamespaces?: "Create" | "None";
+    failover?: {
+      after: string;
+      maxLostPercent?: number;
+      recoverAfter?: string;
+    };
+    freeze?: {
+      by?: string;
+      reason: string;
+      since?: string;
+      until?: string;
+    };
+    placementProperties?: Array<string>;
+    undoWindow?: string;
+  };
+  status?: {
+    conditions?: Array<{
+      lastTransitionTime: string;
+      message: string;
+      observedGeneration?: number;
+      reason: string;
+      status: "True" | "False" | "Unknown";
+      type: string;
+    }>;
+  };
+}
