@@ -225,7 +225,7 @@ func TestAFreezeIsShownAndLifted(t *testing.T) {
 	p.awaitText("the freeze is on another page", "All changes are frozen:", "member1")
 	p.clickButton("freeze", "Lift the freeze…")
 	p.awaitText("what lifting does", "Changes that wait start at once")
-	p.clickButton("freeze", "Lift the freeze")
+	p.clickButton("freeze", "Lift this freeze")
 	testwait.UntilNil(t, "the freeze is gone from the page", func(context.Context) error {
 		if text := p.readText(); strings.Contains(text, "All changes are frozen") {
 			return errors.New(text)

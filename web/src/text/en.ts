@@ -339,7 +339,7 @@ export const en = {
   "freeze.open": "until a person lifts the freeze",
   "freeze.lift": "Lift the freeze…",
   "freeze.lift.what": "Changes that wait start at once, within the bounds of their rollouts.",
-  "freeze.lift.do": "Lift the freeze",
+  "freeze.lift.do": "Lift this freeze",
 
   "history.title": "Changes by people",
   "history.ask": "Show changes",
