@@ -123,3 +123,23 @@ func (g *RolloutGate) SecretOf() *GateSecretRef {
 	}
 	return nil
 }
+
+// FindGate returns a gate of a stage by its name; nil: there is none.
+func (r *Rollout) FindGate(stage, name string) *RolloutGate {
+	if r == nil {
+		return nil
+	}
+	for _, s := range r.ListStages() {
+		if s.Name != stage {
+			continue
+		}
+		for _, gates := range [...][]RolloutGate{s.GatesBefore, s.GatesAfter} {
+			for i := range gates {
+				if gates[i].Name == name {
+					return &gates[i]
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -41,6 +41,11 @@ func (s *Suspension) HasSuspendedClusters() bool {
 	return s != nil && s.DispatchingOnClusters != nil && len(s.DispatchingOnClusters.ClusterNames) > 0
 }
 
+// SuspendsChanges reports whether the changes of all clusters are suspended, or those of some.
+func (s *Suspension) SuspendsChanges() bool {
+	return s.SuspendsDispatching() || s.HasSuspendedClusters()
+}
+
 // SuspendsByName reports whether the changes of one cluster are suspended by its name, while others go on.
 func (s *Suspension) SuspendsByName(cluster string) bool {
 	return s.HasSuspendedClusters() && !s.Dispatching && slices.Contains(s.DispatchingOnClusters.ClusterNames, cluster)

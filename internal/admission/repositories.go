@@ -134,7 +134,7 @@ func checkRepositoryURL(place changes.Place, at *field.Path) (errs field.ErrorLi
 		return refuse("names no host")
 	case strings.Contains(u.Host, "%"):
 		return refuse("may not have a zone or an escape in its host")
-	case place.UsesSSH():
+	case u.Scheme == "ssh":
 		return checkSSH(place, u, at)
 	case u.User != nil:
 		return refuse("may not have credentials; name a Secret in secretRef")
@@ -160,7 +160,6 @@ func checkSSH(place changes.Place, u *url.URL, at *field.Path) field.ErrorList {
 	refuse := func(why string) field.ErrorList {
 		return field.ErrorList{field.Invalid(at.Child("url"), field.OmitValueType{}, why)}
 	}
-	isControl := func(r rune) bool { return r < ' ' || r == 0x7f }
 	_, hasPassword := u.User.Password()
 	switch {
 	case hasPassword:
@@ -169,7 +168,7 @@ func checkSSH(place changes.Place, u *url.URL, at *field.Path) field.ErrorList {
 		return refuse("has an empty user; write ssh://git@HOST/PATH")
 	case len(u.Path) < 2:
 		return refuse("names no repository; write ssh://git@HOST/PATH")
-	case strings.ContainsFunc(u.User.Username()+u.Path, isControl):
+	case strings.ContainsFunc(u.User.Username()+u.Path, phrase.IsControl):
 		return refuse("has a control character")
 	case u.RawQuery+u.Fragment != "":
 		return refuse("may not have a query or a fragment")
@@ -393,7 +392,7 @@ func checkRepositoryPath(dir string) string {
 		return "must be relative to the root of the repository"
 	case slices.Contains(strings.Split(dir, "/"), ".."):
 		return "may not contain .."
-	case strings.ContainsFunc(dir, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }):
+	case strings.ContainsFunc(dir, func(r rune) bool { return phrase.IsControl(r) || r == '\\' }):
 		return "may not contain control characters or \\"
 	}
 	return ""

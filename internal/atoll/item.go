@@ -287,6 +287,19 @@ func (it Item) WithoutFingerprints() Item {
 	return it
 }
 
+// ParseLabels returns the labels of the item's object.
+func (it *Item) ParseLabels() (map[string]string, error) {
+	var object struct {
+		Metadata struct {
+			Labels map[string]string `json:"labels"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(it.Object, &object); err != nil {
+		return nil, err
+	}
+	return object.Metadata.Labels, nil
+}
+
 // RenderedItem is an item as one member gets it.
 type RenderedItem struct {
 	Key        ItemKey         `json:"key"`

@@ -131,6 +131,16 @@ func (r RowSpec) hasSameOrder(o RowSpec) bool {
 		maps.Equal(r.OrdinalStarts, o.OrdinalStarts) && slices.Equal(r.Absent, o.Absent) && maps.Equal(r.ExcludedPending, o.ExcludedPending)
 }
 
+// HoldsReplicas reports whether the row has a share of divided replicas.
+func (r RowSpec) HoldsReplicas() bool {
+	for _, n := range r.Assigned {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // TargetReplicas returns the replicas of an item that the row has, or is to shrink to.
 func (r RowSpec) TargetReplicas(item string) int64 {
 	if due, shrinks := r.ShrinkTo[item]; shrinks {

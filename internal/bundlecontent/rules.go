@@ -1,7 +1,6 @@
 package bundlecontent
 
 import (
-	"encoding/json"
 	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -178,15 +177,11 @@ func (p *contentBuilder) lowestAcceptableRevision() int64 {
 	return p.in.PreviousNumber
 }
 
-// parseItemLabels returns the labels that an item's content states.
+// parseItemLabels returns the labels that an item's content states; nil: they cannot be read.
 func parseItemLabels(item *atoll.Item) map[string]string {
-	var obj struct {
-		Metadata struct {
-			Labels map[string]string `json:"labels"`
-		} `json:"metadata"`
-	}
-	if json.Unmarshal(item.Object, &obj) != nil {
+	labels, err := item.ParseLabels()
+	if err != nil {
 		return nil
 	}
-	return obj.Metadata.Labels
+	return labels
 }

@@ -16,18 +16,16 @@ import (
 
 // rolloutView is what of a Bundle's rollout distinguishes its rows.
 type rolloutView struct {
-	stated   *v1alpha1.Rollout
-	cut      *v1alpha1.StageCut
-	terms    *rollout.Terms
-	isHalted bool
-	// suspension by which clusters are suspended; nil: none.
-	suspension *v1alpha1.Suspension
+	stated *v1alpha1.Rollout
+	cut    *v1alpha1.StageCut
+	terms  *rollout.Terms
+	halt   rollout.Halt
 	// resume excuses rows, also where its time is in the future by the clock of another hub.
 	resume rollout.FailureScope
 }
 
 func (s *bundleSnapshot) rolloutView() rolloutView {
-	out := rolloutView{stated: s.bundle.Spec.Rollout, cut: s.bundle.Status.Rollout.GetStageCut(), terms: s.terms, isHalted: s.halt.IsHalted(), suspension: s.halt.Suspension}
+	out := rolloutView{stated: s.bundle.Spec.Rollout, cut: s.bundle.Status.Rollout.GetStageCut(), terms: s.terms, halt: s.halt}
 	if at := resumeTimeOf(&s.bundle); !at.IsZero() {
 		out.resume = rollout.NewFailureScope(at, at)
 	}
@@ -44,12 +42,12 @@ func resumeTimeOf(b *state.Bundle) time.Time {
 
 // isBounded reports whether rows may keep their revision until their turn.
 func (v rolloutView) isBounded() bool {
-	return v.terms != nil || v.isHalted || v.suspension.HasSuspendedClusters()
+	return v.terms != nil || v.halt.HoldsChanges()
 }
 
 // isSame reports whether rows of equal content are in the same groups by both views.
 func (v rolloutView) isSame(o rolloutView) bool {
-	return v.isBounded() == o.isBounded() && v.resume == o.resume && equality.Semantic.DeepEqual(v.stated, o.stated) && equality.Semantic.DeepEqual(v.cut, o.cut) && equality.Semantic.DeepEqual(v.suspension, o.suspension)
+	return v.isBounded() == o.isBounded() && v.resume == o.resume && equality.Semantic.DeepEqual(v.stated, o.stated) && equality.Semantic.DeepEqual(v.cut, o.cut) && equality.Semantic.DeepEqual(v.halt.Suspension, o.halt.Suspension)
 }
 
 // rowInRollout returns the view of a row, with its place in the Bundle's rollout.
@@ -59,7 +57,7 @@ func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
 		return out
 	}
 	out.isExcused = v.resume.IsExcused(v.terms, out.inRollout())
-	out.Suspended = v.suspension.SuspendsByName(row.Cluster)
+	out.Suspended = v.halt.Suspension.SuspendsByName(row.Cluster)
 	if out.Reachable && v.terms.IsDefault() {
 		return out // it has one stage, and is not lost
 	}
@@ -129,7 +127,7 @@ func (r *BundleReconciler) enqueueStagedBundlesOfCluster(clusterUID string) {
 }
 
 func (in StatusInput) isRolloutBounded() bool {
-	return (in.Terms != nil || in.Halt.IsHalted() || in.Halt.Suspension.HasSuspendedClusters()) && in.Bundle.Meta.DeletionTimestamp == nil
+	return (in.Terms != nil || in.Halt.HoldsChanges()) && in.Bundle.Meta.DeletionTimestamp == nil
 }
 
 // isInRollout reports whether a row is one that a rollout changes.
@@ -299,8 +297,12 @@ func (t *rowTally) setTurnWait(in StatusInput, r Row, w *waitCause) {
 	switch t.stageWait.Reason {
 	case "":
 		w.reason = atoll.ReasonWaitsForStage
-	case atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonDispatchingSuspended, atoll.ReasonStageFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForExpression, atoll.ReasonWaitsForMeasurement, atoll.ReasonGateHasNoData, atoll.ReasonGateFailed, atoll.ReasonRollingBack, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
+	case atoll.ReasonWaitsForExpression, atoll.ReasonWaitsForMeasurement, atoll.ReasonGateHasNoData, atoll.ReasonRollingBack:
 		w.rank = rankHeldTurn
+	default:
+		if needsPerson(string(t.stageWait.Reason)) {
+			w.rank = rankHeldTurn
+		}
 	}
 	switch {
 	case rollout.IsHaltReason(w.reason):

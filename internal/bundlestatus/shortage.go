@@ -106,25 +106,15 @@ func (in StatusInput) lacksPlacesBySuspension() (lacks bool) {
 	return lacks && suspends
 }
 
-// holdsReplicas reports whether a row has a share of divided replicas.
-func holdsReplicas(row *atoll.RowSpec) bool {
-	for _, n := range row.Assigned {
-		if n > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // setLeavingWait sets for what a row waits that is to go once others take its place.
 func (t *rowTally) setLeavingWait(in StatusInput, r Row, w *waitCause) {
 	w.rank, w.reason, w.text = rankLeaving, atoll.ReasonWaitsForReplacements, "what replaces it to become ready"
-	if !t.lacksPlaces || r.Spec.Phase != atoll.RowLeaving || !holdsReplicas(&r.Spec) {
+	if !t.lacksPlaces || r.Spec.Phase != atoll.RowLeaving || !r.Spec.HoldsReplicas() {
 		return
 	}
 	const places = "another place for its replicas"
 	w.rank = rankHeldTurn
-	if of := in.Bundle.Spec.Suspension; of.SuspendsDispatching() || of.HasSuspendedClusters() {
+	if of := in.Bundle.Spec.Suspension; of.SuspendsChanges() {
 		w.reason, w.text = atoll.ReasonDispatchingSuspended, places+": "+in.Halt.DescribeSuspendedCluster()
 		return
 	}

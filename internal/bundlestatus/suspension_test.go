@@ -66,12 +66,12 @@ func TestASuspensionInARolloutStatus(t *testing.T) {
 			t.Errorf("%s: %s: %s", name, scheduled.Reason, scheduled.Message)
 		}
 	}
-	l := rowGroups{view: rolloutView{suspension: named}}
+	l := rowGroups{view: rolloutView{halt: rollout.Halt{Suspension: named}}}
 	a, b := newRow("a", readyStatus()), newRow("a", readyStatus(), suspended)
 	if string(l.rowSignature(&a)) == string(l.rowSignature(&b)) {
 		t.Error("suspended clusters are counted as equal to others")
 	}
-	if (rolloutView{}).isSame(rolloutView{suspension: named}) {
+	if (rolloutView{}).isSame(rolloutView{halt: rollout.Halt{Suspension: named}}) {
 		t.Error("rows keep their groups when clusters are suspended")
 	}
 }

@@ -67,6 +67,9 @@ var foreignContents = []string{"proxy", "exec", "attach", "portforward"}
 
 var requestInfos = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
+// otherSessionMessage refuses a request whose page was loaded in another session.
+const otherSessionMessage = "this browser has signed in again since the page was loaded: load it again"
+
 // relayToAPI serves a request of the page by the hub's API, as the person of the session: its token takes
 // the place of all other credentials of the request.
 func (c *console) relayToAPI(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +89,7 @@ func (c *console) relayToAPI(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !isRead && r.Header.Get(sessionHeader) != s.until.UTC().Format(time.RFC3339) {
-		writeRefusal(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "this browser has signed in again since the page was loaded: load it again")
+		writeRefusal(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, otherSessionMessage)
 		return
 	}
 	inner := newInnerRequest(r)
@@ -196,8 +199,13 @@ func findWrite(r *http.Request) *relayedWrite {
 // isOwnPage reports whether the console's own script made the request: it sets a header that no page of
 // another site can, and a browser states no other site.
 func isOwnPage(r *http.Request) bool {
+	return r.Header.Get(pageHeader) == "1" && isOwnSite(r)
+}
+
+// isOwnSite reports whether the browser states the console's own origin for the request, or none.
+func isOwnSite(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
-	return r.Header.Get(pageHeader) == "1" && (site == "" || site == "same-origin")
+	return site == "" || site == "same-origin"
 }
 
 // isOwnOrigin reports whether the request states the hub's own address as its origin.

@@ -75,12 +75,12 @@ func (c *console) setTokens(w http.ResponseWriter, r *http.Request, t issuer.Tok
 	if code != http.StatusOK && !(isRenewal && code == http.StatusServiceUnavailable) {
 		return p, code
 	}
+	lifetime := s.until.Sub(c.now())
 	if former, ok := c.sessionOf(r); ok && isRenewal {
-		c.terminals.renewSession(former.token, s.token, s.until.Sub(c.now()))
+		c.terminals.renewSession(former.token, s.token, lifetime)
 	} else if ok {
 		c.terminals.endSession(former.token)
 	}
-	lifetime := s.until.Sub(c.now())
 	setCookie(w, cookieName(r), c.seal.sealSession(s), lifetime)
 	if text == "" {
 		clearKeptCookie(w, r, renewalCookieName(r))
@@ -149,7 +149,9 @@ type signedOut struct {
 func (c *console) signOut(w http.ResponseWriter, r *http.Request) {
 	s, ok := c.sessionOf(r)
 	n, isRenewed := c.renewalOf(r, s)
-	c.endTerminals(r)
+	if ok {
+		c.terminals.endSession(s.token)
+	}
 	clearCookie(w, cookieName(r))
 	clearKeptCookie(w, r, renewalCookieName(r))
 	clearKeptCookie(w, r, signInCookieName(r))

@@ -119,6 +119,9 @@ func (c *console) takeTurn(w http.ResponseWriter, r *http.Request, limiter *fair
 	return ok
 }
 
+// noReviewMessage answers a request whose token the API could not review.
+const noReviewMessage = "the hub cannot check tokens now; try again in a few seconds"
+
 func writePerson(w http.ResponseWriter, p person, code int) {
 	switch code {
 	case http.StatusOK:
@@ -128,7 +131,7 @@ func writePerson(w http.ResponseWriter, p person, code int) {
 	case http.StatusUnauthorized:
 		writeRefusal(w, code, metav1.StatusReasonUnauthorized, "the hub does not accept this token: it may be expired, revoked, or of another hub")
 	default:
-		writeRefusal(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the hub cannot check tokens now; try again in a few seconds")
+		writeRefusal(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, noReviewMessage)
 	}
 }
 
@@ -202,14 +205,22 @@ func (c *console) sessionOf(r *http.Request) (session, bool) {
 	return s, err == nil
 }
 
+// noSessionMessage answers a request without a session that holds.
+const noSessionMessage = "sign in: there is no session, or it is over"
+
 func refuseWithoutSession(w http.ResponseWriter) {
-	writeRefusal(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "sign in: there is no session, or it is over")
+	writeRefusal(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, noSessionMessage)
 }
 
 // writeRefusal writes a Status, as the API does. Nothing of the request is in it.
 func writeRefusal(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
 	w.Header().Set("Cache-Control", "no-store")
 	writeJSON(w, code, newRefusal(code, reason, message))
+}
+
+// newRefusal returns a Status as the API has it.
+func newRefusal(code int, reason metav1.StatusReason, message string) metav1.Status {
+	return metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}
 }
 
 func writeJSON(w http.ResponseWriter, code int, value any) {

@@ -64,8 +64,7 @@ func isExec(info *request.RequestInfo) bool {
 
 // serveTerminal passes a WebSocket of the page on to the API, which runs a command in a container as the person of the session.
 func (c *console) serveTerminal(w http.ResponseWriter, r *http.Request) {
-	site := r.Header.Get("Sec-Fetch-Site")
-	if !isOwnOrigin(r) || site != "" && site != "same-origin" {
+	if !isOwnOrigin(r) || !isOwnSite(r) {
 		writeRefusal(w, http.StatusForbidden, metav1.StatusReasonForbidden, "only the console's own page opens terminals here; clients use the API of the hub; a proxy before the hub must keep the header Host")
 		return
 	}
@@ -81,10 +80,10 @@ func (c *console) serveTerminal(w http.ResponseWriter, r *http.Request) {
 	s, ok := c.sessionOf(r)
 	switch {
 	case !ok:
-		refuseTerminal(w, r, newRefusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "sign in: there is no session, or it is over"))
+		refuseTerminal(w, r, newRefusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, noSessionMessage))
 		return
 	case ends != strconv.FormatInt(s.until.Unix(), 10):
-		refuseTerminal(w, r, newRefusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "this browser has signed in again since the page was loaded: load it again"))
+		refuseTerminal(w, r, newRefusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, otherSessionMessage))
 		return
 	}
 	t, refusal := c.openTerminal(r, s)
@@ -132,7 +131,7 @@ func (c *console) openTerminal(r *http.Request, s session) (*terminal, *metav1.S
 		refusal := newRefusal(code, metav1.StatusReasonUnauthorized, "the hub does not accept this token: it may be expired or revoked")
 		return nil, &refusal
 	default:
-		refusal := newRefusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the hub cannot check tokens now; try again in a few seconds")
+		refusal := newRefusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, noReviewMessage)
 		return nil, &refusal
 	}
 	if wait, ok := c.personLimiter.TakeTurn(p.User, c.now()); !ok {
@@ -194,10 +193,6 @@ func refuseTerminal(w http.ResponseWriter, r *http.Request, refusal metav1.Statu
 	for err == nil {
 		_, _, err = conn.NextReader()
 	}
-}
-
-func newRefusal(code int, reason metav1.StatusReason, message string) metav1.Status {
-	return metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}
 }
 
 func tooManyTerminals(problem string, wait time.Duration) *metav1.Status {

@@ -1,6 +1,10 @@
 package expr
 
-import "k8s.io/utils/lru"
+import (
+	"fmt"
+
+	"k8s.io/utils/lru"
+)
 
 // maxCompiled is how many texts a compileCache keeps.
 const maxCompiled = 1024
@@ -20,15 +24,16 @@ func newCompileCache[T any](compile func(text string) (*T, error)) compileCache[
 	return compileCache[T]{compile, lru.New(maxCompiled)}
 }
 
-// getOrCompile returns what a text compiles to, which is kept unless the text is too long.
+// getOrCompile returns what a text of at most MaxLength compiles to.
 func (c compileCache[T]) getOrCompile(text string) (*T, error) {
+	if len(text) > MaxLength {
+		return nil, fmt.Errorf("is %d bytes long, and at most %d are read", len(text), MaxLength)
+	}
 	if v, ok := c.byText.Get(text); ok {
 		kept := v.(compileResult[T])
 		return kept.compiled, kept.err
 	}
 	compiled, err := c.compile(text)
-	if len(text) <= MaxLength {
-		c.byText.Add(text, compileResult[T]{compiled, err})
-	}
+	c.byText.Add(text, compileResult[T]{compiled, err})
 	return compiled, err
 }

@@ -67,9 +67,6 @@ func compileCountsUncached(text string) (*CountExpression, error) {
 
 // checkCondition parses a text that gives true or false, and checks its types and its cost.
 func checkCondition(env *cel.Env, text string) (*cel.Ast, error) {
-	if len(text) > MaxLength {
-		return nil, fmt.Errorf("is %d bytes long, and at most %d are read", len(text), MaxLength)
-	}
 	checked, _, err := compileText(env, text)
 	if err != nil {
 		return nil, err

@@ -48,9 +48,6 @@ func CompileClusterSelector(text string) (*ClusterSelector, error) {
 }
 
 func compileSelectorUncached(text string) (*ClusterSelector, error) {
-	if len(text) > MaxLength {
-		return nil, fmt.Errorf("is %d bytes long, and at most %d are read", len(text), MaxLength)
-	}
 	env, err := selectorEnvironment()
 	if err != nil {
 		return nil, err

@@ -39,9 +39,6 @@ func CompileValueExpression(text string) (*ValueExpression, error) {
 }
 
 func compileValueUncached(text string) (*ValueExpression, error) {
-	if len(text) > MaxLength {
-		return nil, fmt.Errorf("is %d bytes long, and at most %d are read", len(text), MaxLength)
-	}
 	env, err := valueEnvironment()
 	if err != nil {
 		return nil, err

@@ -15,7 +15,6 @@ import (
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/reconcile"
 	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
@@ -183,9 +182,12 @@ func (c *Checker) bundleChanged(uid string) {
 func (c *Checker) trackBundle(uid string) (isPostponed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.isActive {
+		return false
+	}
 	wanted, b := c.listWanted(uid) // under the lock, so that the last call has the newest state
 	_, wasPostponed := c.postponed[uid]
-	if !c.isActive || len(wanted) == 0 && len(c.byBundle[uid]) == 0 && !wasPostponed {
+	if len(wanted) == 0 && len(c.byBundle[uid]) == 0 && !wasPostponed {
 		return false
 	}
 	dropped := false
@@ -346,7 +348,7 @@ func (c *Checker) measureGate(ctx context.Context, id gateID) (again time.Durati
 		c.Changed(id.uid)
 	}
 	if outcome.Kind == rollout.OutcomeFailure && again != gone {
-		c.Events.Warn(bundle.Ref, atoll.ReasonMeasurementFailed, "gate "+id.name+" of stage "+id.stage+" measured a failure: "+phrase.TruncateText(phrase.EscapeLine(outcome.Text), maxTextBytes))
+		c.Events.Warn(bundle.Ref, atoll.ReasonMeasurementFailed, "gate "+id.name+" of stage "+id.stage+" measured a failure: "+cutText(outcome.Text))
 	}
 	return max(again, 0), nil
 }

@@ -43,5 +43,8 @@ func escapeUnsafe(s string, keep func(rune) bool) string {
 // change the direction of writing.
 func isUnsafe(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
 
+// IsControl reports whether a character is a control character of ASCII.
+func IsControl(r rune) bool { return r < ' ' || r == 0x7f }
+
 // IsSpaceOrControl reports whether a character is a space or a control character of ASCII.
 func IsSpaceOrControl(r rune) bool { return r <= ' ' || r == 0x7f }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -33,20 +32,6 @@ func undividedContent(name string, replicas int) *atoll.Content {
 }
 
 var dividedPlacement = v1alpha1.PlacementSpec{ReplicaScheduling: v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided}}
-
-// endBundle a Bundle, and let everybody act on it.
-func (m *fakeHub) endBundle(uid string) {
-	now := metav1.NewTime(time.Now())
-	m.changeBundle(uid, func(b *state.Bundle) { b.Meta.DeletionTimestamp = &now })
-	m.settleRows(uid)
-	m.mu.Lock()
-	delete(m.bundles, uid)
-	m.mu.Unlock()
-	for _, fn := range m.onBundle {
-		fn(uid)
-	}
-	synctest.Wait()
-}
 
 // clustersOf are the Bundles that have a row.
 func (m *fakeHub) clustersOf(uids ...string) (out []string) {
@@ -80,7 +65,7 @@ func TestTheLastPlaceGoesToOne(t *testing.T) {
 			if _, now := m.countsAfterWait(); now-looks > len(uids) {
 				t.Fatalf("waiting costs %d looks an hour", now-looks)
 			}
-			m.endBundle(got[0])
+			m.deleteBundle(got[0])
 		}
 		if got := m.clustersOf(uids...); len(got) != 0 {
 			t.Errorf("%s are left", got)
@@ -248,7 +233,7 @@ func TestCapacityThatComesIsUsed(t *testing.T) {
 	for name, come := range map[string]func(m *fakeHub){
 		"the bound is raised": func(m *fakeHub) { m.changeCluster("a", withCapacity(8)) },
 		"no bound any more":   func(m *fakeHub) { m.changeCluster("a", func(c *v1alpha1.Cluster) { c.Spec.Capacity = nil }) },
-		"a Bundle goes":       func(m *fakeHub) { m.endBundle("web") },
+		"a Bundle goes":       func(m *fakeHub) { m.deleteBundle("web") },
 		"a Bundle moves": func(m *fakeHub) {
 			m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("b") })
 			m.settleRows("web")
@@ -337,10 +322,10 @@ func TestSumsThatRanOverAreCountedAnew(t *testing.T) {
 		m.placeBundle("api", placementNamed("a"), undividedContent("api", 3))
 		m.settleRows("api")
 		expectRows(t, m, "api", "")
-		m.endBundle("huge")
+		m.deleteBundle("huge")
 		m.settleRows("huge")
 		expectRows(t, m, "api", "") // 3 of 5 are used
-		m.endBundle("web")
+		m.deleteBundle("web")
 		m.settleRows("web")
 		expectRows(t, m, "api", "a Active r1")
 	})

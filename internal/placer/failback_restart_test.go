@@ -51,7 +51,7 @@ func TestSaysItAgainAfterAConflict(t *testing.T) {
 		m.settleRows("web")
 		expectRows(t, m, "web", "b Active r1")
 		time.Sleep(5 * time.Second)
-		if c := m.groupCondition("web"); c.Reason != string(reasonFallenBack) || said != 1 {
+		if c := m.conditionOf("web", v1alpha1.BundlePreferredGroup); c.Reason != string(reasonFallenBack) || said != 1 {
 			t.Errorf("%d writes, %d conflicts: %+v", said, conflicts, c)
 		}
 	})
@@ -67,9 +67,10 @@ func ownThenCloudPlacement(hold time.Duration) v1alpha1.PlacementSpec {
 	}
 }
 
-func (m *fakeHub) groupCondition(uid string) (c metav1.Condition) {
+// conditionOf returns a condition of a Bundle; zero: the Bundle has none of the kind.
+func (m *fakeHub) conditionOf(uid, kind string) (c metav1.Condition) {
 	b, _ := fakeBundles{m}.Get(uid)
-	if found := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.BundlePreferredGroup); found != nil {
+	if found := meta.FindStatusCondition(b.Status.Conditions, kind); found != nil {
 		c = *found
 	}
 	return c
@@ -116,12 +117,12 @@ func TestHoldTimeOutlivesTheHub(t *testing.T) {
 		})
 		m.settleRows("web")
 		expectRows(t, m, "web", "b Active r1")
-		if c := m.groupCondition("web"); c.Status != metav1.ConditionFalse || c.Reason != string(reasonFallenBack) || said != 1 {
+		if c := m.conditionOf("web", v1alpha1.BundlePreferredGroup); c.Status != metav1.ConditionFalse || c.Reason != string(reasonFallenBack) || said != 1 {
 			t.Errorf("fallen back after %d writes: %+v", said, c)
 		}
 		m.changeCluster("a", func(c *v1alpha1.Cluster) { c.Spec.Taints = nil })
 		time.Sleep(4 * time.Minute)
-		if c := m.groupCondition("web"); c.Status != metav1.ConditionUnknown || c.Reason != string(reasonComesBack) || !strings.HasPrefix(c.Message, "group own could be used since ") || said != 2 {
+		if c := m.conditionOf("web", v1alpha1.BundlePreferredGroup); c.Status != metav1.ConditionUnknown || c.Reason != string(reasonComesBack) || !strings.HasPrefix(c.Message, "group own could be used since ") || said != 2 {
 			t.Errorf("on the way back after %d writes: %+v", said, c)
 		}
 		stop()
@@ -137,7 +138,7 @@ func TestHoldTimeOutlivesTheHub(t *testing.T) {
 		time.Sleep(time.Minute)
 		m.settleRows("web")
 		expectRows(t, m, "web", "a Active r1")
-		if c := m.groupCondition("web"); c.Status != metav1.ConditionTrue || c.Reason != string(reasonInUse) || said != 3 {
+		if c := m.conditionOf("web", v1alpha1.BundlePreferredGroup); c.Status != metav1.ConditionTrue || c.Reason != string(reasonInUse) || said != 3 {
 			t.Errorf("back after %d writes: %+v", said, c)
 		}
 		stop()
@@ -176,7 +177,7 @@ func TestWhatAnEarlierHubSaid(t *testing.T) {
 	runWith(t, m, func(c *Config) { c.SetCondition = m.conditionWriter(&said) }, func(t *testing.T, _ *PlacementReconciler) {
 		time.Sleep(time.Hour)
 		expectRows(t, m, "web", "b Active r1")
-		if c := m.groupCondition("web"); c.Status != metav1.ConditionFalse {
+		if c := m.conditionOf("web", v1alpha1.BundlePreferredGroup); c.Status != metav1.ConditionFalse {
 			t.Errorf("a did not come back: %+v", c)
 		}
 	})
@@ -197,14 +198,14 @@ func TestNoReturnIsReportedInASuspension(t *testing.T) {
 		m.setTaints("a")
 		time.Sleep(time.Hour)
 		expectRows(t, m, "web", "b Active r1")
-		if c := m.groupCondition("web"); c.Reason != string(reasonFallenBack) {
+		if c := m.conditionOf("web", v1alpha1.BundlePreferredGroup); c.Reason != string(reasonFallenBack) {
 			t.Errorf("in the suspension: %+v", c)
 		}
 		m.suspendBundle("web", nil)
 		time.Sleep(time.Hour)
 		m.settleRows("web")
 		expectRows(t, m, "web", "a Active r1")
-		if c := m.groupCondition("web"); c.Reason != string(reasonInUse) {
+		if c := m.conditionOf("web", v1alpha1.BundlePreferredGroup); c.Reason != string(reasonInUse) {
 			t.Errorf("after the suspension: %+v", c)
 		}
 	})

@@ -32,7 +32,7 @@ func statesGroups(b *state.Bundle) bool { return b.Spec.Placement.WorkloadAffini
 func (r *PlacementReconciler) markGroupMemberStale(uid string) {
 	b, ok := r.Bundles.Get(uid)
 	if ok && !statesGroups(&b) {
-		r.wakeGroupMembers(r.groups.dropMember(uid))
+		r.wakeGroupMembers(r.groups.dropMember(uid), 0)
 		return
 	}
 	r.groups.markBundleStale(b.Ref.Namespace, uid, ok)
@@ -46,18 +46,18 @@ func (r *PlacementReconciler) revisionChanged(uid string) {
 
 // groupRowsChanged counts the rows of a member that changed.
 func (r *PlacementReconciler) groupRowsChanged(uid string, clusters []string) {
-	r.wakeGroupMembers(r.groups.updateRows(uid, clusters, r.Rows))
+	r.wakeGroupMembers(r.groups.updateRows(uid, clusters, r.Rows), 0)
 }
 
-// wakeGroupMembers reconciles members that wait for a change of their group.
-func (r *PlacementReconciler) wakeGroupMembers(uids []string) {
+// wakeGroupMembers reconciles, after a time, members that wait for a change of their group.
+func (r *PlacementReconciler) wakeGroupMembers(uids []string, after time.Duration) {
 	if len(uids) == 0 || r.previewed != nil {
 		return
 	}
 	slices.Sort(uids)
 	for _, uid := range slices.Compact(uids) {
 		r.index.requireWholeFleet(uid)
-		r.bundleLoop.EnqueueNow(uid)
+		r.bundleLoop.EnqueueAfter(uid, after)
 	}
 }
 
@@ -74,7 +74,7 @@ func (r *PlacementReconciler) refreshGroups(ctx context.Context, namespace strin
 		if err != nil {
 			return err
 		}
-		r.wakeGroupMembers(r.groups.setMember(m, change, r.Rows.ListOfBundle))
+		r.wakeGroupMembers(r.groups.setMember(m, change, r.Rows.ListOfBundle), 0)
 	}
 	return nil
 }
@@ -112,9 +112,7 @@ func (r *PlacementReconciler) readGroupMember(ctx context.Context, namespace, ui
 	if err != nil {
 		return m, err
 	}
-	if m.name = labels.Name; m.name.Text == "" {
-		m.name.Text = "Bundle " + b.Ref.Name
-	}
+	m.name = labels.NameMember(b.Ref.Name)
 	m.groups = keysOfTerms(namespace, schedule.WorkloadTermsOf(b.Spec.Placement.WorkloadAffinity, labels))
 	slices.SortFunc(m.groups, compareGroupKeys)
 	m.groups = slices.Compact(m.groups)
@@ -171,12 +169,13 @@ func (r *PlacementReconciler) viewGroups(ctx context.Context, b state.Bundle, ro
 	v.groups = &schedule.WorkloadGroups{Terms: schedule.WorkloadTermsOf(b.Spec.Placement.WorkloadAffinity, labels)}
 	v.keys = keysOfTerms(b.Ref.Namespace, v.groups.Terms)
 	v.changes = r.groups.countChanges(uid, v.keys)
-	escapes := r.clustersToEscape(uid, rows)
-	for _, t := range v.groups.Terms {
-		for _, value := range t.Values {
-			v.groups.List = append(v.groups.List, r.groups.othersIn(uid, groupKey{b.Ref.Namespace, t.Key, value}, t.KeepsApart(), escapes))
-		}
+	var escapes map[string]bool // read for groups that keep together alone
+	if slices.ContainsFunc(v.groups.Terms, func(t schedule.WorkloadTerm) bool { return !t.KeepsApart() && len(t.Values) > 0 }) {
+		escapes = r.clustersToEscape(uid, rows)
 	}
+	v.groups.AddGroups(func(key, value string, apart bool) schedule.WorkloadGroup {
+		return r.groups.othersIn(uid, groupKey{b.Ref.Namespace, key, value}, apart, escapes)
+	})
 	return v, nil
 }
 
@@ -225,12 +224,8 @@ const failedStepDelay = 10 * time.Second
 // wakeAfterStep reconciles the members that the step of another one woke, and later those that look again because rows are
 // not as it was decided.
 func (r *PlacementReconciler) wakeAfterStep(woken, wokenByFailure []string) {
-	r.wakeGroupMembers(woken)
-	slices.Sort(wokenByFailure)
-	for _, uid := range slices.Compact(wokenByFailure) {
-		r.index.requireWholeFleet(uid)
-		r.bundleLoop.EnqueueAfter(uid, failedStepDelay)
-	}
+	r.wakeGroupMembers(woken, 0)
+	r.wakeGroupMembers(wokenByFailure, failedStepDelay)
 }
 
 // clustersTaken returns the clusters that the decision takes (true) or leaves; nil for a Bundle that is being deleted, and
@@ -264,7 +259,7 @@ func (r *PlacementReconciler) recordGroupWaits(s *stepInput, v bundleView) {
 		return
 	}
 	if uid := s.bundle.Ref.UID; r.groups.setWaits(uid, s.groups, waits) {
-		r.wakeGroupMembers([]string{uid})
+		r.wakeGroupMembers([]string{uid}, 0)
 	}
 }
 

@@ -24,12 +24,12 @@ type turnTerms struct {
 
 // isBounded reports whether some of so many rows may keep their revision until their turn.
 func (t turnTerms) isBounded(rows int) bool {
-	return t.ForClusters(rows) != nil || t.halt.IsHalted() || t.halt.Suspension.HasSuspendedClusters()
+	return t.ForClusters(rows) != nil || t.halt.HoldsChanges()
 }
 
 // boundsFirstCopies reports whether clusters may have to wait for their first copy.
 func (t turnTerms) boundsFirstCopies() bool {
-	return !t.IsDefault() || t.halt.IsHalted() || t.halt.Suspension.HasSuspendedClusters()
+	return !t.IsDefault() || t.halt.HoldsChanges()
 }
 
 // changesStage reports whether a cluster is in another stage than it was, or other change windows concern it.
@@ -119,18 +119,25 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 	for i := range clusters {
 		c := &clusters[i]
 		in.NewestClusterAt = max(in.NewestClusterAt, c.CreatedAt)
-		at, windows, suspended := turns.StageOf(c.Name, c.Labels, c.CreatedAt), turns.WindowsOf(c.Labels), turns.halt.HasSuspendedCluster(c.Name)
-		if row, has := in.Rows[c.Name]; has {
-			if row.Stage != at || row.Windows != windows || row.Suspended != suspended {
-				row.Stage, row.Windows, row.Suspended = at, windows, suspended
-				in.Rows[c.Name] = row
-			}
+		row, has := in.Rows[c.Name]
+		if !has && !s.choosesCluster(c.Name) {
 			continue
 		}
-		if v, known := in.Decision.FindVerdict(c.Name); known && v.Outcome == schedule.OutcomePlaced {
+		at, windows, suspended := turns.StageOf(c.Name, c.Labels, c.CreatedAt), turns.WindowsOf(c.Labels), turns.halt.HasSuspendedCluster(c.Name)
+		switch {
+		case !has:
 			in.NewClusters[c.Name] = rollout.Row{Online: r.isConnected(c), Stage: at, Windows: windows, Suspended: suspended}
+		case row.Stage != at || row.Windows != windows || row.Suspended != suspended:
+			row.Stage, row.Windows, row.Suspended = at, windows, suspended
+			in.Rows[c.Name] = row
 		}
 	}
+}
+
+// choosesCluster reports whether the decision of the step places the Bundle in a cluster.
+func (s *stepInput) choosesCluster(name string) bool {
+	v, known := s.rollout.Decision.FindVerdict(name)
+	return known && v.Outcome == schedule.OutcomePlaced
 }
 
 // startsChange reports whether a row takes another revision, or comes.

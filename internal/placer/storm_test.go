@@ -107,7 +107,7 @@ func (s *stormWalk) applyRandomEvent() {
 		s.fakeHub.changeBundle(uid, rebalanceAskedAt(time.Now()))
 	case k == 6:
 		s.logEvent("end %s", uid)
-		s.endBundle(uid)
+		s.deleteBundle(uid)
 	default:
 		time.Sleep(time.Second)
 	}

@@ -88,11 +88,7 @@ func storeConditions(m *fakeHub) func(*Config) {
 }
 
 func (m *fakeHub) affinityCondition(uid string) string {
-	b, _ := fakeBundles{m}.Get(uid)
-	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.BundleAffinityMet)
-	if c == nil {
-		return ""
-	}
+	c := m.conditionOf(uid, v1alpha1.BundleAffinityMet)
 	return string(c.Status) + " " + c.Reason + ": " + c.Message
 }
 

@@ -56,6 +56,9 @@ func (h Halt) IsHalted() bool {
 	return h.Pause != nil || h.Freeze != nil || h.Suspension.SuspendsDispatching()
 }
 
+// HoldsChanges reports whether the changes of all clusters are stopped, or those of some.
+func (h Halt) HoldsChanges() bool { return h.IsHalted() || h.Suspension.HasSuspendedClusters() }
+
 // HasSuspendedCluster reports whether a cluster is suspended by its name, while the others go on.
 func (h Halt) HasSuspendedCluster(name string) bool {
 	return h.Suspension.SuspendsByName(name)

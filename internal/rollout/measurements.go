@@ -237,17 +237,8 @@ func ListMeasuredGates(r *v1alpha1.Rollout, verdicts []v1alpha1.GateStatus, revi
 
 // findMeasuredGate returns the gate of a verdict as it is stated; nil: it is stated otherwise, or measures nothing.
 func findMeasuredGate(r *v1alpha1.Rollout, of *v1alpha1.GateStatus) *v1alpha1.RolloutGate {
-	for _, s := range r.ListStages() {
-		if s.Name != of.Stage {
-			continue
-		}
-		for _, gates := range [...][]v1alpha1.RolloutGate{s.GatesBefore, s.GatesAfter} {
-			for i := range gates {
-				if g := &gates[i]; g.Name == of.Name && IsMeasured(g) && HashGate(g) == of.Hash {
-					return g
-				}
-			}
-		}
+	if g := r.FindGate(of.Stage, of.Name); g != nil && IsMeasured(g) && HashGate(g) == of.Hash {
+		return g
 	}
 	return nil
 }

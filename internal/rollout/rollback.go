@@ -138,9 +138,9 @@ func (s *rolloutStep) planRollback() bool {
 		return false
 	}
 	// Rows return in a step that reads the decision.
-	if i, g := s.findStageToRollBack(), s.findGateToRollBack(); i >= 0 {
+	if i := s.findStageToRollBack(); i >= 0 {
 		t.rollback = s.newRollback(i)
-	} else if g != nil {
+	} else if g := s.findGateToRollBack(); g != nil {
 		t.rollback = s.newGateRollback(g)
 		s.keepDecidedGates(v1alpha1.GateFailed)
 	} else {
@@ -171,20 +171,25 @@ func (s *rolloutStep) findStageToRollBack() int {
 func (s *rolloutStep) hasPrevious() (has bool) {
 	s.eachMember(func(c string) {
 		row, is := s.memberRow(c)
-		has = has || is && !IsNewCopy(row.Spec) && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != ""
+		has = has || is && s.hasEarlierRevision(row)
 	})
 	return has
+}
+
+// hasEarlierRevision reports whether a row holds the target revision, and can return to the one before.
+func (s *rolloutStep) hasEarlierRevision(row Row) bool {
+	return !IsNewCopy(row.Spec) && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != ""
 }
 
 // findGateToRollBack returns the first gate that failed, if its stage states a rollback and a row can return; nil: none. Clusters
 // that wait for no gate are not rolled back by it.
 func (s *rolloutStep) findGateToRollBack() *gate {
-	if !s.Terms.RollsBack() || s.turns.countWaiting() == 0 || !s.hasPrevious() {
+	if !s.Terms.RollsBack() || s.turns.countWaiting() == 0 {
 		return nil
 	}
 	stored := NewGateStates(s.Revision, s.storedGates(), &s.turns.scope)
 	for i := range s.Terms.CountStages() {
-		if g := stored.findFailed(s.Terms.gatesInto(i)); g != nil && g.onFailure == v1alpha1.FailureRollback {
+		if g := stored.findFailed(s.Terms.gatesInto(i)); g != nil && g.onFailure == v1alpha1.FailureRollback && s.hasPrevious() {
 			return g
 		}
 	}
@@ -199,7 +204,7 @@ func (s *rolloutStep) newGateRollback(g *gate) *v1alpha1.RollbackStatus {
 	first := ""
 	s.eachMember(func(c string) {
 		row, has := s.memberRow(c)
-		if has && !IsNewCopy(row.Spec) && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != "" && (first == "" || c < first) {
+		if has && s.hasEarlierRevision(row) && (first == "" || c < first) {
 			first, out.PreviousRevision = c, row.Spec.PreviousRevision
 		}
 	})
@@ -286,7 +291,7 @@ func (s *rolloutStep) tallyReturn(c string) {
 // isToReturn reports whether a row holds the target revision, can return to the one before, and does not do so in this step.
 func (s *rolloutStep) isToReturn(c string, row Row) bool {
 	_, isBlocked := s.turns.blocked[c]
-	return !s.turns.returns[c] && !s.isSuspended(c) && !IsNewCopy(row.Spec) && row.Spec.Revision == s.Revision && row.Spec.PreviousRevision != "" && !isBlocked
+	return !s.turns.returns[c] && !s.isSuspended(c) && s.hasEarlierRevision(row) && !isBlocked
 }
 
 // returnRow lets a row return where the bounds allow it. One that changes already takes the place of its own change, and one that is

@@ -114,6 +114,7 @@ func (s *rolloutStep) applySafeShareReductions() {
 type blockerCache struct {
 	*rolloutStep
 	unreadyByMove     map[int64]*blockerSet
+	suspendedByMove   map[suspendedMove]*blockerSet
 	keepAliveBlockers *blockerSet // see keepers; nil before it is computed
 }
 
@@ -226,7 +227,7 @@ func (s *rolloutStep) removeReplacedRows() {
 // also where the others came by an earlier edit: the application must run somewhere. Third,
 // for the same reason, it waits a while for rows that came shortly before it had to go.
 func (g *blockerCache) findBlockers(c string, spec atoll.RowSpec) *blockerSet {
-	if w := g.findSuspendedReplacements(&spec); !g.Deleting && w.countClusters() > 0 {
+	if w := g.findSuspendedReplacements(&spec); w.countClusters() > 0 {
 		return w
 	}
 	if g.Deleting || len(g.withheld) > 0 && slices.Contains(g.ending, c) { // a replacement waits for its end

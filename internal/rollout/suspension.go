@@ -139,21 +139,40 @@ func (s *rolloutStep) allowUnboundedTurns(arrivals []string) {
 	t.wait = s.Terms.FindStageWait(t.Progress, Halt{}, GateStates{})
 }
 
+// suspendedMove is by what the clusters differ that take the places of leaving rows after a suspension.
+type suspendedMove struct {
+	since       int64
+	lacksShares bool
+}
+
 // findSuspendedReplacements returns the clusters that take the place of a leaving row after the suspension: they get a copy then, or replicas
 // that have no place now. The row stays until they have it, however long that takes.
 func (g *blockerCache) findSuspendedReplacements(leaving *atoll.RowSpec) *blockerSet {
-	if g.Halt.Suspension == nil {
+	if g.Deleting || g.Halt.Suspension == nil {
 		return nil
 	}
-	w, move := &blockerSet{isSuspended: true}, leaving.MovingSince
+	move := suspendedMove{leaving.MovingSince, len(g.assignment.Shortages) > 0 && leaving.HoldsReplicas()}
+	w, isKnown := g.suspendedByMove[move]
+	if !isKnown {
+		w = g.listSuspendedReplacements(move)
+		if g.suspendedByMove == nil {
+			g.suspendedByMove = map[suspendedMove]*blockerSet{}
+		}
+		g.suspendedByMove[move] = w
+	}
+	return w
+}
+
+func (g *blockerCache) listSuspendedReplacements(move suspendedMove) *blockerSet {
+	w := &blockerSet{isSuspended: true}
 	for _, c := range g.suspended {
 		row, has := g.Rows[c]
-		if has && row.Spec.Phase == atoll.RowPending && row.Spec.UID == g.nextSpecs[c].UID && row.Spec.Since < move {
+		if has && row.Spec.Phase == atoll.RowPending && row.Spec.UID == g.nextSpecs[c].UID && row.Spec.Since < move.since {
 			continue
 		}
 		w.addCluster(g.rolloutStep, c)
 	}
-	if len(g.assignment.Shortages) == 0 || !holdsReplicas(leaving) {
+	if !move.lacksShares {
 		return w
 	}
 	for _, c := range g.staying {
@@ -165,16 +184,6 @@ func (g *blockerCache) findSuspendedReplacements(leaving *atoll.RowSpec) *blocke
 	return w
 }
 
-// holdsReplicas reports whether a row has a share of divided replicas.
-func holdsReplicas(row *atoll.RowSpec) bool {
-	for _, n := range row.Assigned {
-		if n > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // awaitsOtherRules reports whether other override rules of the revision that a suspended cluster holds target it now.
 func (s *rolloutStep) awaitsOtherRules(c string, spec *atoll.RowSpec) bool {
 	v, isKnown := s.Variants[c]
@@ -184,7 +193,7 @@ func (s *rolloutStep) awaitsOtherRules(c string, spec *atoll.RowSpec) bool {
 // newSuspendedMoveWait returns the wait of a leaving row for clusters that take its place after the suspension.
 func (s *rolloutStep) newSuspendedMoveWait(blockers *blockerSet, since time.Time) RowWait {
 	to := blockers.formatNames() + " to take its place: "
-	if of := s.Halt.Suspension; !of.SuspendsDispatching() && !of.HasSuspendedClusters() {
+	if !s.Halt.Suspension.SuspendsChanges() {
 		return newRowWait(atoll.ReasonSchedulingSuspended, to+s.Halt.describeSuspension("scheduling", "decisions"), since)
 	}
 	return newRowWait(atoll.ReasonDispatchingSuspended, to+s.Halt.DescribeSuspendedCluster(), since)

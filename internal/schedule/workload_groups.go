@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -46,6 +45,16 @@ type WorkloadGroups struct {
 	List []WorkloadGroup
 	// Terms of the placement, for explanations.
 	Terms []WorkloadTerm
+}
+
+// AddGroups adds a group for each value of each term, in the order of the terms.
+func (g *WorkloadGroups) AddGroups(groupOf func(key, value string, apart bool) WorkloadGroup) {
+	for i := range g.Terms {
+		t := &g.Terms[i]
+		for _, value := range t.Values {
+			g.List = append(g.List, groupOf(t.Key, value, t.KeepsApart()))
+		}
+	}
 }
 
 // memberInText finds the name of a member in a sentence about a refusal.
@@ -133,6 +142,14 @@ type TemplateLabels struct {
 // ValuesOf returns the values of a label, sorted.
 func (l TemplateLabels) ValuesOf(key string) []string { return l.values[key] }
 
+// NameMember returns the name of a Bundle with these templates. Without a template that may be named, it is the Bundle's own.
+func (l TemplateLabels) NameMember(bundle string) MemberName {
+	if l.Name.Text == "" {
+		return MemberName{Text: "Bundle " + bundle}
+	}
+	return l.Name
+}
+
 // workloadKinds are the kinds that name a Bundle before others.
 var workloadKinds = map[string]bool{"Deployment": true, "StatefulSet": true, "DaemonSet": true, "ReplicaSet": true, "Job": true, "CronJob": true, "Pod": true}
 
@@ -147,18 +164,14 @@ func LabelsOfTemplates(content *atoll.Content) (TemplateLabels, error) {
 		if item.Dependency {
 			continue
 		}
-		var object struct {
-			Metadata struct {
-				Labels map[string]string `json:"labels"`
-			} `json:"metadata"`
-		}
-		if err := json.Unmarshal(item.Object, &object); err != nil {
+		labels, err := item.ParseLabels()
+		if err != nil {
 			return TemplateLabels{}, fmt.Errorf("labels of %s: %w", item.Key, err)
 		}
-		if len(object.Metadata.Labels) == 0 {
+		if len(labels) == 0 {
 			continue
 		}
-		for key, value := range object.Metadata.Labels {
+		for key, value := range labels {
 			all.values[key] = append(all.values[key], value)
 		}
 		if isWorkload := workloadKinds[item.Key.Kind]; !item.Key.IsSecret() && !named && (isWorkload || all.Name.Text == "") {

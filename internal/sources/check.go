@@ -91,6 +91,8 @@ type repositoryCheck struct {
 	repo    *v1alpha1.Repository
 	place   changes.Place
 	request fetch.Request
+	// trustedKeys is a digest of what must be signed and by which keys.
+	trustedKeys string
 	// inputs are the values of valuesFrom, by Source.
 	inputs map[string]render.Inputs
 }
@@ -122,7 +124,7 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 	if err := r.setUnread(ctx, suspended, fetch.Failure{Reason: atoll.ReasonSuspended, Message: "the Source is suspended"}); err != nil {
 		return out, err
 	}
-	check := repositoryCheck{repo: repo, place: changes.PlaceOf(&repo.Spec), request: request}
+	check := repositoryCheck{repo: repo, place: changes.PlaceOf(&repo.Spec), request: request, trustedKeys: digestVerification(request.Verify)}
 	return r.readContents(ctx, check, slices.DeleteFunc(slices.Clone(sources), isSuspended))
 }
 
@@ -162,7 +164,7 @@ func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, le
 		}
 		left = append(left, later...)
 	}
-	out.refs, out.trustedKeys = refs.listRefs(), digestVerification(check.request.Verify)
+	out.refs, out.trustedKeys = refs.listRefs(), check.trustedKeys
 	out.retry = out.retry || slices.ContainsFunc(all, r.missedInputs)
 	return out, errors.Join(errs...)
 }
@@ -280,7 +282,7 @@ func (c repositoryCheck) refOf(s *v1alpha1.Source) string {
 // wantsOf returns the content that the Sources read. Content that a settled Source has is not sent again.
 func wantsOf(check repositoryCheck, sources []*v1alpha1.Source) []fetch.Want {
 	repo, out := check.repo, make([]fetch.Want, 0, len(sources))
-	isConsidered := repo.Status.ObservedGeneration == repo.Generation && repo.Status.TrustedKeysDigest == digestVerification(check.request.Verify)
+	isConsidered := repo.Status.ObservedGeneration == repo.Generation && repo.Status.TrustedKeysDigest == check.trustedKeys
 	for _, s := range sources {
 		w := fetch.Want{ID: s.Name, Ref: check.refOf(s), Want: changes.NewWant(s)}
 		w.Inputs = check.inputs[s.Name]

@@ -190,7 +190,7 @@ func (a *application) keepWithoutDescent(ctx context.Context, c fetch.Content, r
 		a.decision.KeepAll(atoll.ReasonHistoryRewritten)
 		return nil
 	}
-	request.Wants = nil
+	request.Wants, request.Verify = nil, nil // a history has no content, and verifies nothing
 	for _, ancestor := range h.Ancestors() {
 		request.Descends = &fetch.Descent{Old: ancestor, New: c.Commit}
 		answer, err := a.reconciler.Fetcher.Fetch(ctx, request)

@@ -63,37 +63,19 @@ func suspendsFor(reason atoll.Reason, s *v1alpha1.Suspension) bool {
 	if reason == atoll.ReasonSchedulingSuspended {
 		return s.SuspendsScheduling()
 	}
-	return s.SuspendsDispatching() || s.HasSuspendedClusters()
+	return s.SuspendsChanges()
 }
 
 // isApprovalAwaited reports whether a gate waits for people, by the last status.
 func isApprovalAwaited(b *v1alpha1.Bundle, g *v1alpha1.GateStatus) bool {
-	stated := findGate(b.Spec.Rollout, g)
+	stated := b.Spec.Rollout.FindGate(g.Stage, g.Name)
 	return g.State == v1alpha1.GateWaiting && stated != nil && stated.Approval != nil
 }
 
 // hasApprovals reports whether as many users have approved as a gate needs, each within its validity. An approval that has
 // expired opens nothing, so that a person must act again.
 func hasApprovals(b *v1alpha1.Bundle, g *v1alpha1.GateStatus, now time.Time) bool {
-	stated := findGate(b.Spec.Rollout, g).Approval
+	stated := b.Spec.Rollout.FindGate(g.Stage, g.Name).Approval
 	by, _ := stated.ListApprovers(g.Stage, g.Revision, b.Spec.Approvals, now)
 	return len(by) >= stated.NeededApprovers()
-}
-
-// findGate returns the gate of a verdict as the policy states it; nil: it states none.
-func findGate(r *v1alpha1.Rollout, of *v1alpha1.GateStatus) *v1alpha1.RolloutGate {
-	if r == nil {
-		return nil
-	}
-	for _, s := range r.ListStages() {
-		if s.Name != of.Stage {
-			continue
-		}
-		for _, gates := range [][]v1alpha1.RolloutGate{s.GatesBefore, s.GatesAfter} {
-			if at := slices.IndexFunc(gates, func(g v1alpha1.RolloutGate) bool { return g.Name == of.Name }); at >= 0 {
-				return &gates[at]
-			}
-		}
-	}
-	return nil
 }

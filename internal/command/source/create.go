@@ -231,7 +231,7 @@ func (o *createOptions) newObjects(ctx context.Context, c *client.Connection, sp
 	if err != nil {
 		return nil, err
 	}
-	if err := o.checkExisting(repo, identity, url); err != nil {
+	if err := o.checkExisting(repo, url); err != nil {
 		return nil, err
 	}
 	for _, secret := range []*madeObject{identity, signers} {

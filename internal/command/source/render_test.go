@@ -34,8 +34,8 @@ func writeFiles(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// writeFile writes a file below a directory.
-func writeFile(t *testing.T, dir, name, text string) {
+// writeFile writes a file below a directory, and returns its path.
+func writeFile(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	at := filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
@@ -44,6 +44,7 @@ func writeFile(t *testing.T, dir, name, text string) {
 	if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return at
 }
 
 func TestRenderPrintsWhatTheHubWouldApply(t *testing.T) {

@@ -94,9 +94,9 @@ func newHubSecret(name string, text map[string]string, about string) *madeObject
 }
 
 // checkExisting refuses a new Repository over SSH without a Secret, and options of a Repository for one that is there.
-func (o *createOptions) checkExisting(repo *v1alpha1.Repository, identity *madeObject, url string) error {
+func (o *createOptions) checkExisting(repo *v1alpha1.Repository, url string) error {
 	switch {
-	case repo == nil && identity != nil:
+	case repo == nil && o.ssh.identity != "":
 		return fmt.Errorf("the Repository %s is there, and has a Secret already: leave --identity-file out", o.repository)
 	case repo == nil && o.verify.isStated():
 		return fmt.Errorf("the Repository %s is there, and states what must be signed: leave --verify and the trusted keys out", o.repository)

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,14 +12,8 @@ import (
 func TestCreateOverSSH(t *testing.T) {
 	const secretPath = "namespaces/shop/secrets/web-ssh"
 	dir := t.TempDir()
-	write := func(name, text string) string {
-		at := filepath.Join(dir, name)
-		if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return at
-	}
-	key, password, hosts, empty := write("id", "hush key"), write("pw", "hush password\n"), write("hosts", "h ssh-ed25519 A\n"), write("empty", " \n")
+	key, password := writeFile(t, dir, "id", "hush key"), writeFile(t, dir, "pw", "hush password\n")
+	hosts, empty := writeFile(t, dir, "hosts", "h ssh-ed25519 A\n"), writeFile(t, dir, "empty", " \n")
 	files := []string{"--identity-file", key, "--identity-password-file", password, "--known-hosts-file", hosts}
 	create := func(h *clienttest.FakeHub, url string, more ...string) (string, error) {
 		return clienttest.RunForOutput(t, h, NewCommand, append([]string{"create", "git", url, "--name", "web"}, more...)...)

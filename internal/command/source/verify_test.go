@@ -1,8 +1,6 @@
 package source
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,17 +11,7 @@ import (
 func TestCreateWithTrustedKeys(t *testing.T) {
 	const secretPath = "namespaces/shop/secrets/web-signers"
 	dir := t.TempDir()
-	write := func(name, text string) string {
-		at := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return at
-	}
-	keys, armored := write("allowed_signers", "a ssh-ed25519 A\n"), write("release.asc", "-----BEGIN PGP PUBLIC KEY BLOCK-----")
+	keys, armored := writeFile(t, dir, "allowed_signers", "a ssh-ed25519 A\n"), writeFile(t, dir, "release.asc", "-----BEGIN PGP PUBLIC KEY BLOCK-----")
 	create := func(h *clienttest.FakeHub, more ...string) error {
 		_, err := clienttest.RunForOutput(t, h, NewCommand, append([]string{"create", "git", "https://h/a.git", "--name", "web", "--yes"}, more...)...)
 		return err
@@ -62,10 +50,10 @@ func TestCreateWithTrustedKeys(t *testing.T) {
 		`"All" is none of Commit, Tag, TagAndCommit`: {"--verify", "All", "--trusted-keys-file", keys},
 		"give --trusted-keys-file or":                {"--verify", "Commit"},
 		"give --tag too":                             {"--verify", "Tag", "--trusted-keys-file", keys},
-		"has a private key":                          {"--trusted-keys-file", write("id", "-----BEGIN OPENSSH PRIVATE KEY-----")},
-		"cannot be a key of a Secret":                {"--trusted-keys-file", write("two words", "a")},
-		"two files have the name":                    {"--trusted-keys-file", keys, "--trusted-keys-file", write("other/allowed_signers", "b")},
-		"is empty":                                   {"--trusted-keys-file", write("empty", "\n")},
+		"has a private key":                          {"--trusted-keys-file", writeFile(t, dir, "id", "-----BEGIN OPENSSH PRIVATE KEY-----")},
+		"cannot be a key of a Secret":                {"--trusted-keys-file", writeFile(t, dir, "two words", "a")},
+		"two files have the name":                    {"--trusted-keys-file", keys, "--trusted-keys-file", writeFile(t, dir, "other/allowed_signers", "b")},
+		"is empty":                                   {"--trusted-keys-file", writeFile(t, dir, "empty", "\n")},
 	} {
 		h := clienttest.NewFakeHub(t, map[string]string{"namespaces/shop": "{}"})
 		if err := create(h, flags...); err == nil || !strings.Contains(err.Error(), want) {

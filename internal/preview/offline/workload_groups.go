@@ -14,17 +14,13 @@ func (f *fleetState) joinGroups(b *Bundle, one *placedBundle) (*schedule.Workloa
 	if err != nil {
 		return nil, err
 	}
-	if one.name = labels.Name; one.name.Text == "" {
-		one.name.Text = "Bundle " + b.ID.Name
-	}
+	one.name = labels.NameMember(b.ID.Name)
 	one.groups = map[[2]string]bool{}
 	out := &schedule.WorkloadGroups{Terms: schedule.WorkloadTermsOf(b.Spec.Placement.WorkloadAffinity, labels)}
-	for _, t := range out.Terms {
-		for _, value := range t.Values {
-			one.groups[[2]string{t.Key, value}] = true
-			out.List = append(out.List, f.othersOfGroup(b.ID.Namespace, t.Key, value, t.KeepsApart()))
-		}
-	}
+	out.AddGroups(func(key, value string, apart bool) schedule.WorkloadGroup {
+		one.groups[[2]string{key, value}] = true
+		return f.othersOfGroup(b.ID.Namespace, key, value, apart)
+	})
 	return out, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/sources/render"
 	"atoll.dev/atoll/internal/sources/renderchild"
 )
@@ -256,7 +257,7 @@ func (r *contentReader) runJob(ctx context.Context, j render.Job) (render.Result
 func firstLine(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if phrase.IsControl(r) {
 			return -1
 		}
 		return r

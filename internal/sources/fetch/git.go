@@ -161,7 +161,7 @@ func isCommitHash(ref string) bool {
 }
 
 func describeRef(ref string) string {
-	for prefix, kind := range map[string]string{"refs/heads/": "branch ", "refs/tags/": "tag "} {
+	for prefix, kind := range map[string]string{"refs/heads/": "branch ", tagPrefix: "tag "} {
 		if name, ok := strings.CutPrefix(ref, prefix); ok {
 			return kind + name
 		}
@@ -215,10 +215,8 @@ func newPackRequest(refs *packp.AdvRefs, commit plumbing.Hash) *packp.UploadPack
 // findTip returns what of the refs leads to a commit: the commit itself, or a tag of it where no ref has the commit. A server
 // over SSH gives nothing else, unless it is configured to.
 func findTip(refs *packp.AdvRefs, commit plumbing.Hash) plumbing.Hash {
-	for _, hash := range refs.References {
-		if hash == commit {
-			return commit
-		}
+	if hasRefTo(refs, commit) {
+		return commit
 	}
 	for _, ref := range slices.Sorted(maps.Keys(refs.Peeled)) {
 		if tag, has := refs.References[ref]; has && refs.Peeled[ref] == commit {
@@ -226,6 +224,16 @@ func findTip(refs *packp.AdvRefs, commit plumbing.Hash) plumbing.Hash {
 		}
 	}
 	return commit
+}
+
+// hasRefTo reports whether a ref names a hash.
+func hasRefTo(refs *packp.AdvRefs, hash plumbing.Hash) bool {
+	for _, named := range refs.References {
+		if named == hash {
+			return true
+		}
+	}
+	return false
 }
 
 // readPack requests a pack, and writes its objects.

@@ -35,7 +35,6 @@ type gitVerifier struct {
 	keys *signature.TrustedKeys
 	// tags are the refs of tags that Sources read.
 	tags []string
-	now  func() time.Time
 }
 
 // newGitVerifier reads the trusted keys of a request; nil without any to verify. The hub itself reads none: content comes from
@@ -54,7 +53,7 @@ func newGitVerifier(r Request, of place) (*gitVerifier, error) {
 			tags[w.Ref] = true
 		}
 	}
-	return &gitVerifier{mode: r.Verify.Mode, keys: keys, tags: slices.Sorted(maps.Keys(tags)), now: time.Now}, nil
+	return &gitVerifier{mode: r.Verify.Mode, keys: keys, tags: slices.Sorted(maps.Keys(tags))}, nil
 }
 
 const tagPrefix = "refs/tags/"
@@ -75,7 +74,7 @@ func (g *gitRepository) listTagObjects(commit plumbing.Hash) (out []plumbing.Has
 	}
 	for _, ref := range g.verifier.tags {
 		object, has := g.refs.References[ref]
-		if has && object != commit && g.refs.Peeled[ref] == commit && !slices.Contains(out, object) {
+		if has && object != commit && g.refs.Peeled[ref] == commit {
 			out = append(out, object)
 		}
 	}
@@ -105,7 +104,7 @@ func (g *gitRepository) verifySignature(ref, revision string, of snapshot) (stri
 		if err != nil {
 			return "", err
 		}
-		signer, err := v.keys.VerifyCommit(raw, t.root, v.now())
+		signer, err := v.keys.VerifyCommit(raw, t.root, time.Now())
 		if err != nil {
 			return "", refusalOf(err)
 		}
@@ -127,11 +126,8 @@ func (g *gitRepository) verifyTag(store storer.EncodedObjectStorer, ref, revisio
 	if err != nil {
 		return "", err
 	}
-	return g.verifier.keys.VerifyTag(raw, name, revision, g.verifier.now())
+	return g.verifier.keys.VerifyTag(raw, name, revision, time.Now())
 }
-
-// maxSignedBytes is the most of a commit or a tag that is verified.
-const maxSignedBytes = 1 << 20
 
 // readObject returns the bytes of an object, after it checked that the hash is theirs. The hash detects collisions of SHA-1.
 func readObject(store storer.EncodedObjectStorer, kind plumbing.ObjectType, hash plumbing.Hash) ([]byte, error) {
@@ -139,15 +135,15 @@ func readObject(store storer.EncodedObjectStorer, kind plumbing.ObjectType, hash
 	if err != nil {
 		return nil, newFailure(atoll.ReasonSignatureMissing, "the server does not send the %s that must be signed", kind)
 	}
-	if o.Size() > maxSignedBytes {
-		return nil, newFailure(atoll.ReasonSignatureInvalid, "the %s that must be signed has more than %d bytes", kind, maxSignedBytes)
+	if o.Size() > signature.MaxObjectBytes {
+		return nil, newFailure(atoll.ReasonSignatureInvalid, "the %s that must be signed has more than %d bytes", kind, signature.MaxObjectBytes)
 	}
 	from, err := o.Reader()
 	if err != nil {
 		return nil, fmt.Errorf("read the %s: %w", kind, err)
 	}
 	defer from.Close()
-	raw, err := io.ReadAll(io.LimitReader(from, maxSignedBytes+1))
+	raw, err := io.ReadAll(io.LimitReader(from, signature.MaxObjectBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the %s: %w", kind, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// lockDirectory locks a directory while its process runs; false when another process has it.
+// lockDirectory locks a directory or a file while its process runs; false when another process has it.
 func lockDirectory(dir string) (release func(), locked bool) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"atoll.dev/atoll/internal/addressguard"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
 )
 
 // Bounds of what a server sends over SSH.
@@ -72,8 +73,7 @@ func parseSSHPlace(text string) (sshPlace, error) {
 	if u.User != nil {
 		out.user = u.User.Username()
 	}
-	isControl := func(r rune) bool { return r < ' ' || r == 0x7f }
-	if strings.ContainsFunc(out.user+out.path, isControl) {
+	if strings.ContainsFunc(out.user+out.path, phrase.IsControl) {
 		return sshPlace{}, newFailure(atoll.ReasonInvalidField, "the URL has a control character")
 	}
 	if strings.HasPrefix(out.path, "/~") {
@@ -104,6 +104,8 @@ type sshServer struct {
 	guard       addressguard.Guard
 	maxText     int64
 	packLeft    *int64
+	// signer is the private key; nil until an exchange reads it. Decryption takes time, so it runs once.
+	signer ssh.Signer
 	// handshakeTime and answerTime are connectTimeout and answerTimeout; tests have less.
 	handshakeTime, answerTime time.Duration
 	// ready is an exchange whose refs are read, and open is every one.
@@ -187,12 +189,7 @@ func givesWants(refs *packp.AdvRefs, wants []plumbing.Hash) bool {
 		}
 	}
 	return !slices.ContainsFunc(wants, func(want plumbing.Hash) bool {
-		for _, hash := range refs.References {
-			if hash == want {
-				return false
-			}
-		}
-		return refs.Head == nil || *refs.Head != want
+		return !hasRefTo(refs, want) && (refs.Head == nil || *refs.Head != want)
 	})
 }
 

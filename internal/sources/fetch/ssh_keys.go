@@ -27,9 +27,12 @@ const (
 
 // newConfig returns the key of the hub, and the check of that of the server. Broken algorithms are not offered.
 func (s *sshServer) newConfig() (*ssh.ClientConfig, *hostVerifier, error) {
-	signer, err := s.parseIdentity()
-	if err != nil {
-		return nil, nil, err
+	if s.signer == nil {
+		signer, err := s.parseIdentity()
+		if err != nil {
+			return nil, nil, err
+		}
+		s.signer = signer
 	}
 	hosts, err := newHostVerifier(s.credentials.KnownHosts, s.place.address)
 	if err != nil {
@@ -38,7 +41,7 @@ func (s *sshServer) newConfig() (*ssh.ClientConfig, *hostVerifier, error) {
 	offered := ssh.SupportedAlgorithms()
 	return &ssh.ClientConfig{
 		Config: ssh.Config{KeyExchanges: offered.KeyExchanges, Ciphers: offered.Ciphers, MACs: offered.MACs},
-		User:   s.place.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		User:   s.place.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(s.signer)},
 		HostKeyCallback: hosts.verifyKey, HostKeyAlgorithms: hosts.orderAlgorithms(offered.HostKeys),
 	}, hosts, nil
 }
@@ -131,6 +134,9 @@ func newHostVerifier(text, address string) (*hostVerifier, error) {
 	}
 	defer os.Remove(file.Name())
 	defer file.Close()
+	if release, locked := lockDirectory(file.Name()); locked {
+		defer release()
+	}
 	if _, err := file.WriteString(text); err != nil {
 		return nil, newFailure(atoll.ReasonFetchFailed, "write known_hosts: %v", err)
 	}
@@ -185,7 +191,8 @@ func (v *hostVerifier) explainRefusal(err error, key ssh.PublicKey) *Failure {
 	var unknown *knownhosts.KeyError
 	var revoked *knownhosts.RevokedError
 	host := knownhosts.Normalize(v.address)
-	shown := fmt.Sprintf("%s %s", plainType(key), ssh.FingerprintSHA256(key))
+	// A library states the type of each key that it can read, so the type is no text of the server.
+	shown := fmt.Sprintf("%s %s", key.Type(), ssh.FingerprintSHA256(key))
 	switch {
 	case errors.As(err, &revoked):
 		return newFailure(atoll.ReasonServerNotVerified, "the server shows the host key %s, which known_hosts of the Secret revokes", shown)
@@ -197,17 +204,14 @@ func (v *hostVerifier) explainRefusal(err error, key ssh.PublicKey) *Failure {
 	return newFailure(atoll.ReasonServerNotVerified, "the server shows the host certificate %s, which is not valid now for %s or of no @cert-authority in known_hosts of the Secret", shown, host)
 }
 
-// plainType returns the type of a key. A library states it for each that it can read, so it is no text of the server.
-func plainType(key ssh.PublicKey) string { return key.Type() }
-
 // isAuthorityOnly reports whether every line of known_hosts with the key is one of a CA.
 func (v *hostVerifier) isAuthorityOnly(address string, remote net.Addr, key ssh.PublicKey) bool {
 	if _, isCertificate := key.(*ssh.Certificate); isCertificate {
 		return false
 	}
-	same := func(k knownhosts.KnownKey) bool { return bytes.Equal(k.Key.Marshal(), key.Marshal()) }
-	known := slices.DeleteFunc(v.listKeys(address, remote), func(k knownhosts.KnownKey) bool { return !same(k) })
-	return !slices.ContainsFunc(known, func(k knownhosts.KnownKey) bool { return !v.isAuthority(k) })
+	return !slices.ContainsFunc(v.listKeys(address, remote), func(k knownhosts.KnownKey) bool {
+		return bytes.Equal(k.Key.Marshal(), key.Marshal()) && !v.isAuthority(k)
+	})
 }
 
 // listKeys lists the keys of known_hosts for the server, by a key that is none of them.

@@ -16,8 +16,8 @@ import (
 
 // Bounds of what is parsed.
 const (
-	// maxObjectBytes is the most of a commit or a tag, and maxSignatureBytes of a signature in it.
-	maxObjectBytes    = 1 << 20
+	// MaxObjectBytes is the most of a commit or a tag, and maxSignatureBytes of a signature in it.
+	MaxObjectBytes    = 1 << 20
 	maxSignatureBytes = 64 << 10
 	// MaxKeyBytes is the most of all trusted keys, and maxKeys their number.
 	MaxKeyBytes = 256 << 10
@@ -62,6 +62,11 @@ type signedObject struct {
 	noun    string
 	payload []byte
 	text    []byte
+}
+
+// refuseInvalid returns the refusal of a signature that is not valid.
+func (o signedObject) refuseInvalid(why string) *Refusal {
+	return newRefusal(atoll.ReasonSignatureInvalid, "the signature of the %s %s", o.noun, why)
 }
 
 // verifyObject returns the signer of an object.

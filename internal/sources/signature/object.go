@@ -11,8 +11,8 @@ import (
 // VerifyCommit returns the signer of a commit. Raw is the commit as git hashes it, and tree the hash of its files. A commit in
 // which readers could find another tree or another signature is refused.
 func (k *TrustedKeys) VerifyCommit(raw []byte, tree string, now time.Time) (Signer, error) {
-	if len(raw) > maxObjectBytes {
-		return "", newRefusal(atoll.ReasonSignatureInvalid, "the commit has more than %d bytes", maxObjectBytes)
+	if len(raw) > MaxObjectBytes {
+		return "", newRefusal(atoll.ReasonSignatureInvalid, "the commit has more than %d bytes", MaxObjectBytes)
 	}
 	o, err := splitCommit(raw, tree)
 	if err != nil {
@@ -73,8 +73,8 @@ func isAmbiguous(raw []byte, counts map[string]int) bool {
 // VerifyTag returns the signer of a tag. Raw is the tag object as git hashes it. It must state the name and the commit for which it
 // is used, so that the tag of another version stands for none.
 func (k *TrustedKeys) VerifyTag(raw []byte, name, commit string, now time.Time) (Signer, error) {
-	if len(raw) > maxObjectBytes {
-		return "", newRefusal(atoll.ReasonSignatureInvalid, "the tag has more than %d bytes", maxObjectBytes)
+	if len(raw) > MaxObjectBytes {
+		return "", newRefusal(atoll.ReasonSignatureInvalid, "the tag has more than %d bytes", MaxObjectBytes)
 	}
 	begin := "object " + commit + "\ntype commit\ntag "
 	if !bytes.HasPrefix(raw, []byte(begin)) {

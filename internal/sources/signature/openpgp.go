@@ -69,17 +69,14 @@ func readOpenPGP(text []byte) (*packet.Signature, []byte, error) {
 
 // verifyOpenPGP verifies a signature of OpenPGP. The key must be valid now: the time in a signature is what its maker states.
 func (k *TrustedKeys) verifyOpenPGP(o signedObject, now time.Time) (Signer, error) {
-	invalid := func(why string) error {
-		return newRefusal(atoll.ReasonSignatureInvalid, "the signature of the %s %s", o.noun, why)
-	}
 	s, raw, err := readOpenPGP(o.text)
 	switch {
 	case err != nil || s.IssuerKeyId == nil:
-		return "", invalid("is not one signature of OpenPGP")
+		return "", o.refuseInvalid("is not one signature of OpenPGP")
 	case s.SigType != packet.SigTypeBinary:
-		return "", invalid("is of another type than those of git")
+		return "", o.refuseInvalid("is of another type than those of git")
 	case !slices.Contains(acceptedHashes, s.Hash):
-		return "", invalid("uses a broken hash")
+		return "", o.refuseInvalid("uses a broken hash")
 	}
 	keys := k.openPGP.KeysById(*s.IssuerKeyId)
 	if len(keys) == 0 {
@@ -92,9 +89,9 @@ func (k *TrustedKeys) verifyOpenPGP(o signedObject, now time.Time) (Signer, erro
 	case errors.Is(err, pgperrors.ErrUnknownIssuer):
 		return "", newRefusal(atoll.ReasonSignerUntrusted, "the %s is signed by the OpenPGP key %016X, which may not sign", o.noun, *s.IssuerKeyId)
 	case errors.Is(err, pgperrors.ErrSignatureExpired):
-		return "", invalid("is expired")
+		return "", o.refuseInvalid("is expired")
 	case err != nil || by == nil:
-		return "", invalid(fmt.Sprintf("by the OpenPGP key %016X is wrong: the %s was changed, or the signature is of another one", *s.IssuerKeyId, o.noun))
+		return "", o.refuseInvalid(fmt.Sprintf("by the OpenPGP key %016X is wrong: the %s was changed, or the signature is of another one", *s.IssuerKeyId, o.noun))
 	}
 	return Signer(fmt.Sprintf("OpenPGP %X", by.PrimaryKey.Fingerprint)), nil
 }

@@ -154,7 +154,7 @@ func TestSSHSignaturesOfCommits(t *testing.T) {
 		"no end":                   {key.line, withSignature(commit, strings.TrimSuffix(good, endSSH+"\n")), invalid},
 		"no base64":                {key.line, withSignature(commit, beginSSH+"\nhush!\n"+endSSH), invalid},
 		"a huge one":               {key.line, withSignature(commit, armorSSH(bytes.Repeat([]byte("hush"), 40_000))), invalid},
-		"a huge commit":            {key.line, withSignature(commit+strings.Repeat("x", maxObjectBytes), good), invalid},
+		"a huge commit":            {key.line, withSignature(commit+strings.Repeat("x", MaxObjectBytes), good), invalid},
 		"no body":                  {key.line, []byte("tree " + tree + "\n"), invalid},
 		"nothing":                  {key.line, nil, invalid},
 		"another algorithm":        {key.line, []byte(strings.Replace(string(withSignature(commit, good)), "gpgsig ", "gpgsig-sha256 ", 1)), invalid},
@@ -195,7 +195,7 @@ func TestSignaturesOfTags(t *testing.T) {
 		"a tag of a tag":       {of(strings.Replace(text, "type commit", "type tag", 1)), "v1", "SignatureInvalid"},
 		"another text":         {strings.Replace(good, "\none", "\nhush", 1), "v1", "SignatureInvalid"},
 		"a message of OpenPGP": {text + "-----BEGIN PGP MESSAGE-----\nhush", "v1", "SignatureInvalid"},
-		"a huge one":           {text + strings.Repeat("x", maxObjectBytes), "v1", "SignatureInvalid"},
+		"a huge one":           {text + strings.Repeat("x", MaxObjectBytes), "v1", "SignatureInvalid"},
 		"text after it":        {good + "hush\n", "v1", "SignatureInvalid"},
 	} {
 		signer, err := mustParse(t, key.line).VerifyTag([]byte(c.raw), c.name, commit, now)

@@ -68,19 +68,16 @@ func decodeSSHSignature(text []byte) (s sshSignature, err error) {
 
 // verifySSH verifies a signature of SSH.
 func (k *TrustedKeys) verifySSH(o signedObject, now time.Time) (Signer, error) {
-	invalid := func(why string) error {
-		return newRefusal(atoll.ReasonSignatureInvalid, "the signature of the %s %s", o.noun, why)
-	}
 	s, err := decodeSSHSignature(o.text)
 	if err != nil {
-		return "", invalid("is not of the form of SSH")
+		return "", o.refuseInvalid("is not of the form of SSH")
 	}
 	if s.Namespace != namespace {
-		return "", invalid("was made for another purpose than git")
+		return "", o.refuseInvalid("was made for another purpose than git")
 	}
 	key, err := ssh.ParsePublicKey(s.PublicKey)
 	if err != nil || !isKeyType(key.Type()) {
-		return "", invalid("is of a key of a type that is not used")
+		return "", o.refuseInvalid("is of a key of a type that is not used")
 	}
 	signer := Signer(key.Type() + " " + ssh.FingerprintSHA256(key))
 	known := slices.DeleteFunc(slices.Clone(k.ssh), func(t sshKey) bool { return !bytes.Equal(t.key.Marshal(), key.Marshal()) })
@@ -94,7 +91,7 @@ func (k *TrustedKeys) verifySSH(o signedObject, now time.Time) (Signer, error) {
 		return "", newRefusal(atoll.ReasonSignerUntrusted, "the %s is signed by the key %s, which is not valid now by the trusted keys", o.noun, signer)
 	}
 	if err := s.verifyMessage(key, o.payload); err != nil {
-		return "", invalid("by the key " + string(signer) + " is wrong: the " + o.noun + " was changed, or the signature is of another one")
+		return "", o.refuseInvalid("by the key " + string(signer) + " is wrong: the " + o.noun + " was changed, or the signature is of another one")
 	}
 	return signer, nil
 }

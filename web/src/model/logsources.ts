@@ -77,11 +77,16 @@ function chosenContainers(p: Pod, chosen: string): string[] {
   return first ? [first] : [];
 }
 
+/** Returns the status of a container of any kind; nothing before it has one. */
+export function containerStatus(p: Pod, container: string): ContainerStatus | undefined {
+  return [...(p.status?.initContainerStatuses ?? []), ...(p.status?.containerStatuses ?? []), ...(p.status?.ephemeralContainerStatuses ?? [])].find((s) => s.name === container);
+}
+
 /** Returns the sources of pods, by cluster and name. An empty choice is the default container of each pod. */
 export function sourcesOf(pods: readonly Pod[], chosen: string): LogSource[] {
   const sources = pods.flatMap((p) =>
     chosenContainers(p, chosen).map((container): LogSource => {
-      const status = [...(p.status?.initContainerStatuses ?? []), ...(p.status?.containerStatuses ?? []), ...(p.status?.ephemeralContainerStatuses ?? [])].find((s: ContainerStatus) => s.name === container);
+      const status = containerStatus(p, container);
       const running = !!status?.state?.running;
       return {
         key: `${p.metadata.uid ?? p.metadata.name}/${container}`, namespace: p.metadata.namespace ?? "", pod: p.metadata.name, shortName: shortNameOf(p), cluster: p.metadata.labels?.["atoll.dev/cluster"] ?? "",

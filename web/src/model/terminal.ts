@@ -1,6 +1,7 @@
 // The protocol of the API for commands in containers, v5.channel.k8s.io: each message begins with its channel.
 
 import type { Pod } from "../api/kubernetes";
+import { containerStatus } from "./logsources";
 import { commandOf } from "./shell";
 
 /** The channels that a terminal uses. With a terminal, the standard error of a command is a part of its output. */
@@ -104,7 +105,7 @@ export function terminalCommand(c: TerminalCommand): string | undefined {
 
 /** Returns the containers in which a command can run, the default one first. */
 export function terminalContainers(pod: Pod): string[] {
-  const running = (name: string) => [...(pod.status?.containerStatuses ?? []), ...(pod.status?.initContainerStatuses ?? []), ...(pod.status?.ephemeralContainerStatuses ?? [])].some((s) => s.name === name && !!s.state?.running);
+  const running = (name: string) => !!containerStatus(pod, name)?.state?.running;
   const main = (pod.spec?.containers ?? []).map((c) => c.name);
   const others = [...(pod.spec?.initContainers ?? []), ...(pod.spec?.ephemeralContainers ?? [])].map((c) => c.name).filter(running);
   const chosen = pod.metadata.annotations?.["kubectl.kubernetes.io/default-container"];

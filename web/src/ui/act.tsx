@@ -7,7 +7,7 @@ import { rights } from "../api/rights";
 import { describeError } from "../text/problem";
 import { safeText } from "../text/safe";
 import { t } from "../text/text";
-import { Command, Text } from "./parts";
+import { Command, Link, Text } from "./parts";
 
 /** Returns the first right that the person lacks; undefined while it is asked for, and when there is none. */
 export function useMissingRight(needed: readonly Right[]): Right | undefined {
@@ -33,6 +33,13 @@ export function describeRight(r: Right): string {
   const resource = r.resource + (r.subresource ? "/" + r.subresource : "") + (r.group ? "." + r.group : "");
   const key = r.namespace ? "act.missing.namespace" : "act.missing";
   return t(key, { verb: r.verb, resource, namespace: safeText(r.namespace) });
+}
+
+/** A link. Without a right it is no link, and names the right. */
+export function RightLink({ needs, to, class: className, text }: { needs: readonly Right[]; to: string; class: string; text: string }) {
+  const missing = useMissingRight(needs);
+  if (missing) return <button type="button" class="ghost small" disabled title={describeRight(missing)}>{text}</button>;
+  return <Link to={to} class={"ghost small " + className}>{text}</Link>;
 }
 
 /** A button that opens what it is about. Without the right it is disabled and says why. */

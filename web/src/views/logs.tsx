@@ -7,7 +7,7 @@ import { type LogLine, findLines, maxLines } from "../model/logbuffer";
 import { type LogRange, type LogSubject, type Workload, allContainers, containerNames, hasLogs, logCommands, maxSources, podQuery, sourceName, sourcesOf, sourcesWithButton } from "../model/logsources";
 import { safeText } from "../text/safe";
 import { type TextKey, t } from "../text/text";
-import { describeRight, useMissingRight } from "../ui/act";
+import { RightLink, describeRight, useMissingRight } from "../ui/act";
 import { linkTo, setQuery, useRoute } from "../ui/hooks";
 import { Icon } from "../ui/icons";
 import { LogList, Marked, colourOf } from "../ui/loglist";
@@ -25,9 +25,7 @@ export function logRights(namespace: string): Right[] {
 
 /** A link to logs. Without the right it is no link, and names the right. */
 export function LogsLink({ of, children }: { of: LogSubject; children?: string }) {
-  const missing = useMissingRight(logRights(of.namespace));
-  const text = children ?? t("logs.open");
-  return missing ? <button type="button" class="ghost small" disabled title={describeRight(missing)}>{text}</button> : <Link to={linkTo("logs", of.namespace, of.kind, of.name)} class="ghost small log-link">{text}</Link>;
+  return <RightLink needs={logRights(of.namespace)} to={linkTo("logs", of.namespace, of.kind, of.name)} class="log-link" text={children ?? t("logs.open")} />;
 }
 
 /** The logs of a pod, or of all pods of a workload or an application in all clusters. */

@@ -7,7 +7,7 @@ import { type TerminalCommand, type TerminalEnd, terminalCommand, terminalContai
 import type { Screen } from "../terminal/xterm";
 import { safeText } from "../text/safe";
 import { t } from "../text/text";
-import { describeRight, useMissingRight } from "../ui/act";
+import { RightLink, describeRight, useMissingRight } from "../ui/act";
 import { linkTo, setQuery, useCollection, useRoute } from "../ui/hooks";
 import { Command, Empty, Link, Refusal, Text } from "../ui/parts";
 
@@ -24,11 +24,8 @@ export function terminalRights(namespace: string): Right[] {
 }
 
 /** A link to the terminal of a pod. Without the right it is no link, and names the right. */
-export function TerminalLink({ namespace, name, container }: { namespace: string; name: string; container?: string }) {
-  const missing = useMissingRight(terminalRights(namespace));
-  if (missing) return <button type="button" class="ghost small" disabled title={describeRight(missing)}>{t("terminal.open")}</button>;
-  const to = linkTo("terminal", namespace, name) + (container ? "?" + new URLSearchParams({ container }) : "");
-  return <Link to={to} class="ghost small terminal-link">{t("terminal.open")}</Link>;
+export function TerminalLink({ namespace, name }: { namespace: string; name: string }) {
+  return <RightLink needs={terminalRights(namespace)} to={linkTo("terminal", namespace, name)} class="terminal-link" text={t("terminal.open")} />;
 }
 
 /** A shell in a container of a pod. It begins when the person presses the button: a link alone runs nothing. */
