@@ -62,6 +62,20 @@ func (m *fakeHub) deleteBundle(uid string) {
 	synctest.Wait()
 }
 
+// endRows marks a Bundle as deleted, and waits until its rows are gone: a Bundle is deleted after them, and a failed write is
+// repeated.
+func (m *fakeHub) endRows(t *testing.T, uid string) {
+	t.Helper()
+	m.changeBundle(uid, func(b *state.Bundle) { now := metav1.Now(); b.Meta.DeletionTimestamp = &now })
+	for range 600 {
+		if m.settleRows(uid); len((fakeRows{m}).ListOfBundle(uid)) == 0 {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	t.Errorf("%s has rows ten minutes after its deletion", uid)
+}
+
 // clustersChosen returns the clusters of a Bundle's rows that are chosen.
 func (m *fakeHub) clustersChosen(uid string) (names []string) {
 	for _, r := range (fakeRows{m}).ListOfBundle(uid) {
@@ -512,6 +526,7 @@ func TestRandomMembersAreKeptApart(t *testing.T) {
 						m.mu.Unlock()
 					case 5:
 						if rnd.Intn(3) == 0 {
+							m.endRows(t, uid)
 							m.deleteBundle(uid)
 						}
 					default:
