@@ -92,6 +92,10 @@ type SourceSpec struct {
 	// refused, and both owners are reported.
 	// +optional
 	Force bool `json:"force,omitempty"`
+	// Drift specifies what happens when others change or delete an object on the hub that the Source applied. Default: it is
+	// reported.
+	// +optional
+	Drift *SourceDrift `json:"drift,omitempty"`
 	// Suspend stops the Source. Nothing that runs is removed.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
@@ -343,6 +347,8 @@ const (
 	// SourceReproducible is false while a chart makes values by itself in each rendering, such as a random password. The
 	// hub keeps those that it has. The condition is not there otherwise.
 	SourceReproducible = "Reproducible"
+	// SourceInSync is false while others have changed or deleted an object on the hub since the Source applied it.
+	SourceInSync = "InSync"
 )
 
 // SourceVerified is a commit whose signature was verified.
@@ -392,6 +398,11 @@ type SourceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=20
 	Errors []SourceError `json:"errors,omitempty"`
+	// Drift is the objects that others changed or deleted, the first 20.
+	// +optional
+	// +kubebuilder:validation:MaxItems=20
+	// +listType=atomic
+	Drift []ChangedObject `json:"drift,omitempty"`
 	// Digest of the content and the settings that the objects on the hub come from.
 	// +optional
 	Digest string `json:"digest,omitempty"`
@@ -412,7 +423,7 @@ type SourceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=2000
 	Inventory []SourceObject `json:"inventory,omitempty"`
-	// Conditions: Rendered, Applied, Ready, and Reproducible where a chart makes values by itself.
+	// Conditions: Rendered, Applied, InSync, Ready, and Reproducible where a chart makes values by itself.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -430,6 +441,9 @@ type SourceObjects struct {
 	// Kept is the number of objects that the content no longer has and that stay.
 	// +optional
 	Kept int32 `json:"kept,omitempty"`
+	// Drifted is the number of objects that others have changed or deleted on the hub.
+	// +optional
+	Drifted int32 `json:"drifted,omitempty"`
 	// Omitted is the number of hooks of charts that build.helm.hooks leaves out.
 	// +optional
 	Omitted int32 `json:"omitted,omitempty"`
@@ -489,6 +503,12 @@ type SourceObject struct {
 	// again. A commit that drops the object removes this one, and no other.
 	// +optional
 	UID types.UID `json:"uid,omitempty"`
+	// Fields is a hash of which fields the Source owned after it applied the object; empty where it is not known.
+	// +optional
+	Fields string `json:"fields,omitempty"`
+	// Drift is the same hash as it was when the object was found to differ, or gone; empty while the object is as applied.
+	// +optional
+	Drift string `json:"drift,omitempty"`
 	// Kept is why the object stays although the content no longer has it; empty for objects of the content.
 	// +optional
 	Kept string `json:"kept,omitempty"`

@@ -62,6 +62,7 @@ var ConditionTypes = map[string][]ConditionType{
 	"Source": {
 		{Type: v1alpha1.SourceRendered, Normal: metav1.ConditionTrue},
 		{Type: v1alpha1.SourceApplied, Normal: metav1.ConditionTrue},
+		{Type: v1alpha1.SourceInSync, Normal: metav1.ConditionTrue},
 		{Type: v1alpha1.SourceReady, Normal: metav1.ConditionTrue},
 		{Type: v1alpha1.SourceReproducible, Normal: metav1.ConditionTrue, Temporary: true},
 	},

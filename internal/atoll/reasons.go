@@ -169,6 +169,10 @@ const (
 	ReasonOwnedByOthers         Reason = "OwnedByOthers"
 	ReasonNotApplied            Reason = "NotApplied"
 	ReasonRemovedByCommit       Reason = "RemovedByCommit"
+	ReasonInSync                Reason = "InSync"
+	ReasonChangedOnHub          Reason = "ChangedOnHub"
+	ReasonDriftIgnored          Reason = "DriftIgnored"
+	ReasonDriftCorrected        Reason = "DriftCorrected"
 )
 
 // Reasons of objects that stay on the hub although the content of their Source lacks them.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
@@ -93,6 +94,11 @@ type application struct {
 	revision string
 	later    *bool
 	removed  []v1alpha1.SourceObject
+	// compared are the unchanged objects whose entries a comparison with the hub completed. drift is of those that differ.
+	// uncompared is true when one could not be compared.
+	compared   map[int]bool
+	drift      []v1alpha1.ChangedObject
+	uncompared bool
 }
 
 // run applies the objects, and removes the dropped ones when all are applied.
@@ -202,6 +208,7 @@ func (a *application) keepOldHashes(indexes []int) {
 	for _, i := range indexes {
 		old := a.oldEntry(i)
 		a.wanted.Keys[i].Hash, a.wanted.Keys[i].UID = old.Hash, old.UID
+		a.wanted.Keys[i].Fields, a.wanted.Keys[i].Drift = old.Fields, old.Drift
 	}
 }
 
@@ -226,7 +233,7 @@ func (a *application) applyForm(ctx context.Context, i int, form *unstructured.U
 	if a.wanted.Resources[i].Empty() {
 		return &meta.NoKindMatchError{GroupKind: form.GroupVersionKind().GroupKind()}
 	}
-	entry := &a.wanted.Keys[i]
+	entry := a.wanted.Keys[i]
 	objects := a.objectsOf(a.wanted.Resources[i], entry.Namespace)
 	var before *unstructured.Unstructured
 	if existing, err := objects.Get(ctx, entry.Name, metav1.GetOptions{}); err == nil {
@@ -234,13 +241,26 @@ func (a *application) applyForm(ctx context.Context, i int, form *unstructured.U
 	} else if !apierrors.IsNotFound(err) {
 		return err
 	}
-	after, err := a.sendApply(ctx, objects, a.keepGenerated(i, form, before))
+	form = a.keepGenerated(i, form, before)
+	var drift changes.ObjectDrift
+	after, err := a.sendApply(ctx, objects, form)
+	if err != nil {
+		after, drift, err = a.applyAgain(ctx, i, before, form, err)
+	}
 	if err != nil {
 		return err
 	}
 	// A transition may have created it in this check already.
-	entry.UID = changes.CreatedUID(cmp.Or(entry.UID, a.oldEntry(i).UID), asMetadata(before), after, changes.FieldManagerOf(a.source))
+	a.noteApplied(i, before, after, cmp.Or(entry.UID, a.oldEntry(i).UID))
+	drift.MarkApplied(&a.wanted.Keys[i])
 	return nil
+}
+
+// noteApplied notes an object that the hub has stored as the Source applied it. recorded is the UID of the object that the Source created.
+func (a *application) noteApplied(i int, before, after *unstructured.Unstructured, recorded types.UID) {
+	entry, manager := &a.wanted.Keys[i], changes.FieldManagerOf(a.source)
+	entry.UID = changes.CreatedUID(recorded, asMetadata(before), after, manager)
+	entry.Fields, entry.Drift = changes.HashOwnedFields(after, manager), ""
 }
 
 // asMetadata returns an object without its type; nil for none.
@@ -262,10 +282,15 @@ func (a *application) sendApply(ctx context.Context, objects dynamic.ResourceInt
 }
 
 func (a *application) objectsOf(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+	return a.reconciler.objectsOf(resource, namespace)
+}
+
+// objectsOf returns the client of a resource, in a namespace where that is not empty.
+func (r *Reconciler) objectsOf(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
 	if namespace == "" {
-		return a.reconciler.Templates.Resource(resource)
+		return r.Templates.Resource(resource)
 	}
-	return a.reconciler.Templates.Resource(resource).Namespace(namespace)
+	return r.Templates.Resource(resource).Namespace(namespace)
 }
 
 // removeObject deletes an object that the Source created and still has alone among Sources.
@@ -366,8 +391,8 @@ func (a *application) describeFailure() string {
 // newInventory returns the objects that the Source has applied.
 func (a *application) newInventory() (out []v1alpha1.SourceObject) {
 	for i, o := range a.wanted.Keys {
-		if slices.Contains(a.decision.Unchanged, i) {
-			o.UID = a.oldEntry(i).UID
+		if old := a.oldEntry(i); slices.Contains(a.decision.Unchanged, i) && !a.compared[i] {
+			o.UID, o.Fields, o.Drift = old.UID, old.Fields, old.Drift
 		}
 		if o.Hash != "" {
 			out = append(out, o)

@@ -95,6 +95,8 @@ type repositoryCheck struct {
 	trustedKeys string
 	// inputs are the values of valuesFrom, by Source.
 	inputs map[string]render.Inputs
+	// changed are objects on the hub that others changed since they were compared with the content, by Source.
+	changed map[string]map[changes.Key]bool
 }
 
 // readOutcome is what a check leaves.
@@ -132,6 +134,7 @@ func (r *Reconciler) readSources(ctx context.Context, repo *v1alpha1.Repository,
 // Source leaves the others theirs.
 func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, left []*v1alpha1.Source) (out readOutcome, err error) {
 	refs, all := consideredRefs{}, left
+	check.changed = r.drift.listFoundOf(left)
 	left, out.held, err = r.readInputs(ctx, &check, left)
 	if ctx.Err() != nil {
 		return out, ctx.Err()
@@ -215,6 +218,9 @@ func (r *Reconciler) takeContents(ctx context.Context, asked []*v1alpha1.Source,
 		if err != nil {
 			errs = append(errs, fmt.Errorf("take the content of Source %s: %w", asked[i].Name, err))
 		}
+		if considered && err == nil {
+			r.finishComparison(asked[i], check.changed[asked[i].Name])
+		}
 		taken(asked[i], c.Commit, considered && err == nil)
 	}
 	if len(postponed) == len(asked) && len(asked) > 0 {
@@ -286,7 +292,7 @@ func wantsOf(check repositoryCheck, sources []*v1alpha1.Source) []fetch.Want {
 	for _, s := range sources {
 		w := fetch.Want{ID: s.Name, Ref: check.refOf(s), Want: changes.NewWant(s)}
 		w.Inputs = check.inputs[s.Name]
-		if isSettled(s) {
+		if isSettled(s) && len(check.changed[s.Name]) == 0 {
 			i := slices.IndexFunc(repo.Status.Refs, func(ref v1alpha1.RepositoryRef) bool { return ref.Ref == w.Ref })
 			if i >= 0 && isConsidered && s.Status.ValuesDigest == w.Inputs.Digest() && !waitsForTag(s, w.Ref, check.request.Verify) {
 				w.SeenCommit = repo.Status.Refs[i].Commit

@@ -115,6 +115,11 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c fet
 	if err := a.run(r.withAccountOf(ctx, s), c); err != nil {
 		return false, err
 	}
+	if a.failed == 0 {
+		if err := a.compareObjects(r.withAccountOf(ctx, s), check.changed[s.Name]); err != nil {
+			return false, err
+		}
+	}
 	settings = a.attemptedSettings(settings)
 	err := r.updateSource(ctx, s, func(now *v1alpha1.Source) {
 		now.Status.Inventory, now.Status.Settings, now.Status.AttemptedCommit = a.newInventory(), settings, c.Commit
@@ -125,6 +130,7 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c fet
 		now.Status.Objects = v1alpha1.SourceObjects{Total: int32(w.CountContent()), Applied: int32(max(0, w.CountContent()-a.failed)), Kept: int32(len(a.decision.Keep))}
 		now.Status.ValuesDigest = c.Inputs
 		now.Status.Objects.Omitted, now.Status.Builds = int32(c.Omitted), newBuilt(c.Builds)
+		a.setDrift(now)
 		setRendered(now, c.Commit)
 		setReproducible(now, w)
 		if a.failed == 0 && len(a.failedRemovals) == 0 {
@@ -136,7 +142,7 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c fet
 		}
 		setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionFalse, a.reason, describeProblem(c.Commit, a.describeFailure()))
 	})
-	return a.failed == 0 && len(a.failedRemovals) == 0, err
+	return a.failed == 0 && len(a.failedRemovals) == 0 && !a.uncompared, err
 }
 
 // setRendered reports that the content of a revision is read, and what of it is left out.

@@ -51,7 +51,7 @@ type Config struct {
 	Repositories *state.RepositoryTable
 	Sources      *state.SourceTable
 	Bundles      *state.BundleTable
-	// Objects have the ConfigMaps and Secrets, whose changes are followed.
+	// Objects have the ConfigMaps and Secrets with values, and the objects that Sources applied. Their changes are followed.
 	Objects Objects
 	// Client writes statuses, and reads ServiceAccounts and the Secrets of Repositories.
 	Client client.Client
@@ -101,6 +101,7 @@ type Reconciler struct {
 	readiness        *reconcile.Loop[types.NamespacedName]
 	bundles          *bundleSubscriptions
 	references       *referenceIndex
+	drift            *driftWatch
 
 	mu       sync.Mutex
 	checking map[types.NamespacedName]bool
@@ -141,10 +142,12 @@ func New(cfg Config, placed Placed) *Reconciler {
 		},
 		Failed: r.logFailure("the status of a Source could not be written, trying again"),
 	})
+	r.drift = r.newDriftWatch()
 	cfg.Repositories.Subscribe(r.enqueueChange)
 	cfg.Sources.Subscribe(r.sourceChanged)
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Objects.Subscribe(r.valuesChanged)
+	cfg.Objects.Subscribe(r.objectChanged)
 	for _, s := range cfg.Sources.InNamespace("") {
 		r.indexReferences(client.ObjectKeyFromObject(s))
 	}
@@ -169,6 +172,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	r.failing.AcceptKeys()
 	group.Go(func() { r.healthy.Run(ctx, r.enqueueAll) })
 	group.Go(func() { r.failing.Run(ctx, nil) })
+	group.Go(func() { r.drift.loop.Run(ctx, r.followApplied) })
 	r.readiness.Run(ctx, func() {
 		for _, s := range r.Sources.InNamespace("") {
 			r.readiness.EnqueueNow(client.ObjectKeyFromObject(s))
@@ -226,6 +230,7 @@ func (r *Reconciler) sourceChanged(key types.NamespacedName) {
 	s, ok := r.Sources.Get(key)
 	if !ok {
 		r.bundles.dropSource(key)
+		r.drift.dropSource(key)
 		r.mu.Lock()
 		delete(r.writing, key)
 		r.mu.Unlock()
@@ -259,6 +264,13 @@ func (r *Reconciler) beginCheck(key types.NamespacedName) bool {
 	}
 	r.checking[key] = true
 	return true
+}
+
+// isChecking reports whether a worker checks the Repository now.
+func (r *Reconciler) isChecking(key types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.checking[key]
 }
 
 func (r *Reconciler) endCheck(key types.NamespacedName) {

@@ -25,6 +25,8 @@ import (
 // Objects are the objects of the hub as its watches have them.
 type Objects interface {
 	Get(key atoll.ItemKey) (*unstructured.Unstructured, bool)
+	// IsSynced reports whether all objects of the kind are there.
+	IsSynced(group, kind string) bool
 	Subscribe(fn func(key atoll.ItemKey))
 }
 

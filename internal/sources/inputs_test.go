@@ -36,6 +36,8 @@ func (w *watchedObjects) Get(key atoll.ItemKey) (*unstructured.Unstructured, boo
 	return o, ok
 }
 
+func (w *watchedObjects) IsSynced(_, kind string) bool { return kind == "ConfigMap" }
+
 func (w *watchedObjects) Subscribe(fn func(key atoll.ItemKey)) {
 	w.subscribers = append(w.subscribers, fn)
 }

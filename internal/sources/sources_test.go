@@ -122,7 +122,7 @@ func (h *hub) newTemplates() *dynamicfake.FakeDynamicClient {
 				h.t.Fatal(err)
 			}
 			key := a.Resource.Resource + "/" + a.Name
-			managers := []metav1.ManagedFieldsEntry{{Manager: a.PatchOptions.FieldManager}}
+			managers := []metav1.ManagedFieldsEntry{newOwnership(a.PatchOptions.FieldManager, metav1.ManagedFieldsOperationApply, &o)}
 			if old, ok := h.objects[key]; ok {
 				o.SetUID(old.GetUID())
 				managers = append(managers, slices.DeleteFunc(old.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool { return m.Manager == a.PatchOptions.FieldManager })...)
@@ -265,10 +265,13 @@ func (h *hub) runCheck() string {
 	return strings.Join(h.writes, ", ")
 }
 
-// listConditions returns the conditions of the Source, as TYPE=STATUS/REASON.
+// listConditions returns the conditions of the Source, as TYPE=STATUS/REASON. InSync is left out unless others changed an object.
 func (h *hub) listConditions() string {
 	var out []string
 	for _, c := range h.readSource().Status.Conditions {
+		if c.Type == v1alpha1.SourceInSync && c.Status != metav1.ConditionFalse {
+			continue
+		}
 		out = append(out, c.Type+"="+string(c.Status)+"/"+c.Reason)
 	}
 	slices.Sort(out)

@@ -159,12 +159,15 @@ func (r *Reconciler) setReadiness(s *v1alpha1.Source) {
 	s.Status.WaitsFor = cmp.Or(s.Status.WaitsFor, sum.waitsFor, meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SourceReady).Message)
 }
 
-// unmetReason returns why the content is not applied; empty when it is.
+// unmetReason returns why the content is not applied, or no longer is; empty when it is.
 func unmetReason(s *v1alpha1.Source) string {
 	for _, kind := range []string{v1alpha1.SourceRendered, v1alpha1.SourceApplied} {
 		if c := meta.FindStatusCondition(s.Status.Conditions, kind); c.Status != metav1.ConditionTrue {
 			return c.Reason
 		}
+	}
+	if c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SourceInSync); c.Status == metav1.ConditionFalse {
+		return c.Reason
 	}
 	return ""
 }

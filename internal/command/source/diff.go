@@ -407,7 +407,7 @@ func (x *comparison) refuseObject(o objectChange, key v1alpha1.SourceObject, err
 // listFieldChanges lists the fields that differ.
 func listFieldChanges(before, after *unstructured.Unstructured) (out []fieldChange) {
 	isSecret := after.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Secret"}
-	for _, d := range objectdiff.Compare(templateFields(before), templateFields(after)) {
+	for _, d := range objectdiff.Compare(changes.TemplateFields(before), changes.TemplateFields(after)) {
 		f := fieldChange{Path: d.Path, Before: d.Before, After: d.After}
 		if isSecret {
 			f.Before, f.After, f.Hidden = nil, nil, true
@@ -415,13 +415,6 @@ func listFieldChanges(before, after *unstructured.Unstructured) (out []fieldChan
 		out = append(out, f)
 	}
 	return out
-}
-
-// templateFields returns a copy of the fields of a template that users state. Labels of Atoll are among them: they place it.
-func templateFields(u *unstructured.Unstructured) map[string]any {
-	c := &unstructured.Unstructured{Object: objectdiff.WithoutServerFields(u)}
-	c.SetLabels(u.GetLabels())
-	return c.Object
 }
 
 // compareDropped returns the change of an object that the content lacks; no change for one that does not exist.

@@ -216,6 +216,9 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 	for _, e := range st.Errors {
 		lines = append(lines, "  error     "+formatError(e))
 	}
+	for _, o := range st.Drift {
+		lines = append(lines, "  changed   "+formatChanged(o))
+	}
 	for _, o := range st.Inventory {
 		if o.Kept != "" {
 			lines = append(lines, fmt.Sprintf("  kept      %s %s %s: %s", o.Kind, o.Namespace, o.Name, o.Kept))
@@ -241,6 +244,21 @@ func describeRepository(repo *v1alpha1.Repository) (lines []string) {
 		lines = append(lines, "  webhook   the last request came "+phrase.FormatTime(at.Time))
 	}
 	return lines
+}
+
+// formatChanged returns an object that others changed on the hub.
+func formatChanged(o v1alpha1.ChangedObject) string {
+	what := "deleted"
+	if !o.Deleted {
+		what = strings.Join(o.Fields, ", ")
+	}
+	if len(o.Managers) > 0 {
+		what += " by " + strings.Join(o.Managers, ", ")
+	}
+	if o.Message != "" {
+		what += ": " + o.Message
+	}
+	return fmt.Sprintf("%s %s %s since %s: %s", o.Kind, o.Namespace, o.Name, phrase.FormatTime(o.Since.Time), what)
 }
 
 // formatError returns an error of the content with its file and line, where it has them.

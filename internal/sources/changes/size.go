@@ -14,8 +14,8 @@ const maxInventoryBytes = 1 << 20
 
 // inventoryBytes returns the most bytes that the objects take as an inventory.
 func inventoryBytes(objects []v1alpha1.SourceObject) (sum int) {
-	// fixed is the names of the fields, and the longest hash, UID and reason to stay.
-	const fixed = 220
+	// fixed is the names of the fields, and the longest hashes, UID and reason to stay.
+	const fixed = 280
 	for _, o := range objects {
 		sum += fixed + len(o.APIVersion) + len(o.Kind) + len(o.Namespace) + len(o.Name)
 	}

@@ -231,9 +231,12 @@ func (t *Templates) add(u *unstructured.Unstructured, resource schema.GroupVersi
 	t.Generated = append(t.Generated, of.generated)
 }
 
+// sourceManagerPrefix begins the field managers of Sources.
+const sourceManagerPrefix = "atoll-source:"
+
 // FieldManagerOf returns the field manager of a Source.
 func FieldManagerOf(s *v1alpha1.Source) string {
-	name := "atoll-source:" + s.Namespace + "/" + s.Name
+	name := sourceManagerPrefix + s.Namespace + "/" + s.Name
 	if len(name) > 128 {
 		name = name[:100] + atoll.HashParts([]byte(name))[:20]
 	}

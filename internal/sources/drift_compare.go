@@ -1,0 +1,218 @@
+package sources
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/sources/changes"
+)
+
+// Bounds of what a status has of drift.
+const maxDriftedObjects, maxDriftedFields, maxDriftManagers = 20, 10, 5
+
+// compareObjects compares the objects that others changed with the content, and corrects them where the Source states it. found are those
+// that changed since the last comparison. Objects that the check applied are as in the content.
+func (a *application) compareObjects(ctx context.Context, found map[changes.Key]bool) error {
+	a.compared = map[int]bool{}
+	for _, i := range a.decision.Unchanged {
+		old := a.oldEntry(i)
+		if old.Fields != "" && old.Drift == "" && !found[changes.KeyOf(old)] || a.wanted.Resources[i].Empty() {
+			continue
+		}
+		entry := &a.wanted.Keys[i]
+		entry.UID, entry.Fields, entry.Drift = old.UID, old.Fields, old.Drift
+		a.compared[i] = true
+		if a.source.Spec.DriftMode() == v1alpha1.SourceDriftIgnore {
+			entry.Drift = ""
+			continue
+		}
+		if err := a.compareOne(ctx, i); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			a.uncompared = true
+			a.noteDrift(i, changes.ObjectDrift{Key: changes.KeyOf(old)}, "it cannot be compared: "+changes.DescribeError(a.source, old, err))
+		}
+	}
+	return nil
+}
+
+// compareOne compares an object with the content, and corrects it where the Source states it.
+func (a *application) compareOne(ctx context.Context, i int) error {
+	entry, manager := &a.wanted.Keys[i], changes.FieldManagerOf(a.source)
+	live, err := a.objectsOf(a.wanted.Resources[i], entry.Namespace).Get(ctx, entry.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		live, err = nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	hash := changes.HashOwnedFields(live, manager)
+	entry.Drift = hash
+	form := a.keepGenerated(i, a.wanted.Objects[i], live)
+	drift, err := a.findDrift(ctx, i, live, form)
+	if err != nil {
+		return err
+	}
+	drift.MarkEntry(entry, hash)
+	if !drift.IsDrifted() {
+		return nil
+	}
+	if a.source.Spec.DriftMode() != v1alpha1.SourceDriftCorrect {
+		a.noteDrift(i, drift, "")
+		return nil
+	}
+	if why := a.findObstacle(i, drift); why != "" {
+		a.noteDrift(i, drift, "it is not corrected, because "+why)
+		return nil
+	}
+	return a.correctObject(ctx, i, live, drift.KeepAllowed(form), drift)
+}
+
+// findDrift returns how an object differs from its form in the content.
+func (a *application) findDrift(ctx context.Context, i int, live, form *unstructured.Unstructured) (changes.ObjectDrift, error) {
+	key := changes.KeyOf(a.wanted.Keys[i])
+	if live == nil {
+		return changes.ObjectDrift{Key: key, IsGone: true}, nil
+	}
+	applied, err := a.takeOver(ctx, i, form, metav1.DryRunAll)
+	if err != nil {
+		return changes.ObjectDrift{}, err
+	}
+	return changes.FindDrift(a.source, key, live, applied), nil
+}
+
+// findObstacle returns why an object is not corrected; empty when it is.
+func (a *application) findObstacle(i int, drift changes.ObjectDrift) string {
+	if rival := drift.FindRival(); rival != "" {
+		return "another Source (" + rival + ") states the same fields; remove them on one side"
+	}
+	if drift.IsGone && len(a.wanted.Generated[i]) > 0 {
+		return "the chart makes values of it by itself, which can belong to those of other objects; run `atoll source sync` to make it again"
+	}
+	return ""
+}
+
+// correctObject applies an object again that others changed or deleted.
+func (a *application) correctObject(ctx context.Context, i int, live, form *unstructured.Unstructured, drift changes.ObjectDrift) error {
+	after, err := a.takeOver(ctx, i, form)
+	if err != nil {
+		return err
+	}
+	a.noteApplied(i, live, after, a.wanted.Keys[i].UID)
+	drift.MarkApplied(&a.wanted.Keys[i])
+	a.reconciler.drift.noteCorrection(client.ObjectKeyFromObject(a.source))
+	a.recordDrift(atoll.ReasonDriftCorrected, describeChangedObject(newChangedObject(a.wanted.Keys[i], drift, ""))+"; the Source applied it again")
+	return nil
+}
+
+// applyAgain applies an object of the content that the hub refused because others own fields of it. Fields that are allowed to differ keep
+// their values. The other ones are taken over where the Source corrects drift, but for those of another Source. The drift is what was
+// found.
+func (a *application) applyAgain(ctx context.Context, i int, live, form *unstructured.Unstructured, refusal error) (after *unstructured.Unstructured, drift changes.ObjectDrift, err error) {
+	if !apierrors.IsConflict(refusal) || live == nil || a.oldEntry(i).Hash == "" {
+		return nil, drift, refusal
+	}
+	if drift, err = a.findDrift(ctx, i, live, form); err != nil {
+		return nil, drift, refusal
+	}
+	takesOver := a.source.Spec.DriftMode() == v1alpha1.SourceDriftCorrect && drift.FindRival() == ""
+	switch {
+	case takesOver:
+		after, err = a.takeOver(ctx, i, drift.KeepAllowed(form))
+	case len(drift.Allowed) > 0:
+		after, err = a.sendApply(ctx, a.objectsOf(a.wanted.Resources[i], form.GetNamespace()), drift.KeepAllowed(form))
+	default:
+		err = refusal
+	}
+	return after, drift, err
+}
+
+// takeOver applies a form of an object, and takes each of its fields over. An object that does not exist is created.
+func (a *application) takeOver(ctx context.Context, i int, form *unstructured.Unstructured, dryRun ...string) (*unstructured.Unstructured, error) {
+	objects := a.objectsOf(a.wanted.Resources[i], form.GetNamespace())
+	return objects.Apply(ctx, form.GetName(), form, metav1.ApplyOptions{FieldManager: changes.FieldManagerOf(a.source), Force: true, DryRun: dryRun})
+}
+
+// noteDrift notes an object that differs. An Event reports one that was not known to differ.
+func (a *application) noteDrift(i int, drift changes.ObjectDrift, message string) {
+	o := newChangedObject(a.wanted.Keys[i], drift, message)
+	before := slices.IndexFunc(a.source.Status.Drift, func(was v1alpha1.ChangedObject) bool {
+		return was.Kind == o.Kind && was.Namespace == o.Namespace && was.Name == o.Name
+	})
+	if before >= 0 {
+		o.Since = a.source.Status.Drift[before].Since
+	}
+	if !changes.IsDrifted(a.oldEntry(i)) {
+		a.recordDrift(atoll.ReasonChangedOnHub, describeChangedObject(o))
+	}
+	a.drift = append(a.drift, o)
+}
+
+// newChangedObject returns an object that differs, for the status.
+func newChangedObject(entry v1alpha1.SourceObject, drift changes.ObjectDrift, message string) v1alpha1.ChangedObject {
+	o := v1alpha1.ChangedObject{
+		Kind: entry.Kind, Namespace: entry.Namespace, Name: entry.Name, Deleted: drift.IsGone, Since: metav1.Now().Rfc3339Copy(),
+		Message: phrase.TruncateText(phrase.EscapeLine(message), 512),
+	}
+	for _, f := range drift.Fields[:min(len(drift.Fields), maxDriftedFields)] {
+		o.Fields = append(o.Fields, phrase.TruncateText(phrase.EscapeLine(f.Path), 256))
+	}
+	for _, m := range drift.Managers[:min(len(drift.Managers), maxDriftManagers)] {
+		o.Managers = append(o.Managers, phrase.EscapeLine(m))
+	}
+	return o
+}
+
+// recordDrift records an Event about an object that differs, or differed.
+func (a *application) recordDrift(reason atoll.Reason, text string) {
+	a.reconciler.Events.RecordEvent(corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Source", Namespace: a.source.Namespace, Name: a.source.Name, UID: a.source.UID,
+	}, reason, phrase.TruncateText(text, 1024))
+}
+
+// setDrift sets what the comparison found. Without one, the status keeps what the last one found of objects that still differ.
+func (a *application) setDrift(now *v1alpha1.Source) {
+	now.Status.Objects.Drifted = changes.CountDrifted(now.Status.Inventory)
+	if a.compared != nil {
+		now.Status.Drift = a.drift[:min(len(a.drift), maxDriftedObjects)]
+		setInSync(now)
+	}
+}
+
+// describeDrift returns the objects that differ, in a sentence.
+func describeDrift(objects []v1alpha1.ChangedObject, all int) string {
+	texts := make([]string, 0, len(objects))
+	for _, o := range objects {
+		texts = append(texts, describeChangedObject(o))
+	}
+	return phrase.CountNoun(all, "object") + " of the Source changed on the hub: " + phrase.JoinFirstBy("; ", texts, 5)
+}
+
+// describeChangedObject returns how an object differs.
+func describeChangedObject(o v1alpha1.ChangedObject) string {
+	text := o.Kind + " " + o.Name
+	switch {
+	case o.Deleted:
+		text += " was deleted"
+	case len(o.Fields) > 0:
+		text += " has other values at " + strings.Join(o.Fields, ", ")
+	}
+	if len(o.Managers) > 0 {
+		text += ", managed by " + strings.Join(o.Managers, ", ")
+	}
+	if o.Message != "" {
+		text = fmt.Sprintf("%s: %s", text, o.Message)
+	}
+	return text
+}
