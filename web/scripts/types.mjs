@@ -5,7 +5,7 @@ import { parse } from "yaml";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const target = fileURLToPath(new URL("../src/api/types.gen.ts", import.meta.url));
-const kinds = { Cluster: "atoll.dev_clusters.yaml", Bundle: "atoll.dev_bundles.yaml", HubSettings: "atoll.dev_hubsettings.yaml" };
+const kinds = { Cluster: "atoll.dev_clusters.yaml", Bundle: "atoll.dev_bundles.yaml", HubSettings: "atoll.dev_hubsettings.yaml", Repository: "atoll.dev_repositories.yaml", Source: "atoll.dev_sources.yaml" };
 
 /** Returns the TypeScript type of an OpenAPI schema. */
 function typeOf(schema, indent) {

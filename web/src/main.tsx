@@ -23,6 +23,8 @@ import { Logs } from "./views/logs";
 import { Palette } from "./views/palette";
 import { PodPage } from "./views/pod";
 import { SignIn } from "./views/signin";
+import { SourcePage } from "./views/source";
+import { SourceList } from "./views/sources";
 import { TerminalPage } from "./views/terminal";
 import { Waiting, useWaits } from "./views/waiting";
 
@@ -133,6 +135,7 @@ function Shell({ person, onLeave, onLanguage }: { person: Person; onLeave: () =>
   const nav = [
     ["fleet", t("nav.fleet"), view === "fleet" || view === "clusters"],
     ["applications", t("nav.applications"), isApplications],
+    ["sources", t("nav.sources"), view === "sources"],
     ["waiting", t("nav.waiting"), view === "waiting"],
   ] as const;
   const switchTheme = () => {
@@ -194,6 +197,8 @@ function View({ path, person }: { path: string[]; person: Person }) {
   if (view === "terminal" && a && b) return <TerminalPage key={a + "/" + b} namespace={a} name={b} />;
   if (view === "pods" && a && b) return <PodPage key={a + "/" + b} namespace={a} name={b} />;
   if (view === "applications") return <ApplicationList person={person} />;
+  if (view === "sources" && a && b) return <SourcePage key={a + "/" + b} namespace={a} name={b} />;
+  if (view === "sources") return <SourceList person={person} />;
   if (view === "waiting") return <WaitingPage person={person} />;
   if (view === "fleet") return <Fleet />;
   return <Empty title={t("error.notFound")} />;

@@ -2,7 +2,8 @@
 
 import { RequestError, type Write, sendWriteText } from "./client";
 import type { CertificateRequest, KubeObject, ObjectMeta } from "./kubernetes";
-import type { Bundle, Cluster, HubSettings } from "./types.gen";
+import { nextSyncRequest } from "../model/source";
+import type { Bundle, Cluster, HubSettings, Source } from "./types.gen";
 
 const group = "/apis/atoll.dev/v1alpha1";
 const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
@@ -52,6 +53,20 @@ export const settingsPath = `${group}/hubsettings`;
 export function liftFreezeWrite(s: HubSettings): Write {
   const { name, uid, resourceVersion } = s.metadata;
   return patchOf(`${settingsPath}/${encodeURIComponent(name)}`, { metadata: { uid, resourceVersion }, spec: { freeze: null } });
+}
+
+function sourcePath(o: ObjectMeta): string {
+  return `${group}/namespaces/${encodeURIComponent(o.namespace ?? "")}/sources/${encodeURIComponent(o.name)}`;
+}
+
+/** Returns the write that requests a check of the Repository, and the application of each object. */
+export function syncWrite(s: Source, now: Date): Write {
+  return patchOf(sourcePath(s.metadata), { metadata: { uid: s.metadata.uid }, spec: { syncRequest: nextSyncRequest(now, s.spec.syncRequest) } });
+}
+
+/** Returns the write that stops a Source, or lets it go on. */
+export function suspendWrite(s: Source, suspend: boolean): Write {
+  return patchOf(sourcePath(s.metadata), { metadata: { uid: s.metadata.uid }, spec: { suspend: suspend ? true : null } });
 }
 
 /** Returns the write that approves the correction of drift, by its IDs. */

@@ -5,7 +5,7 @@ export type Tone = "good" | "busy" | "warn" | "bad" | "away" | "wait" | "none";
 const tones: Record<string, Tone> = {
   Ready: "good", Healthy: "good", Running: "good", Succeeded: "good", Complete: "good",
   Progressing: "busy", Applying: "busy", Pending: "busy", Removing: "busy", Deleting: "busy", Terminating: "busy",
-  Degraded: "warn", NotReady: "warn", Missing: "warn",
+  Degraded: "warn", NotReady: "warn", Missing: "warn", Drifted: "warn",
   Failed: "bad", CrashLoopBackOff: "bad", ImagePullBackOff: "bad", ErrImagePull: "bad", Error: "bad",
   Away: "away", Suspended: "away", Nowhere: "away",
   Waiting: "wait", Joining: "wait",

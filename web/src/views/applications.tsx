@@ -1,6 +1,5 @@
-import { useMemo, useState } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import type { Person } from "../api/client";
-import type { CollectionState } from "../api/collection";
 import type { Bundle } from "../api/types.gen";
 import { type AppRow, type AppStatus, appRow, appStatuses, searchApp } from "../model/application";
 import { matchesFilter, parseFilter } from "../model/filter";
@@ -9,28 +8,16 @@ import { linkTo, setQuery, useCollection, useRoute } from "../ui/hooks";
 import { Empty, FilterBox, Parts, Pills, Reason, Refusal, Since, StatusMark, Text } from "../ui/parts";
 import { type Column, Table, sortRows } from "../ui/table";
 import { safeText } from "../text/safe";
-import { rememberedNamespace } from "./signin";
-
-const group = "/apis/atoll.dev/v1alpha1";
-
-export interface Applications extends CollectionState<Bundle> {
-  /** The person lists one namespace alone. */
-  namespace?: string;
-}
+import { NamespaceBox, type Namespaced, group, useNamespaced } from "./namespaced";
 
 /** Follows all Bundles that the person may list: of all namespaces, or of one. */
-export function useApplications(person: Person, chosen: string): Applications {
-  const all = useCollection<Bundle>(chosen === "" ? group + "/bundles" : undefined);
-  const confined = chosen !== "" || all.refusal?.code === 403;
-  const namespace = chosen || rememberedNamespace(person);
-  const own = useCollection<Bundle>(confined && namespace !== "" ? `${group}/namespaces/${encodeURIComponent(namespace)}/bundles` : undefined);
+export function useApplications(person: Person, chosen: string): Namespaced<Bundle> {
+  const bundles = useNamespaced<Bundle>(person, chosen, "bundles");
   const wide = useCollection<Bundle>(group + "/clusterbundles");
   return useMemo(() => {
-    if (confined && namespace === "") return { ...all, namespace: "" };
-    const base = confined ? own : all;
-    const others = wide.refusal ? [] : wide.items;
-    return { items: [...base.items, ...others], loaded: base.loaded, refusal: base.refusal, namespace: confined ? namespace : undefined };
-  }, [all, own, wide, confined, namespace]);
+    if (bundles.namespace === "" || wide.refusal) return bundles;
+    return { ...bundles, items: [...bundles.items, ...wide.items] };
+  }, [bundles, wide]);
 }
 
 const byText = (value: (r: AppRow) => string) => (a: AppRow, b: AppRow) => value(a).localeCompare(value(b), "en", { numeric: true }) || (a.key < b.key ? -1 : 1);
@@ -127,17 +114,5 @@ export function ApplicationList({ person }: { person: Person }) {
         <Table columns={cols} rows={shown} keyOf={(r) => r.key} linkOf={(r) => linkTo("applications", r.namespace || "-", r.name)} label={t("apps.title")} sort={sort} onSort={(s) => setQuery("sort", s === "status" ? "" : s)} />
       )}
     </>
-  );
-}
-
-/** Names the one namespace of a person without rights on all. */
-function NamespaceBox({ namespace }: { namespace: string }) {
-  const [text, setText] = useState(namespace);
-  return (
-    <form class="namespace" onSubmit={(e) => (e.preventDefault(), setQuery("ns", text.trim()))}>
-      <label for="namespace" class="muted small" title={t("apps.namespace.hint")}>{t("apps.namespace")}</label>
-      <input id="namespace" value={text} maxLength={63} spellcheck={false} autocomplete="off" onInput={(e) => setText(e.currentTarget.value)} />
-      <button type="submit" class="ghost">{t("apps.namespace.open")}</button>
-    </form>
   );
 }

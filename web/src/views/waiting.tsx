@@ -9,9 +9,10 @@ import { linkTo, useCollection, useRoute } from "../ui/hooks";
 import { Empty, Link, Reason, Since, Text } from "../ui/parts";
 import { Icon } from "../ui/icons";
 import { actorOf } from "../ui/reasons";
-import { type Applications, useApplications } from "./applications";
+import { useApplications } from "./applications";
 import { DriftSection } from "./drift";
 import { clustersPath } from "./fleet";
+import type { Namespaced } from "./namespaced";
 import { WaitActions } from "./waitactions";
 
 /** So many waits of one actor are drawn at first: each has buttons, and asks for their rights. */
@@ -20,7 +21,7 @@ const shownAtFirst = 30;
 interface Waits {
   waits: Wait[];
   bundles: readonly Bundle[];
-  apps: Applications;
+  apps: Namespaced<Bundle>;
   /** Clusters are not among them. */
   partial: boolean;
   loaded: boolean;
