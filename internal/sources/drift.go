@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -149,11 +150,27 @@ func (r *Reconciler) followApplied() {
 	}
 }
 
-// objectChanged looks soon for drift of the Sources that applied an object.
+// objectChanged looks soon for drift of the Sources that applied an object, unless its fields are still theirs. Most changes are of its
+// status.
 func (r *Reconciler) objectChanged(key atoll.ItemKey) {
 	for _, source := range r.drift.applied.sourcesOf(key) {
-		r.drift.loop.EnqueueDebounced(source)
+		if s, ok := r.Sources.Get(source); ok && r.mayHaveDrifted(s, key) {
+			r.drift.loop.EnqueueDebounced(source)
+		}
 	}
+}
+
+// mayHaveDrifted reports whether an object that a Source applied has changed, as the watches have it.
+func (r *Reconciler) mayHaveDrifted(s *v1alpha1.Source, key atoll.ItemKey) bool {
+	i := slices.IndexFunc(s.Status.Inventory, func(o v1alpha1.SourceObject) bool {
+		return o.Name == key.Name && o.Kind == key.Kind && changes.KeyOf(o).ItemKey() == key
+	})
+	if i < 0 {
+		return false
+	}
+	o := s.Status.Inventory[i]
+	object, known := r.findObject(o)
+	return known && changes.HasDriftChanged(o, object, changes.FieldManagerOf(s))
 }
 
 // findDrift lets the next check of a Repository compare the objects of a Source that changed since the Source applied them. It

@@ -26,8 +26,7 @@ func readSuspension(t *testing.T, ns string) string {
 	return runKubectl(t, "", "get", "source", "storefront", "-n", ns, "-o", "jsonpath={.spec.suspend}")
 }
 
-// TestSourcesAreShownAndSuspended: a team sees why its Source is not applied, suspends it and lets it go on. A person without the right
-// to change it has disabled buttons that say why.
+// TestSourcesAreShownAndSuspended: a team sees why its Source is not applied, suspends it and lets it go on.
 func TestSourcesAreShownAndSuspended(t *testing.T) {
 	token := prepareTeam(t, "follows", "")
 	runKubectl(t, fillTemplate(unreachableSource, "$NS", "follows"), "apply", "-f", "-")
