@@ -40,6 +40,7 @@ type createOptions struct {
 	secret, caFile, webhook  string
 	interval                 time.Duration
 	keep, force, yes, dryRun bool
+	correctDrift             bool
 	build                    buildFlags
 	ssh                      sshFlags
 	verify                   verifyFlags
@@ -152,6 +153,7 @@ func (o *createOptions) newCommand(spec *v1alpha1.RepositorySpec, cmd *cobra.Com
 	f.DurationVar(&o.interval, "interval", 0, "time between two checks, from 30s to 24h (default: 5m)")
 	f.BoolVar(&o.keep, "keep", false, "keep objects that a later content drops")
 	f.BoolVar(&o.force, "force", false, "take fields over that others own")
+	f.BoolVar(&o.correctDrift, "correct-drift", false, "apply objects again that others change or delete on the hub (default: report them)")
 	f.BoolVarP(&o.yes, "yes", "y", false, "make it without a prompt")
 	f.BoolVar(&o.dryRun, "dry-run", false, "only show what would be made")
 	cmd.MarkFlagsMutuallyExclusive("clusters", "placement")
@@ -346,6 +348,9 @@ func (o *createOptions) newSource(namespace string) (*v1alpha1.Source, error) {
 	s.Spec.Build = build
 	if o.keep {
 		s.Spec.Prune = v1alpha1.PruneKeep
+	}
+	if o.correctDrift {
+		s.Spec.Drift = &v1alpha1.SourceDrift{Mode: v1alpha1.SourceDriftCorrect}
 	}
 	if o.placement != "" {
 		s.Spec.PlacementRef = &v1alpha1.PlacementRef{Name: o.placement}
