@@ -52,10 +52,40 @@ type RepositorySpec struct {
 	// https://HUB/webhooks/NAMESPACE/NAME. Default: the hub checks at each interval alone.
 	// +optional
 	Webhook *RepositoryWebhook `json:"webhook,omitempty"`
+	// CommitStatus lets the hub report the state of each Source to the git server, as a status of its commit.
+	// Default: nothing is reported. Only git repositories have it.
+	// +optional
+	CommitStatus *RepositoryCommitStatus `json:"commitStatus,omitempty"`
 	// Suspend stops the checks. Nothing that runs is removed.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
+
+// RepositoryCommitStatus is how the states of Sources are reported to a git server.
+type RepositoryCommitStatus struct {
+	// Server is the kind of the git server: GitHub, GitLab, or Gitea, which Forgejo is, too.
+	Server GitServer `json:"server"`
+	// SecretRef names a Secret of the namespace with the key token, which may write statuses of commits. The hub sends the token to
+	// the host of the API alone. The writer needs the right to get the Secret.
+	SecretRef RepositorySecretRef `json:"secretRef"`
+	// URL of the server's API: https://HOST/PATH. Default: that of the host of the repository, such as https://api.github.com or
+	// https://HOST/api/v4.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:Pattern=`^https://`
+	URL string `json:"url,omitempty"`
+}
+
+// GitServer is a kind of git servers.
+// +kubebuilder:validation:Enum=GitHub;GitLab;Gitea
+type GitServer string
+
+// The kinds of git servers that take statuses of commits.
+const (
+	GitServerGitHub GitServer = "GitHub"
+	GitServerGitLab GitServer = "GitLab"
+	GitServerGitea  GitServer = "Gitea"
+)
 
 // RepositoryVerification is what must be signed, and by which keys.
 type RepositoryVerification struct {

@@ -416,6 +416,12 @@ type SourceStatus struct {
 	// AttemptedCommit is the commit that was applied last, in whole or in part.
 	// +optional
 	AttemptedCommit string `json:"attemptedCommit,omitempty"`
+	// SeenCommit is the last commit that changed something for the Source, also one that is refused.
+	// +optional
+	SeenCommit string `json:"seenCommit,omitempty"`
+	// CommitStatus is what was reported to the git server, where the Repository states commitStatus.
+	// +optional
+	CommitStatus *SourceCommitStatus `json:"commitStatus,omitempty"`
 	// SyncRequest that was honoured last.
 	// +optional
 	SyncRequest *metav1.Time `json:"syncRequest,omitempty"`

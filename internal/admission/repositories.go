@@ -24,6 +24,7 @@ import (
 	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/policycheck"
 	"atoll.dev/atoll/internal/sources/changes"
+	"atoll.dev/atoll/internal/sources/commitstatus"
 )
 
 // validateRepository refuses a Repository that the hub cannot read, content that the writer may not let Sources apply,
@@ -45,7 +46,26 @@ func (p *AdmissionPlugin) validateRepository(ctx context.Context, a admission.At
 			return err
 		}
 	}
+	if err := p.validateCommitStatus(ctx, a, now, before); err != nil {
+		return err
+	}
 	return p.validateContent(ctx, a, now, before)
+}
+
+// validateCommitStatus refuses statuses of commits for what is no git repository, and a token that the writer may not read.
+func (p *AdmissionPlugin) validateCommitStatus(ctx context.Context, a admission.Attributes, now, before *v1alpha1.Repository) error {
+	c := now.Spec.CommitStatus
+	if c == nil {
+		return nil
+	}
+	if err := commitstatus.CheckRepository(&now.Spec); err != nil {
+		return refuseFields(a, atoll.ReasonInvalidField, field.Invalid(field.NewPath("spec", "commitStatus"), field.OmitValueType{}, err.Error()))
+	}
+	// The host and the CAs of the repository decide which server gets the token.
+	if before != nil && apiequality.Semantic.DeepEqual(before.Spec.CommitStatus, c) && apiequality.Semantic.DeepEqual(changes.PlaceOf(&before.Spec), changes.PlaceOf(&now.Spec)) {
+		return nil
+	}
+	return p.requireReadableSecret(ctx, a, "spec.commitStatus.secretRef", c.SecretRef.Name)
 }
 
 // validateContent refuses another place, and another rule of what must be signed there, by a writer that may not choose the content or

@@ -27,7 +27,10 @@ func sourceRequest(t *testing.T, kind, resource, now, before string) admission.A
 }
 
 func TestRepositoriesThatAreRefused(t *testing.T) {
-	const withSecret = "{git: {url: 'https://h/a', secretRef: {name: token}}}"
+	const (
+		withSecret = "{git: {url: 'https://h/a', secretRef: {name: token}}}"
+		reported   = "{git: {url: 'https://h/a/b'}, commitStatus: {server: GitHub, secretRef: {name: bot}}}"
+	)
 	for name, c := range map[string]struct {
 		now, before string
 		rights      []string
@@ -69,6 +72,13 @@ func TestRepositoriesThatAreRefused(t *testing.T) {
 		"a webhook":             {"{git: {url: 'https://h/a'}, webhook: {secretRef: {name: hook}}}", "", []string{"ann get secrets shop/hook"}, ""},
 		"a webhook of others":   {"{git: {url: 'https://h/a'}, webhook: {secretRef: {name: hook}}}", "{git: {url: 'https://h/a'}}", []string{"ann get secrets shop/token"}, `spec.webhook.secretRef: the right to get the Secret "hook" is needed`},
 		"a webhook that stays":  {"{git: {url: 'https://h/a'}, suspend: true, webhook: {secretRef: {name: hook}}}", "{git: {url: 'https://h/a'}, webhook: {secretRef: {name: hook}}}", nil, ""},
+		"reported commits":      {reported, "", []string{"ann get secrets shop/bot"}, ""},
+		"reports by others":     {reported, "{git: {url: 'https://h/a/b'}}", nil, `spec.commitStatus.secretRef: the right to get the Secret "bot" is needed`},
+		"reports that stay":     {"{git: {url: 'https://h/a/b'}, suspend: true, commitStatus: {server: GitHub, secretRef: {name: bot}}}", reported, nil, ""},
+		"reports elsewhere":     {"{git: {url: 'https://evil/a/b'}, commitStatus: {server: GitHub, secretRef: {name: bot}}}", reported, nil, `the right to get the Secret "bot" is needed`},
+		"reports by another CA": {"{git: {url: 'https://h/a/b', caBundle: pem}, commitStatus: {server: GitHub, secretRef: {name: bot}}}", reported, nil, `the right to get the Secret "bot" is needed`},
+		"reports of charts":     {"{helm: {url: 'https://h/a/b'}, commitStatus: {server: GitHub, secretRef: {name: bot}}}", "", []string{"ann get secrets shop/bot"}, "spec.commitStatus: Invalid value: commits are those of git repositories alone"},
+		"reports of no owner":   {"{git: {url: 'https://h/a'}, commitStatus: {server: GitHub, secretRef: {name: bot}}}", "", []string{"ann get secrets shop/bot"}, "has no owner and name"},
 		"charts":                {"{helm: {url: 'https://h/charts'}}", "", nil, ""},
 		"charts of a registry":  {"{helm: {url: 'oci://h/charts', secretRef: {name: token}}}", "", []string{"ann get secrets shop/token"}, ""},
 		"a registry for git":    {"{git: {url: 'oci://h/charts'}}", "", nil, "spec.git.url"},

@@ -101,39 +101,28 @@ func (c *Checker) readSecret(ctx context.Context, b state.Bundle, ref *v1alpha1.
 }
 
 // newClient returns a client that follows no redirect.
-func (c *Checker) newClient(server *url.URL, secret map[string][]byte, timeout time.Duration) (*http.Client, *http.Transport, error) {
-	var roots *x509.CertPool
-	if bundle := secret[corev1.ServiceAccountRootCAKey]; len(bundle) > 0 {
-		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(bundle) {
-			return nil, nil, problem("ca.crt of the Secret has no certificate in PEM")
-		}
+func (c *Checker) newClient(server *url.URL, secret map[string][]byte, timeout time.Duration) (*http.Client, error) {
+	sender, err := addressguard.NewClient(server, addressguard.ClientOptions{
+		AllowedNetworks: c.AllowedNetworks, Bundle: secret[corev1.ServiceAccountRootCAKey], ConnectTimeout: connectTimeout, Timeout: timeout,
+	})
+	switch {
+	case errors.Is(err, addressguard.ErrBundle):
+		return nil, problem("ca.crt of the Secret has no certificate in PEM")
+	case errors.Is(err, addressguard.ErrNetworks):
+		return nil, problem("--gate-allowed-cidrs has no networks")
+	case errors.Is(err, addressguard.ErrAddresses), errors.Is(err, addressguard.ErrProxy):
+		return nil, problem(err.Error())
 	}
-	own, err := addressguard.ListOwnAddresses()
-	if err != nil {
-		return nil, nil, problem("the hub cannot list the addresses of its machine, which are refused")
-	}
-	allowed, err := addressguard.ParseNetworks(c.AllowedNetworks)
-	if err != nil { // the hub refuses to start with them
-		return nil, nil, problem("--gate-allowed-cidrs has no networks")
-	}
-	guard := addressguard.Guard{Allowed: allowed, HubAddresses: own, OwnProxy: http.ProxyFromEnvironment}
-	transport, err := guard.NewTransport(server, addressguard.TransportOptions{Roots: roots, ConnectTimeout: connectTimeout, AnswerTimeout: timeout})
-	if refused := (*addressguard.RefusedAddressError)(nil); err != nil && !errors.As(err, &refused) {
-		err = problem("the proxy in the hub's environment is not a URL; its operator must correct it")
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, transport, nil
+	return sender, err
 }
 
 // sendRequest sends a request, and returns the bounded body of an answer in JSON with its status.
 func (c *Checker) sendRequest(req *http.Request, secret map[string][]byte, timeout time.Duration) (body []byte, status int, err error) {
-	sender, transport, err := c.newClient(req.URL, secret, timeout)
+	sender, err := c.newClient(req.URL, secret, timeout)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer transport.CloseIdleConnections()
+	defer sender.CloseIdleConnections()
 	resp, err := sender.Do(req)
 	if err != nil {
 		return nil, 0, err
@@ -292,28 +281,13 @@ func decodeVerdict(body []byte) (rollout.Outcome, error) {
 func describeProblem(err error) string {
 	var known problem
 	var noNumber promquery.NoNumberError
-	var refused *addressguard.RefusedAddressError
-	var certificate *tls.CertificateVerificationError
-	var dns *net.DNSError
-	var operation *net.OpError
-	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &known):
 		return string(known)
 	case errors.As(err, &noNumber):
 		return string(noNumber)
-	case errors.As(err, &refused):
-		return refused.Error() + "; the hub's operator allows it by --gate-allowed-cidrs"
-	case errors.As(err, &certificate):
-		return "the server's certificate cannot be verified: " + addressguard.DescribeCertificateError(certificate.Err) + "; see ca.crt of the Secret"
-	case errors.As(err, &dns):
-		return "the name of the host, or of the hub's proxy, cannot be resolved"
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return "the server does not answer in time"
-	case errors.As(err, &operation):
-		return addressguard.DescribeFailedOperation(operation)
 	}
-	return "the server's answer ends early or is damaged"
+	return addressguard.DescribeRequestError(err, "--gate-allowed-cidrs", "ca.crt of the Secret")
 }
 
 func cutText(s string) string { return phrase.TruncateText(phrase.EscapeLine(s), maxTextBytes) }

@@ -55,6 +55,9 @@ func (r *Reconciler) refuseContent(ctx context.Context, s *v1alpha1.Source, c fe
 		}
 		now.Status.ObservedGeneration, now.Status.SyncRequest = s.Generation, s.Spec.SyncRequest
 		now.Status.Errors, now.Status.ValuesDigest = nil, c.Inputs
+		if c.Commit != "" {
+			now.Status.SeenCommit = c.Commit
+		}
 		for _, p := range problems {
 			now.Status.Errors = append(now.Status.Errors, newSourceError(p, p.Message))
 		}
@@ -127,6 +130,7 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c fet
 			return // the check of the present spec reports
 		}
 		now.Status.ObservedGeneration, now.Status.SyncRequest, now.Status.Errors = s.Generation, s.Spec.SyncRequest, a.errors
+		now.Status.SeenCommit = c.Commit
 		now.Status.Objects = v1alpha1.SourceObjects{Total: int32(w.CountContent()), Applied: int32(max(0, w.CountContent()-a.failed)), Kept: int32(len(a.decision.Keep))}
 		now.Status.ValuesDigest = c.Inputs
 		now.Status.Objects.Omitted, now.Status.Builds = int32(c.Omitted), newBuilt(c.Builds)

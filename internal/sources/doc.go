@@ -27,6 +27,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/policymatch"
 	"atoll.dev/atoll/internal/reconcile"
+	"atoll.dev/atoll/internal/sources/commitreport"
 	"atoll.dev/atoll/internal/sources/fetch"
 	"atoll.dev/atoll/internal/state"
 )
@@ -46,7 +47,7 @@ type Events interface {
 	RecordEvent(about corev1.ObjectReference, reason atoll.Reason, message string)
 }
 
-// Config of a Reconciler. All but Log must be set.
+// Config of a Reconciler. All but AllowedNetworks and Log must be set.
 type Config struct {
 	Repositories *state.RepositoryTable
 	Sources      *state.SourceTable
@@ -59,6 +60,8 @@ type Config struct {
 	Templates dynamic.Interface
 	Fetcher   Fetcher
 	Events    Events
+	// AllowedNetworks are networks in CIDR notation that Repositories may name although they are refused otherwise; nil: none.
+	AllowedNetworks []string
 	// Log; nil: slog's default.
 	Log *slog.Logger
 }
@@ -69,7 +72,7 @@ func NewConfig(st *state.HubTables, events Events, cfg *rest.Config, allowed []s
 	templates, err := NewTemplateClient(cfg)
 	return Config{
 		Repositories: st.Repositories, Sources: st.Sources, Bundles: st.Bundles, Objects: st.Templates, Client: st.Client, Templates: templates,
-		Fetcher: &fetch.Fetcher{AllowedNetworks: allowed}, Events: events, Log: log,
+		Fetcher: &fetch.Fetcher{AllowedNetworks: allowed}, AllowedNetworks: allowed, Events: events, Log: log,
 	}, err
 }
 
@@ -102,6 +105,7 @@ type Reconciler struct {
 	bundles          *bundleSubscriptions
 	references       *referenceIndex
 	drift            *driftWatch
+	reports          *commitreport.Reporter
 
 	mu       sync.Mutex
 	checking map[types.NamespacedName]bool
@@ -143,7 +147,10 @@ func New(cfg Config, placed Placed) *Reconciler {
 		Failed: r.logFailure("the status of a Source could not be written, trying again"),
 	})
 	r.drift = r.newDriftWatch()
-	cfg.Repositories.Subscribe(r.enqueueChange)
+	r.reports = commitreport.New(commitreport.Config{
+		Sources: cfg.Sources, Repositories: cfg.Repositories, Secrets: cfg.Client, AllowedNetworks: cfg.AllowedNetworks, Update: r.updateSource, Log: cfg.Log,
+	})
+	cfg.Repositories.Subscribe(r.repositoryChanged)
 	cfg.Sources.Subscribe(r.sourceChanged)
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Objects.Subscribe(r.valuesChanged)
@@ -173,6 +180,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	group.Go(func() { r.healthy.Run(ctx, r.enqueueAll) })
 	group.Go(func() { r.failing.Run(ctx, nil) })
 	group.Go(func() { r.drift.loop.Run(ctx, r.followApplied) })
+	group.Go(func() { r.reports.Run(ctx) })
 	r.readiness.Run(ctx, func() {
 		for _, s := range r.Sources.InNamespace("") {
 			r.readiness.EnqueueNow(client.ObjectKeyFromObject(s))
@@ -216,6 +224,14 @@ func intervalOf(repo *v1alpha1.Repository) time.Duration {
 		return v1alpha1.DefaultRepositoryInterval
 	}
 	return repo.Spec.Interval.Duration
+}
+
+// repositoryChanged checks a Repository soon, and reports its Sources as it states now.
+func (r *Reconciler) repositoryChanged(key types.NamespacedName) {
+	r.enqueueChange(key)
+	for _, s := range r.sourcesOf(key) {
+		r.reports.SourceChanged(client.ObjectKeyFromObject(s))
+	}
 }
 
 // enqueueChange checks a Repository soon.

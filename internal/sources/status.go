@@ -64,6 +64,7 @@ func (r *Reconciler) updateSource(ctx context.Context, s *v1alpha1.Source, chang
 		switch {
 		case err == nil:
 			r.Sources.Put(now)
+			r.reports.SourceChanged(key)
 			return nil
 		case apierrors.IsNotFound(err):
 			return nil

@@ -147,7 +147,7 @@ var layers = []layer{
 		why:   "reconcilers meet in the store only: one that called another could not be restarted, tested or reasoned about alone",
 	},
 	{
-		name: "source cores", packages: []string{"internal/sources/render/...", "internal/sources/changes"}, below: []string{"api", "vocabulary", "cores"},
+		name: "source cores", packages: []string{"internal/sources/render/...", "internal/sources/changes", "internal/sources/commitstatus"}, below: []string{"api", "vocabulary", "cores"},
 		why: "the hub decides by them what a commit changes, and its child and tests call them as it does",
 	},
 	{
@@ -179,7 +179,11 @@ var layers = []layer{
 		why: "strangers send to it: a request says which Repository to check, and nothing of its content goes further",
 	},
 	{
-		name: "sources", packages: []string{"internal/sources"}, below: []string{"api", "vocabulary", "contents", "state", "loop", "source cores", "source fetch", "commit signatures", "webhooks"},
+		name: "commit reports", packages: []string{"internal/sources/commitreport"}, below: []string{"api", "vocabulary", "loop", "source cores", "address guard"},
+		why: "it sends tokens of users: what it sends, and where, is decided by values alone",
+	},
+	{
+		name: "sources", packages: []string{"internal/sources"}, below: []string{"api", "vocabulary", "contents", "state", "loop", "source cores", "source fetch", "commit signatures", "webhooks", "commit reports"},
 		why: "it writes templates through the API, and knows nothing of what places and delivers them",
 	},
 	{

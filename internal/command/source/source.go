@@ -201,6 +201,9 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 	if v := st.Verified; v != nil {
 		lines = append(lines, fmt.Sprintf("  signed by %s (%s)", v.Signer, changes.DescribeRevision(v.Commit)))
 	}
+	if c := st.CommitStatus; c != nil {
+		lines = append(lines, "  reported  "+formatReported(c))
+	}
 	for _, b := range st.Builds {
 		lines = append(lines, fmt.Sprintf("  build     %s of %s %s", b.Type, b.Path, b.Chart))
 	}
@@ -244,6 +247,18 @@ func describeRepository(repo *v1alpha1.Repository) (lines []string) {
 		lines = append(lines, "  webhook   the last request came "+phrase.FormatTime(at.Time))
 	}
 	return lines
+}
+
+// formatReported returns what was reported to the git server.
+func formatReported(c *v1alpha1.SourceCommitStatus) string {
+	text := "nothing yet"
+	if c.Time != nil {
+		text = fmt.Sprintf("%s for %s at %s", c.State, changes.DescribeRevision(c.Commit), phrase.FormatTime(c.Time.Time))
+	}
+	if c.Problem != "" && c.ProblemSince != nil {
+		text += fmt.Sprintf("; since %s: %s", phrase.FormatTime(c.ProblemSince.Time), c.Problem)
+	}
+	return text
 }
 
 // formatChanged returns an object that others changed on the hub.
