@@ -33,7 +33,7 @@ func newOwnership(manager string, operation metav1.ManagedFieldsOperationType, o
 	if err != nil {
 		panic(err)
 	}
-	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: raw}}
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw))}
 }
 
 // editObject sets a key of a ConfigMap on the hub as a person does, who owns it then.
@@ -47,7 +47,8 @@ func (h *hub) editObject(name, key, value, manager string) {
 	edited := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{key: value}}}
 	managers := []metav1.ManagedFieldsEntry{newOwnership(manager, metav1.ManagedFieldsOperationUpdate, edited)}
 	for _, m := range was.GetManagedFields() {
-		m.FieldsV1 = &metav1.FieldsV1{Raw: []byte(strings.NewReplacer(`"f:`+key+`":{},`, "", `,"f:`+key+`":{}`, "", `"f:`+key+`":{}`, "").Replace(string(m.FieldsV1.Raw)))}
+		without := strings.NewReplacer(`"f:`+key+`":{},`, "", `,"f:`+key+`":{}`, "", `"f:`+key+`":{}`, "")
+		m.FieldsV1 = metav1.NewFieldsV1(without.Replace(string(m.FieldsV1.GetRawBytes())))
 		managers = append(managers, m)
 	}
 	o.SetManagedFields(managers)
