@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { suspendWrite, syncWrite } from "../src/api/actions";
 import type { Source } from "../src/api/types.gen";
 import { matchesFilter, parseFilter } from "../src/model/filter";
+import { listWaits } from "../src/model/waits";
 import { describeRef, nextSyncRequest, searchSource, sourceRow, sourceState } from "../src/model/source";
 
 const time = "2026-11-29T12:00:00Z";
@@ -67,4 +68,13 @@ test("writes are of the Source that was shown", () => {
   assert.deepEqual(JSON.parse(sync.body), { metadata: { uid: "u" }, spec: { syncRequest: "2026-11-29T12:00:01Z" } });
   assert.deepEqual(JSON.parse(suspendWrite(s, true).body), { metadata: { uid: "u" }, spec: { suspend: true } });
   assert.deepEqual(JSON.parse(suspendWrite(s, false).body), { metadata: { uid: "u" }, spec: { suspend: null } });
+});
+
+test("a Source waits for a person that can mend it", () => {
+  const actorOf = (reason: string) => (reason === "BuildFailed" ? "Atoll" : "the application's owner");
+  const waits = (...c: ReturnType<typeof condition>[]) => listWaits([], [], actorOf, [sourceRow(source({}, ...c))]).map((w) => [w.kind, w.name, w.reason, w.actor]);
+  assert.deepEqual(waits(condition("Rendered", "False", "ContentInvalid")), [["source", "web", "ContentInvalid", "the application's owner"]]);
+  assert.deepEqual(waits(...well.slice(0, 2), condition("InSync", "False", "ChangedOnHub")), [["source", "web", "ChangedOnHub", "the application's owner"]]);
+  assert.deepEqual(waits(condition("Rendered", "False", "BuildFailed")), []);
+  assert.deepEqual(waits(...well, condition("Ready", "False", "Progressing")), []);
 });

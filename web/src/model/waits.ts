@@ -1,9 +1,10 @@
-// What waits for a person: clusters and applications, by actor.
+// What waits for a person: clusters, applications and Sources, by actor.
 
 import type { Condition } from "../api/kubernetes";
 import type { Bundle, Cluster } from "../api/types.gen";
 import type { AppRow } from "./application";
 import { type ClusterRow, conditionOf } from "./cluster";
+import type { SourceRow } from "./source";
 import { isPerson } from "./status";
 
 /** What a person can do about a wait; "look": the console has no button for it. */
@@ -12,7 +13,7 @@ export type WaitAction = "confirm" | "approve" | "resume" | "join" | "look";
 export interface Wait {
   key: string;
   actor: string;
-  kind: "cluster" | "application";
+  kind: "cluster" | "application" | "source";
   action: WaitAction;
   namespace: string;
   name: string;
@@ -33,8 +34,8 @@ export type ActorOf = (reason: string) => string;
 const clusterConditions = ["Draining", "Removing"];
 
 /** Returns the waits, the oldest first. actorOf gives the actor of a reason by the hub's table. */
-export function listWaits(clusters: readonly ClusterRow[], apps: readonly AppRow[], actorOf: ActorOf): Wait[] {
-  const out = [...clusters.flatMap((c) => clusterWaits(c, actorOf)), ...apps.flatMap((a) => appWaits(a, actorOf))];
+export function listWaits(clusters: readonly ClusterRow[], apps: readonly AppRow[], actorOf: ActorOf, sources: readonly SourceRow[] = []): Wait[] {
+  const out = [...clusters.flatMap((c) => clusterWaits(c, actorOf)), ...apps.flatMap((a) => appWaits(a, actorOf)), ...sources.flatMap((s) => sourceWaits(s, actorOf))];
   return out.sort((a, b) => ((a.since ?? "") < (b.since ?? "") ? -1 : 1));
 }
 
@@ -48,6 +49,13 @@ function clusterWaits(c: ClusterRow, actorOf: ActorOf): Wait[] {
     if (found && found.status === "True" && found.reason !== c.reason) out.push(wait(found.reason, found.message, found.lastTransitionTime));
   }
   return out.filter((w) => isPerson(w.actor));
+}
+
+/** Returns the wait of a Source that is not applied, or that others changed on the hub. What its clusters wait for is of its applications. */
+function sourceWaits(s: SourceRow, actorOf: ActorOf): Wait[] {
+  const actor = actorOf(s.reason);
+  if ((s.state !== "Failed" && s.state !== "Drifted") || !isPerson(actor)) return [];
+  return [{ key: "s/" + s.key, actor, kind: "source", action: "look", namespace: s.namespace, name: s.name, title: s.name, reason: s.reason, message: s.message, since: s.since }];
 }
 
 /** Returns the stages whose gate waits for an approval, each with the time since when. */

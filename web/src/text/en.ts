@@ -240,6 +240,7 @@ export const en = {
   "waiting.empty": "Nothing waits for a person.",
   "waiting.cluster": "Cluster",
   "waiting.application": "Application",
+  "waiting.source": "Source",
   "waiting.partial": "Clusters are not among them: you may not list them.",
 
   "act.missing": "You lack the right: {verb} {resource}",

@@ -1,8 +1,9 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Person } from "../api/client";
-import type { Bundle, Cluster } from "../api/types.gen";
+import type { Bundle, Cluster, Source } from "../api/types.gen";
 import { appRow } from "../model/application";
 import { clusterRow } from "../model/cluster";
+import { sourceRow } from "../model/source";
 import { type Wait, listWaits } from "../model/waits";
 import { t, textOr } from "../text/text";
 import { linkTo, useCollection, useRoute } from "../ui/hooks";
@@ -12,7 +13,7 @@ import { actorOf } from "../ui/reasons";
 import { useApplications } from "./applications";
 import { DriftSection } from "./drift";
 import { clustersPath } from "./fleet";
-import type { Namespaced } from "./namespaced";
+import { type Namespaced, useNamespaced } from "./namespaced";
 import { WaitActions } from "./waitactions";
 
 /** So many waits of one actor are drawn at first: each has buttons, and asks for their rights. */
@@ -31,7 +32,8 @@ export function useWaits(person: Person): Waits {
   const { query } = useRoute();
   const clusters = useCollection<Cluster>(clustersPath);
   const apps = useApplications(person, query.get("ns") ?? "");
-  const waits = useMemo(() => listWaits(clusters.items.map(clusterRow), apps.items.map(appRow), actorOf), [clusters.items, apps.items]);
+  const sources = useNamespaced<Source>(person, query.get("ns") ?? "", "sources");
+  const waits = useMemo(() => listWaits(clusters.items.map(clusterRow), apps.items.map(appRow), actorOf, sources.items.map(sourceRow)), [clusters.items, apps.items, sources.items]);
   return { waits, bundles: apps.items, apps, partial: !!clusters.refusal, loaded: apps.loaded && clusters.loaded };
 }
 
@@ -51,6 +53,11 @@ export function Waiting({ waits: w, person }: { waits: Waits; person: Person }) 
   );
 }
 
+function addressOf(w: Wait): string {
+  if (w.kind === "cluster") return linkTo("clusters", w.name);
+  return w.kind === "source" ? linkTo("sources", w.namespace, w.name) : linkTo("applications", w.namespace || "-", w.name);
+}
+
 function Actor({ actor, list, person }: { actor: string; list: Wait[]; person: Person }) {
   const [all, showAll] = useState(false);
   const shown = all ? list : list.slice(0, shownAtFirst);
@@ -60,8 +67,8 @@ function Actor({ actor, list, person }: { actor: string; list: Wait[]; person: P
       <ul class="lines waits-list">
         {shown.map((w) => (
           <li key={w.key}>
-            <Link to={w.kind === "cluster" ? linkTo("clusters", w.name) : linkTo("applications", w.namespace || "-", w.name)}>
-              <span class="muted">{t(w.kind === "cluster" ? "waiting.cluster" : "waiting.application")}</span> <strong><Text>{w.title}</Text></strong>
+            <Link to={addressOf(w)}>
+              <span class="muted">{t(`waiting.${w.kind}`)}</span> <strong><Text>{w.title}</Text></strong>
             </Link>
             <span class="grow"><Reason reason={w.reason} /> {w.message && <span class="muted"> — <Text>{w.message}</Text></span>}</span>
             <span class="muted small"><Since time={w.since} /></span>
