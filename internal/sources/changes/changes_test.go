@@ -247,6 +247,7 @@ func TestInventoryBytes(t *testing.T) {
 	o := v1alpha1.SourceObject{
 		APIVersion: "a.example.com/v1", Kind: "ConfigMap", Namespace: strings.Repeat("n", 63), Name: strings.Repeat("m", 253),
 		Hash: strings.Repeat("h", 16), UID: "01234567-0123-0123-0123-0123456789ab", Kept: string(atoll.ReasonHistoryRewritten),
+		Fields: strings.Repeat("f", 16), Drift: allowedPrefix + strings.Repeat("f", 16),
 	}
 	raw, err := json.Marshal([]v1alpha1.SourceObject{o, o})
 	if err != nil {

@@ -588,3 +588,410 @@ export interface HubSettings {
     }>;
   };
 }
+
+export interface Repository {
+  apiVersion?: string;
+  kind?: string;
+  metadata: ObjectMeta;
+  spec: {
+    commitStatus?: {
+      secretRef: {
+        name: string;
+      };
+      server: "GitHub" | "GitLab" | "Gitea";
+      url?: string;
+    };
+    git?: {
+      caBundle?: string;
+      secretRef?: {
+        name: string;
+      };
+      url: string;
+    };
+    helm?: {
+      caBundle?: string;
+      secretRef?: {
+        name: string;
+      };
+      url: string;
+    };
+    interval?: string;
+    oci?: {
+      caBundle?: string;
+      secretRef?: {
+        name: string;
+      };
+      url: string;
+    };
+    suspend?: boolean;
+    verify?: {
+      mode: "Commit" | "Tag" | "TagAndCommit";
+      secretRef: {
+        name: string;
+      };
+    };
+    webhook?: {
+      secretRef: {
+        name: string;
+      };
+    };
+  };
+  status?: {
+    conditions?: Array<{
+      lastTransitionTime: string;
+      message: string;
+      observedGeneration?: number;
+      reason: string;
+      status: "True" | "False" | "Unknown";
+      type: string;
+    }>;
+    observedGeneration?: number;
+    refs?: Array<{
+      commit: string;
+      ref: string;
+    }>;
+    trustedKeysDigest?: string;
+    webhookTime?: string;
+  };
+}
+
+export interface Source {
+  apiVersion?: string;
+  kind?: string;
+  metadata: ObjectMeta;
+  spec: {
+    build?: {
+      helm?: {
+        apiVersions?: Array<string>;
+        hooks?: "Run" | "Refuse" | "Omit";
+        kubeVersion?: string;
+        releaseName?: string;
+        values?: Record<string, unknown>;
+        valuesFiles?: Array<string>;
+        valuesFrom?: Array<{
+          key?: string;
+          kind: "ConfigMap" | "Secret";
+          name: string;
+          optional?: boolean;
+        }>;
+      };
+      type?: "Plain" | "Kustomize" | "Helm";
+    };
+    drift?: {
+      allow?: Array<{
+        kind?: string;
+        managers?: Array<string>;
+        name?: string;
+        paths?: Array<string>;
+      }>;
+      mode?: "Report" | "Correct" | "Ignore";
+    };
+    exclude?: Array<string>;
+    force?: boolean;
+    paths?: Array<string>;
+    placement?: {
+      apis?: Array<{
+        apiVersion: string;
+        kind?: string;
+      }>;
+      celSelector?: string;
+      clusterAffinities?: Array<{
+        affinityName: string;
+        celSelector?: string;
+        clusterNames?: Array<string>;
+        clusterSets?: Array<string>;
+        exclude?: Array<string>;
+        fieldSelector?: {
+          matchExpressions: Array<{
+            key: string;
+            operator: "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt";
+            values?: Array<string>;
+          }>;
+        };
+        labelSelector?: {
+          matchExpressions?: Array<{
+            key: string;
+            operator: string;
+            values?: Array<string>;
+          }>;
+          matchLabels?: Record<string, string>;
+        };
+      }>;
+      clusterAffinity?: {
+        clusterNames?: Array<string>;
+        exclude?: Array<string>;
+        fieldSelector?: {
+          matchExpressions: Array<{
+            key: string;
+            operator: "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt";
+            values?: Array<string>;
+          }>;
+        };
+        labelSelector?: {
+          matchExpressions?: Array<{
+            key: string;
+            operator: string;
+            values?: Array<string>;
+          }>;
+          matchLabels?: Record<string, string>;
+        };
+      };
+      clusterSets?: Array<string>;
+      clusterTolerations?: Array<{
+        effect?: string;
+        key?: string;
+        operator?: string;
+        tolerationSeconds?: number;
+        value?: string;
+      }>;
+      decisionGroups?: Array<{
+        groupName: string;
+        labelSelector: {
+          matchExpressions?: Array<{
+            key: string;
+            operator: string;
+            values?: Array<string>;
+          }>;
+          matchLabels?: Record<string, string>;
+        };
+      }>;
+      failback?: {
+        holdTime?: string;
+        policy?: "Never" | "WhenHealthy";
+      };
+      maxClusters?: number;
+      replicaScheduling?: {
+        onShortage?: "PlaceWhatFits" | "PlaceNothing";
+        ordinals?: {
+          size?: number;
+        };
+        overflow?: "None" | "Allow";
+        replicaDivisionPreference?: "Weighted" | "Aggregated";
+        replicaOverrides?: "Forbid" | "Allow";
+        replicaSchedulingType?: "Duplicated" | "Divided";
+        weightPreference?: {
+          dynamicWeight?: "AvailableReplicas";
+          staticWeightList?: Array<{
+            maxReplicas?: number;
+            minReplicas?: number;
+            targetCluster: {
+              clusterNames?: Array<string>;
+              exclude?: Array<string>;
+              fieldSelector?: {
+                matchExpressions: Array<{
+                  key: string;
+                  operator: "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt";
+                  values?: Array<string>;
+                }>;
+              };
+              labelSelector?: {
+                matchExpressions?: Array<{
+                  key: string;
+                  operator: string;
+                  values?: Array<string>;
+                }>;
+                matchLabels?: Record<string, string>;
+              };
+            };
+            weight?: number;
+          }>;
+        };
+      };
+      rescheduling?: {
+        minDwell?: string;
+        moveCost?: number;
+        when?: "OnEdit" | "WhenBetter";
+      };
+      scores?: Array<{
+        bundles?: {
+          labelSelector?: {
+            matchExpressions?: Array<{
+              key: string;
+              operator: string;
+              values?: Array<string>;
+            }>;
+            matchLabels?: Record<string, string>;
+          };
+          names?: Array<string>;
+          within?: "cluster" | "region" | "zone" | "provider";
+        };
+        clusterAffinity?: {
+          clusterNames?: Array<string>;
+          exclude?: Array<string>;
+          fieldSelector?: {
+            matchExpressions: Array<{
+              key: string;
+              operator: "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt";
+              values?: Array<string>;
+            }>;
+          };
+          labelSelector?: {
+            matchExpressions?: Array<{
+              key: string;
+              operator: string;
+              values?: Array<string>;
+            }>;
+            matchLabels?: Record<string, string>;
+          };
+        };
+        full?: number | string;
+        measure?: string;
+        name: "Balance" | "Steady" | "ResourceAvailable" | "Property" | "ClusterScore" | "Affinity" | "AntiAffinity" | "ClusterAffinity";
+        property?: {
+          from: number | string;
+          name: string;
+          to: number | string;
+        };
+        resource?: string;
+        weight?: number;
+      }>;
+      spreadConstraints?: Array<{
+        maxGroups?: number;
+        maxSkew?: number;
+        minGroups?: number;
+        spreadByField?: "cluster" | "region" | "zone" | "provider";
+        spreadByLabel?: string;
+        spreadByProperty?: string;
+        whenUnsatisfiable?: "DoNotSchedule" | "ScheduleAnyway";
+      }>;
+      workloadAffinity?: {
+        affinity?: {
+          groupByLabelKey: string;
+        };
+        antiAffinity?: {
+          groupByLabelKey: string;
+        };
+      };
+    };
+    placementRef?: {
+      name: string;
+    };
+    prune?: "Remove" | "Keep";
+    ref: {
+      branch?: string;
+      chart?: string;
+      commit?: string;
+      digest?: string;
+      tag?: string;
+      version?: string;
+    };
+    repository: string;
+    serviceAccountName?: string;
+    suspend?: boolean;
+    syncRequest?: string;
+    targetNamespace?: string;
+    variants?: Array<{
+      exclude?: boolean;
+      helm?: {
+        values?: Record<string, unknown>;
+        valuesFiles?: Array<string>;
+        valuesFrom?: Array<{
+          key?: string;
+          kind: "ConfigMap" | "Secret";
+          name: string;
+          optional?: boolean;
+        }>;
+      };
+      name: string;
+      patches?: Array<Record<string, unknown>>;
+      paths?: Array<string>;
+      targetCluster: {
+        celSelector?: string;
+        clusterNames?: Array<string>;
+        clusterSets?: Array<string>;
+        exclude?: Array<string>;
+        fieldSelector?: {
+          matchExpressions: Array<{
+            key: string;
+            operator: "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt";
+            values?: Array<string>;
+          }>;
+        };
+        labelSelector?: {
+          matchExpressions?: Array<{
+            key: string;
+            operator: string;
+            values?: Array<string>;
+          }>;
+          matchLabels?: Record<string, string>;
+        };
+      };
+    }>;
+  };
+  status?: {
+    attemptedCommit?: string;
+    author?: string;
+    builds?: Array<{
+      chart?: string;
+      path: string;
+      type: "Plain" | "Kustomize" | "Helm";
+    }>;
+    clusters?: {
+      desired?: number;
+      ready?: number;
+      summary?: string;
+    };
+    commit?: string;
+    commitStatus?: {
+      commit?: string;
+      problem?: string;
+      problemSince?: string;
+      state?: "Pending" | "Success" | "Failure";
+      time?: string;
+    };
+    conditions?: Array<{
+      lastTransitionTime: string;
+      message: string;
+      observedGeneration?: number;
+      reason: string;
+      status: "True" | "False" | "Unknown";
+      type: string;
+    }>;
+    digest?: string;
+    drift?: Array<{
+      deleted?: boolean;
+      fields?: Array<string>;
+      kind: string;
+      managers?: Array<string>;
+      message?: string;
+      name: string;
+      namespace?: string;
+      since: string;
+    }>;
+    errors?: Array<{
+      file?: string;
+      line?: number;
+      message: string;
+    }>;
+    inventory?: Array<{
+      apiVersion: string;
+      drift?: string;
+      fields?: string;
+      hash?: string;
+      kept?: string;
+      kind: string;
+      name: string;
+      namespace?: string;
+      uid?: string;
+    }>;
+    message?: string;
+    objects?: {
+      applied?: number;
+      drifted?: number;
+      kept?: number;
+      omitted?: number;
+      total?: number;
+    };
+    observedGeneration?: number;
+    seenCommit?: string;
+    settings?: string;
+    shortCommit?: string;
+    syncRequest?: string;
+    valuesDigest?: string;
+    verified?: {
+      commit: string;
+      signer: string;
+    };
+    waitsFor?: string;
+  };
+}
