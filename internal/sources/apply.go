@@ -101,7 +101,7 @@ type application struct {
 	uncompared bool
 }
 
-// run applies the objects, and removes the dropped ones when all are applied.
+// run applies the objects, and removes the dropped ones when all are applied. It compares the others with what the hub has.
 func (a *application) run(ctx context.Context, c fetch.Content) error {
 	if missing, err := a.isAccountMissing(ctx); err != nil {
 		return err
@@ -124,7 +124,10 @@ func (a *application) run(ctx context.Context, c fetch.Content) error {
 	if !a.source.Status.SyncRequest.Equal(a.source.Spec.SyncRequest) {
 		a.decision.Keep = slices.DeleteFunc(a.decision.Keep, func(o v1alpha1.SourceObject) bool { return a.isGone(ctx, o) })
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return a.compareObjects(ctx, a.check.changed[a.source.Name])
 }
 
 // isGone reports whether an object that stays does not exist any more; false while that is not known.

@@ -118,35 +118,33 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c fet
 	if err := a.run(r.withAccountOf(ctx, s), c); err != nil {
 		return false, err
 	}
-	if a.failed == 0 {
-		if err := a.compareObjects(r.withAccountOf(ctx, s), check.changed[s.Name]); err != nil {
-			return false, err
-		}
-	}
 	settings = a.attemptedSettings(settings)
-	err := r.updateSource(ctx, s, func(now *v1alpha1.Source) {
-		now.Status.Inventory, now.Status.Settings, now.Status.AttemptedCommit = a.newInventory(), settings, c.Commit
-		if now.Generation != s.Generation {
-			return // the check of the present spec reports
-		}
-		now.Status.ObservedGeneration, now.Status.SyncRequest, now.Status.Errors = s.Generation, s.Spec.SyncRequest, a.errors
-		now.Status.SeenCommit = c.Commit
-		now.Status.Objects = v1alpha1.SourceObjects{Total: int32(w.CountContent()), Applied: int32(max(0, w.CountContent()-a.failed)), Kept: int32(len(a.decision.Keep))}
-		now.Status.ValuesDigest = c.Inputs
-		now.Status.Objects.Omitted, now.Status.Builds = int32(c.Omitted), newBuilt(c.Builds)
-		a.setDrift(now)
-		setRendered(now, c.Commit)
-		setReproducible(now, w)
-		if a.failed == 0 && len(a.failedRemovals) == 0 {
-			now.Status.Commit, now.Status.ShortCommit, now.Status.Message, now.Status.Author = c.Commit, changes.ShortenRevision(c.Commit), phrase.EscapeLine(c.Message), phrase.EscapeLine(c.Author)
-			now.Status.Digest = c.Digest
-			setVerified(now, c, check.repo)
-			setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionTrue, atoll.ReasonApplied, formatApplied(c.Commit, w.CountContent(), len(a.decision.Keep)))
-			return
-		}
-		setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionFalse, a.reason, describeProblem(c.Commit, a.describeFailure()))
-	})
+	err := r.updateSource(ctx, s, func(now *v1alpha1.Source) { a.recordContent(now, c, settings) })
 	return a.failed == 0 && len(a.failedRemovals) == 0 && !a.uncompared, err
+}
+
+// recordContent sets what a check did with the content of a Source.
+func (a *application) recordContent(now *v1alpha1.Source, c fetch.Content, settings string) {
+	now.Status.Inventory, now.Status.Settings, now.Status.AttemptedCommit = a.newInventory(), settings, c.Commit
+	if now.Generation != a.source.Generation {
+		return // the check of the present spec reports
+	}
+	now.Status.ObservedGeneration, now.Status.SyncRequest, now.Status.Errors = a.source.Generation, a.source.Spec.SyncRequest, a.errors
+	now.Status.SeenCommit = c.Commit
+	now.Status.Objects = v1alpha1.SourceObjects{Total: int32(a.wanted.CountContent()), Applied: int32(max(0, a.wanted.CountContent()-a.failed)), Kept: int32(len(a.decision.Keep))}
+	now.Status.ValuesDigest = c.Inputs
+	now.Status.Objects.Omitted, now.Status.Builds = int32(c.Omitted), newBuilt(c.Builds)
+	a.setDrift(now)
+	setRendered(now, c.Commit)
+	setReproducible(now, a.wanted)
+	if a.failed == 0 && len(a.failedRemovals) == 0 {
+		now.Status.Commit, now.Status.ShortCommit, now.Status.Message, now.Status.Author = c.Commit, changes.ShortenRevision(c.Commit), phrase.EscapeLine(c.Message), phrase.EscapeLine(c.Author)
+		now.Status.Digest = c.Digest
+		setVerified(now, c, a.check.repo)
+		setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionTrue, atoll.ReasonApplied, formatApplied(c.Commit, a.wanted.CountContent(), len(a.decision.Keep)))
+		return
+	}
+	setSourceCondition(now, v1alpha1.SourceApplied, metav1.ConditionFalse, a.reason, describeProblem(c.Commit, a.describeFailure()))
 }
 
 // setRendered reports that the content of a revision is read, and what of it is left out.

@@ -52,7 +52,7 @@ func (r *Reconciler) newDriftWatch() *driftWatch {
 	return w
 }
 
-// dropSource forgets a Source.
+// dropSource removes what is known of a Source.
 func (w *driftWatch) dropSource(source types.NamespacedName) {
 	w.applied.replaceReferences(source, func() []atoll.ItemKey { return nil })
 	w.mu.Lock()
@@ -116,8 +116,8 @@ func (w *driftWatch) pauseLeft(source types.NamespacedName) time.Duration {
 	return max(0, time.Until(last.Add(correctionPause)))
 }
 
-// finishComparison follows the objects of a Source after a check that compared those that had changed. What others changed during the
-// check is found then.
+// finishComparison follows the objects of a Source after a check that compared those that had changed. It finds changes that others made
+// during the check.
 func (r *Reconciler) finishComparison(s *v1alpha1.Source, compared map[changes.Key]bool) {
 	key := client.ObjectKeyFromObject(s)
 	r.drift.dropFound(key, compared)
@@ -177,29 +177,16 @@ func (r *Reconciler) mayHaveDrifted(s *v1alpha1.Source, key atoll.ItemKey) bool 
 // reads them from the API, because the watches may lag behind what the Source applied.
 func (r *Reconciler) findDrift(ctx context.Context, source types.NamespacedName) (time.Duration, error) {
 	s, ok := r.Sources.Get(source)
-	if !ok || s.DeletionTimestamp != nil || s.Spec.Suspend || s.Spec.DriftMode() == v1alpha1.SourceDriftIgnore || !isSettled(s) || isContentBad(s) {
-		return 0, nil // a check that applies content looks for drift afterwards
+	if !ok || !canFindDrift(s) {
+		return 0, nil
 	}
 	repo := types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.Repository}
 	if r.isChecking(repo) {
 		return driftDebounce, nil // what it applies is in the status at its end
 	}
-	var found []changes.Key
-	for _, o := range s.Status.Inventory {
-		object, known := r.findObject(o)
-		if !known || !changes.HasDriftChanged(o, object, changes.FieldManagerOf(s)) {
-			continue
-		}
-		object, known, err := r.readObject(ctx, s, o)
-		if err != nil {
-			return 0, err
-		}
-		if known && changes.HasDriftChanged(o, object, changes.FieldManagerOf(s)) {
-			found = append(found, changes.KeyOf(o))
-		}
-	}
-	if len(found) == 0 {
-		return 0, nil
+	found, err := r.listChanged(ctx, s)
+	if err != nil || len(found) == 0 {
+		return 0, err
 	}
 	if wait := r.drift.pauseLeft(source); wait > 0 {
 		return wait, nil
@@ -207,6 +194,29 @@ func (r *Reconciler) findDrift(ctx context.Context, source types.NamespacedName)
 	r.drift.addFound(source, found)
 	r.enqueueChange(repo)
 	return 0, nil
+}
+
+// canFindDrift reports whether the objects of a Source are compared now. A check that applies content looks for drift afterwards.
+func canFindDrift(s *v1alpha1.Source) bool {
+	return s.DeletionTimestamp == nil && !s.Spec.Suspend && s.Spec.DriftMode() != v1alpha1.SourceDriftIgnore && isSettled(s) && !isContentBad(s)
+}
+
+// listChanged returns the objects of a Source that changed in a way that was not considered yet.
+func (r *Reconciler) listChanged(ctx context.Context, s *v1alpha1.Source) (out []changes.Key, err error) {
+	manager := changes.FieldManagerOf(s)
+	for _, o := range s.Status.Inventory {
+		object, known := r.findObject(o)
+		if !known || !changes.HasDriftChanged(o, object, manager) {
+			continue
+		}
+		if object, known, err = r.readObject(ctx, s, o); err != nil {
+			return nil, err
+		}
+		if known && changes.HasDriftChanged(o, object, manager) {
+			out = append(out, changes.KeyOf(o))
+		}
+	}
+	return out, nil
 }
 
 // findObject returns an object of an inventory as the watches have it; nil when it does not exist. It is not known while the watches do not

@@ -36,7 +36,7 @@ func newOwnership(manager string, operation metav1.ManagedFieldsOperationType, o
 	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw))}
 }
 
-// editObject sets a key of a ConfigMap on the hub as a person does, who owns it then.
+// editObject sets a key of a ConfigMap on the hub as a person does. The person owns the key then.
 func (h *hub) editObject(name, key, value, manager string) {
 	h.t.Helper()
 	was := h.objects["configmaps/"+name]
@@ -244,7 +244,7 @@ func TestDriftIsIgnored(t *testing.T) {
 	h.expectFound("a deletion", 0)
 }
 
-// What cannot be compared is reported and compared again by a later check. Nothing is taken for drift that is not read.
+// Objects that cannot be read are no drift, and drift that cannot be compared is compared by a later check.
 func TestDriftThatIsNotReadIsNoDrift(t *testing.T) {
 	h := newHub(t, corrects)
 	h.setCommit("c1", "a=1")

@@ -216,6 +216,16 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 	for _, cond := range st.Conditions {
 		lines = append(lines, formatCondition(cond, cond.Type))
 	}
+	for _, line := range append(lines, describeProblems(st)...) {
+		if _, err := fmt.Fprintln(out, phrase.EscapeLine(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// describeProblems returns the errors of the content, and the objects that are not as in the content.
+func describeProblems(st *v1alpha1.SourceStatus) (lines []string) {
 	for _, e := range st.Errors {
 		lines = append(lines, "  error     "+formatError(e))
 	}
@@ -227,12 +237,7 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 			lines = append(lines, fmt.Sprintf("  kept      %s %s %s: %s", o.Kind, o.Namespace, o.Name, o.Kept))
 		}
 	}
-	for _, line := range lines {
-		if _, err := fmt.Fprintln(out, phrase.EscapeLine(line)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return lines
 }
 
 // describeRepository returns what the hub reports of a Repository.

@@ -98,7 +98,7 @@ func FindDrift(s *v1alpha1.Source, key Key, live, applied *unstructured.Unstruct
 	d := ObjectDrift{Key: key}
 	managers, own := objectdiff.ManagersOf(live), FieldManagerOf(s)
 	for _, difference := range objectdiff.Compare(TemplateFields(live), TemplateFields(applied)) {
-		// Of a list, the Source can own other elements.
+		// The Source can own other elements of a list.
 		by := slices.DeleteFunc(managers.OfField(difference.Path), func(m string) bool { return m == own })
 		if isAllowed(s.Spec.AllowedDrifts(), key, difference.Path, by) || isScaled(live, difference.Path) {
 			d.Allowed = append(d.Allowed, difference)

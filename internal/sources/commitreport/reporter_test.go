@@ -51,7 +51,7 @@ func newGitServer(t *testing.T) *gitServer {
 	return g
 }
 
-func (g *gitServer) answer(status int, location string) {
+func (g *gitServer) setAnswer(status int, location string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.status, g.location, g.requests = status, location, nil
@@ -106,8 +106,8 @@ func newReporter(t *testing.T, g *gitServer) (*Reporter, *tables) {
 	return r, x
 }
 
-// report reports the Source once, and returns the wait before the next try.
-func report(t *testing.T, r *Reporter) time.Duration {
+// reportOnce reports the Source once, and returns the wait before the next try.
+func reportOnce(t *testing.T, r *Reporter) time.Duration {
 	t.Helper()
 	again, err := r.reportSource(t.Context(), key)
 	if err != nil {
@@ -121,7 +121,7 @@ func TestReportsAreSentOnce(t *testing.T) {
 	g := newGitServer(t)
 	r, x := newReporter(t, g)
 	for range 3 {
-		if again := report(t, r); again != 0 {
+		if again := reportOnce(t, r); again != 0 {
 			t.Errorf("tries again after %s", again)
 		}
 	}
@@ -133,38 +133,38 @@ func TestReportsAreSentOnce(t *testing.T) {
 		t.Errorf("recorded %+v", c)
 	}
 	x.source.Status.Conditions[1].Status = "False"
-	report(t, r)
+	reportOnce(t, r)
 	x.source.Status.Conditions[0].Status = "False"
-	report(t, r)
+	reportOnce(t, r)
 	if got := g.listRequests(); len(got) != 2 || !strings.Contains(got[1], `"state":"failure"`) {
 		t.Errorf("requests %q", got)
 	}
 	x.repo.Spec.CommitStatus = nil
-	if report(t, r); x.source.Status.CommitStatus != nil || len(g.listRequests()) != 2 {
+	if reportOnce(t, r); x.source.Status.CommitStatus != nil || len(g.listRequests()) != 2 {
 		t.Errorf("without commitStatus: %+v", x.source.Status.CommitStatus)
 	}
 }
 
-// What a server does not take is recorded without a text of the server, and tried again after longer and longer waits.
+// A report that a server does not take is recorded without a text of the server, and sent again after longer and longer waits.
 func TestReportsThatFail(t *testing.T) {
 	g := newGitServer(t)
 	for name, c := range map[string]struct {
 		spoil func(x *tables, r *Reporter)
 		want  string
 	}{
-		"no right":      {func(*tables, *Reporter) { g.answer(http.StatusForbidden, "") }, "status 403: the token is not valid, or lacks the right"},
-		"no repository": {func(*tables, *Reporter) { g.answer(http.StatusNotFound, "") }, "status 404"},
-		"a redirect":    {func(*tables, *Reporter) { g.answer(http.StatusFound, g.URL+"/elsewhere") }, "redirects"},
+		"no right":      {func(*tables, *Reporter) { g.setAnswer(http.StatusForbidden, "") }, "status 403: the token is not valid, or lacks the right"},
+		"no repository": {func(*tables, *Reporter) { g.setAnswer(http.StatusNotFound, "") }, "status 404"},
+		"a redirect":    {func(*tables, *Reporter) { g.setAnswer(http.StatusFound, g.URL+"/elsewhere") }, "redirects"},
 		"no Secret":     {func(x *tables, _ *Reporter) { x.repo.Spec.CommitStatus.SecretRef.Name = "none" }, "Secret none does not exist"},
 		"another CA":    {func(x *tables, _ *Reporter) { x.repo.Spec.Git.CABundle = "" }, "certificate cannot be verified"},
 		"no bundle":     {func(x *tables, _ *Reporter) { x.repo.Spec.Git.CABundle = "none" }, "no certificate in PEM"},
 		"loopback":      {func(_ *tables, r *Reporter) { r.AllowedNetworks = nil }, "the hub does not dial"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g.answer(http.StatusCreated, "")
+			g.setAnswer(http.StatusCreated, "")
 			r, x := newReporter(t, g)
 			c.spoil(x, r)
-			if again := report(t, r); again != firstRetry {
+			if again := reportOnce(t, r); again != firstRetry {
 				t.Errorf("tries again after %s", again)
 			}
 			got := x.source.Status.CommitStatus
@@ -172,11 +172,11 @@ func TestReportsThatFail(t *testing.T) {
 				t.Fatalf("recorded %+v, want %q", got, c.want)
 			}
 			since := *got.ProblemSince
-			if again := report(t, r); again != 2*firstRetry || !x.source.Status.CommitStatus.ProblemSince.Equal(&since) {
+			if again := reportOnce(t, r); again != 2*firstRetry || !x.source.Status.CommitStatus.ProblemSince.Equal(&since) {
 				t.Errorf("the second try: after %s, %+v", again, x.source.Status.CommitStatus)
 			}
 			for range 10 {
-				if again := report(t, r); again > maxRetry {
+				if again := reportOnce(t, r); again > maxRetry {
 					t.Errorf("tries again after %s", again)
 				}
 			}
@@ -194,11 +194,11 @@ func TestNothingIsSent(t *testing.T) {
 	g := newGitServer(t)
 	r, x := newReporter(t, g)
 	x.repo.Spec.Suspend = true
-	report(t, r)
+	reportOnce(t, r)
 	x.repo = nil
-	report(t, r)
+	reportOnce(t, r)
 	x.source = nil
-	report(t, r)
+	reportOnce(t, r)
 	if got := g.listRequests(); len(got) != 0 {
 		t.Errorf("requests %q", got)
 	}
