@@ -39,7 +39,7 @@ func newOwnership(manager string, operation metav1.ManagedFieldsOperationType, o
 // editObject sets a key of a ConfigMap on the hub as a person does. The person owns the key then.
 func (h *hub) editObject(name, key, value, manager string) {
 	h.t.Helper()
-	was := h.objects["configmaps/"+name]
+	was, _ := h.findObject("configmaps/" + name)
 	o := was.DeepCopy()
 	if err := unstructured.SetNestedField(o.Object, value, "data", key); err != nil {
 		h.t.Fatal(err)
@@ -52,14 +52,15 @@ func (h *hub) editObject(name, key, value, manager string) {
 		managers = append(managers, m)
 	}
 	o.SetManagedFields(managers)
-	h.objects["configmaps/"+name] = o
+	h.storeObject("configmaps/"+name, o, "")
 }
 
 // watchObject lets the watches have an object as the hub has it.
 func (h *hub) watchObject(key atoll.ItemKey) {
+	o, _ := h.findObject("configmaps/" + key.Name)
 	h.watched.mu.Lock()
 	defer h.watched.mu.Unlock()
-	h.watched.objects[key] = h.objects["configmaps/"+key.Name]
+	h.watched.objects[key] = o
 }
 
 // expectFound lets the hub look for drift, and checks how many objects the next check compares.
@@ -287,13 +288,7 @@ func TestEventsLeadToCorrections(t *testing.T) {
 			t.Helper()
 			time.Sleep(2*maxDriftDebounce + maxChangeDebounce)
 			synctest.Wait()
-			n := 0
-			for _, w := range h.writes {
-				if w == "apply a" {
-					n++
-				}
-			}
-			if n != applied {
+			if n := h.countWrites("apply a"); n != applied {
 				t.Errorf("%s: applied %d times, want %d", when, n, applied)
 			}
 		}

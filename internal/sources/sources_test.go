@@ -60,7 +60,7 @@ type hub struct {
 	descends  bool
 	// descendsFrom are the only ancestors; nil: descends is of all.
 	descendsFrom map[string]bool
-	mu           sync.Mutex // of requests
+	mu           sync.Mutex // of requests, objects and writes, while a Reconciler runs
 	requests     []fetch.Request
 	// during is called once, in the next write of an object.
 	during  func()
@@ -109,7 +109,7 @@ func (h *hub) newTemplates() *dynamicfake.FakeDynamicClient {
 			if h.forbidden != nil && a.Resource.Resource == "secrets" {
 				return true, nil, h.forbidden
 			}
-			if o, ok := h.objects[a.Resource.Resource+"/"+a.Name]; ok {
+			if o, ok := h.findObject(a.Resource.Resource + "/" + a.Name); ok {
 				return true, o, nil
 			}
 			return true, nil, apierrors.NewNotFound(a.Resource.GroupResource(), a.Name)
@@ -123,7 +123,7 @@ func (h *hub) newTemplates() *dynamicfake.FakeDynamicClient {
 			}
 			key := a.Resource.Resource + "/" + a.Name
 			managers := []metav1.ManagedFieldsEntry{newOwnership(a.PatchOptions.FieldManager, metav1.ManagedFieldsOperationApply, &o)}
-			if old, ok := h.objects[key]; ok {
+			if old, ok := h.findObject(key); ok {
 				o.SetUID(old.GetUID())
 				managers = append(managers, slices.DeleteFunc(old.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool { return m.Manager == a.PatchOptions.FieldManager })...)
 			} else {
@@ -134,8 +134,7 @@ func (h *hub) newTemplates() *dynamicfake.FakeDynamicClient {
 			if len(a.PatchOptions.DryRun) > 0 {
 				return true, &o, nil
 			}
-			h.objects[key] = &o
-			h.writes = append(h.writes, "apply "+a.Name)
+			h.storeObject(key, &o, "apply "+a.Name)
 			h.callDuring()
 			return true, &o, nil
 		case clienttesting.DeleteActionImpl:
@@ -151,6 +150,36 @@ func (h *hub) newTemplates() *dynamicfake.FakeDynamicClient {
 		return false, nil, nil
 	})
 	return c
+}
+
+// findObject returns an object of the hub, while a Reconciler may run.
+func (h *hub) findObject(key string) (*unstructured.Unstructured, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	o, ok := h.objects[key]
+	return o, ok
+}
+
+// storeObject stores an object, with the write that a Reconciler made; empty for a write of another client.
+func (h *hub) storeObject(key string, o *unstructured.Unstructured, write string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.objects[key] = o
+	if write != "" {
+		h.writes = append(h.writes, write)
+	}
+}
+
+// countWrites counts the writes of a kind, while a Reconciler may run.
+func (h *hub) countWrites(write string) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.writes {
+		if w == write {
+			n++
+		}
+	}
+	return n
 }
 
 // callDuring lets something happen while a check writes.
@@ -427,26 +456,6 @@ func TestConsideredRefs(t *testing.T) {
 	if got := refs.listRefs(); !slices.Equal(got, []v1alpha1.RepositoryRef{{Ref: "one", Commit: "c1"}}) {
 		t.Errorf("%+v", got)
 	}
-}
-
-// The last commit that was read is known, also when it is refused. One that changes nothing for the Source is left out.
-func TestSeenCommits(t *testing.T) {
-	h := newHub(t, branch)
-	expect := func(when, want string) {
-		t.Helper()
-		h.runCheck()
-		if got := h.readSource().Status.SeenCommit; got != want {
-			t.Errorf("%s: %q, want %q", when, got, want)
-		}
-	}
-	h.setCommit("c1", "a=1")
-	expect("the first commit", "c1")
-	h.commit.Commit = "c2"
-	expect("a commit of other files", "c1")
-	h.commit = fetch.Content{Commit: "c3", Result: render.Result{Problems: []render.Problem{{File: "a.yaml", Line: 1, Message: "no object"}}}}
-	expect("a commit that is refused", "c3")
-	h.setCommit("c4", "a=2")
-	expect("the next one", "c4")
 }
 
 func TestSuspension(t *testing.T) {
