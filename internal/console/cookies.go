@@ -20,6 +20,9 @@ func renewalCookieName(r *http.Request) string { return cookiePrefix + "-renewal
 func signInCookieName(r *http.Request) string  { return cookiePrefix + "-signin" + portSuffix(r) }
 func failureCookieName(r *http.Request) string { return cookiePrefix + "-failure" + portSuffix(r) }
 
+// offerCookieName is the name of the cookie with a sign-in that a one-time code offers, until the person agrees.
+func offerCookieName(r *http.Request) string { return cookiePrefix + "-offer" + portSuffix(r) }
+
 func portSuffix(r *http.Request) string {
 	_, port, err := net.SplitHostPort(r.Host)
 	if n, wrong := strconv.ParseUint(port, 10, 16); err == nil && wrong == nil {

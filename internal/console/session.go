@@ -64,14 +64,14 @@ func (c *console) serveSession(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reportPerson answers with the person of the session, whose token the API checks again.
+// reportPerson answers with the person of the session, whose credential the API checks again.
 func (c *console) reportPerson(w http.ResponseWriter, r *http.Request) {
 	s, ok := c.sessionOf(r)
 	if !ok {
 		refuseWithoutSession(w)
 		return
 	}
-	p, code := c.reviewToken(r, s)
+	p, code := c.reviewCredential(r, s)
 	renewed, isRenewed := c.renewalOf(r, s)
 	switch {
 	case isRenewed && code == http.StatusUnauthorized:
@@ -80,7 +80,7 @@ func (c *console) reportPerson(w http.ResponseWriter, r *http.Request) {
 	case isRenewed:
 		p.RenewInSeconds = renewed.secondsFrom(c.now())
 	case code == http.StatusUnauthorized:
-		c.terminals.endSession(s.token)
+		c.terminals.endSession(s.credential())
 		clearCookie(w, cookieName(r))
 	}
 	writePerson(w, p, code)
@@ -99,7 +99,7 @@ func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := session{token: token, until: c.now().Add(sessionTime).Truncate(time.Second)}
-	p, code := c.reviewToken(r, s)
+	p, code := c.reviewCredential(r, s)
 	if code == http.StatusOK { // a refused one is the caller's alone, and in the audit log
 		c.endTerminals(r)
 		c.log.Info("signed in to the console", "user", p.User, "network", fairness.NetworkOfRequest(r))
@@ -137,16 +137,9 @@ func writePerson(w http.ResponseWriter, p person, code int) {
 
 // readToken reads the token of a sign-in, or returns what is wrong with the request.
 func readToken(r *http.Request) (token, problem string) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return "", "the body of a sign-in is application/json"
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxSignInBody+1))
-	if err != nil || len(body) > maxSignInBody {
-		return "", "the body of a sign-in has at most 16 KiB"
-	}
 	var in signIn
-	if err := json.Unmarshal(body, &in); err != nil {
-		return "", `the body of a sign-in is {"token": "..."}`
+	if problem := readSignInBody(r, &in, `{"token": "..."}`); problem != "" {
+		return "", problem
 	}
 	if !isToken(in.Token) {
 		return "", "a token has from 1 to 2800 printable ASCII characters, without spaces"
@@ -154,8 +147,23 @@ func readToken(r *http.Request) (token, problem string) {
 	return in.Token, ""
 }
 
-// reviewToken has the API authenticate the token, in this process, and returns the person and the status.
-func (c *console) reviewToken(r *http.Request, s session) (person, int) {
+// readSignInBody reads the body of a sign-in, or returns what is wrong with the request. form is what the body should be.
+func readSignInBody(r *http.Request, into any, form string) (problem string) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return "the body of a sign-in is application/json"
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxSignInBody+1))
+	if err != nil || len(body) > maxSignInBody {
+		return "the body of a sign-in has at most 16 KiB"
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return "the body of a sign-in is " + form
+	}
+	return ""
+}
+
+// reviewCredential has the API authenticate the credential, in this process, and returns the person and the status.
+func (c *console) reviewCredential(r *http.Request, s session) (person, int) {
 	body, _ := json.Marshal(authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}})
 	ctx, cancel := context.WithTimeout(r.Context(), signInTime)
 	defer cancel()
