@@ -212,7 +212,7 @@ func TestHubsShareCodes(t *testing.T) {
 	checkTaken(t, one, alone, errCodeForeign)
 }
 
-// A store that forgets late does not make a code good for longer.
+// A store that deletes late does not make a code good for longer.
 func TestASharedCodeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &fakeStore{sealed: map[string]string{}}

@@ -46,7 +46,7 @@ type consent struct {
 	Offer string `json:"offer"`
 }
 
-// offeredPerson is the answer to a code: the person as whom the browser can sign in.
+// offeredPerson is the answer to a code: the person of the session that the browser can have.
 type offeredPerson struct {
 	User   string   `json:"user"`
 	Groups []string `json:"groups,omitempty"`
@@ -101,7 +101,7 @@ func (c *console) issueCode(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusCreated, codeAnswer{Code: code, User: p.User, Until: until.UTC()})
 }
 
-// findCodeObstacle returns why a request gets no code, whatever its person. A browser has credentials of its own, which
+// findCodeObstacle returns why a request gets no code, for each person. A browser has credentials of its own, which
 // another site could use. A session cannot carry impersonation, and a front proxy's certificate is not the person's.
 func findCodeObstacle(r *http.Request) string {
 	if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
@@ -140,7 +140,7 @@ func (c *console) reviewCaller(w http.ResponseWriter, r *http.Request) (session,
 	status := http.StatusUnauthorized
 	for _, own := range offered {
 		if len(own.credential()) > maxToken {
-			writeRefusal(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the token or certificate has more than 2800 bytes, which do not fit into the cookie of a session")
+			writeRefusal(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the token or certificate has more than 5600 bytes, which do not fit into the cookies of a session")
 			return session{}, person{}, false
 		}
 		var p person
@@ -186,7 +186,7 @@ func (c *console) serveCode(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPut:
 		c.agreeToOffer(w, r)
 	case http.MethodDelete:
-		clearKeptCookie(w, r, offerCookieName(r))
+		offerCookies(r).clearText(w, r)
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.Header().Set("Allow", "POST, PUT, DELETE")
@@ -221,7 +221,7 @@ func (c *console) useCode(w http.ResponseWriter, r *http.Request) {
 	offered.until = c.now().Add(offerTime)
 	text := c.seal.sealPerson(offerLabel, offered)
 	c.log.Info("used a one-time code of the console", "user", p.User, "network", networkOf(r))
-	setCookie(w, offerCookieName(r), text, offerTime)
+	offerCookies(r).setText(w, r, text, offerTime)
 	writeJSON(w, http.StatusOK, offeredPerson{User: p.User, Groups: p.Groups, Offer: issuer.HashToken(text)})
 }
 
@@ -250,8 +250,8 @@ func (c *console) agreeToOffer(w http.ResponseWriter, r *http.Request) {
 	}
 	c.endTerminals(r)
 	c.log.Info("signed in to the console", "user", p.User, "network", networkOf(r), "by", "one-time code")
-	setCookie(w, cookieName(r), c.seal.sealSession(s), s.until.Sub(c.now()))
-	clearCookie(w, offerCookieName(r))
+	sessionCookies(r).setText(w, r, c.seal.sealSession(s), s.until.Sub(c.now()))
+	offerCookies(r).clearText(w, r)
 	clearKeptCookie(w, r, renewalCookieName(r))
 	writeJSON(w, http.StatusOK, p)
 }
@@ -272,11 +272,11 @@ func (c *console) readOfPage(w http.ResponseWriter, r *http.Request, into any, f
 
 // offerOf returns the sign-in that the browser was offered, if the person agrees to exactly this one.
 func (c *console) offerOf(r *http.Request, agreed string) (session, bool) {
-	cookie, err := r.Cookie(offerCookieName(r))
-	if err != nil || subtle.ConstantTimeCompare([]byte(issuer.HashToken(cookie.Value)), []byte(agreed)) != 1 {
+	text := offerCookies(r).readText(r)
+	if subtle.ConstantTimeCompare([]byte(issuer.HashToken(text)), []byte(agreed)) != 1 {
 		return session{}, false
 	}
-	s, err := c.seal.openPerson(offerLabel, cookie.Value, c.now())
+	s, err := c.seal.openPerson(offerLabel, text, c.now())
 	return s, err == nil
 }
 

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// newCertificate returns a client certificate that is good until the time, of at least so many bytes.
+// newCertificate returns a client certificate that is good until the time, whose subject and issuer have so many bytes.
 func newCertificate(t *testing.T, until time.Time, size int) *x509.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -75,7 +75,7 @@ func (b *browser) useCode(code string) (offeredPerson, *http.Response) {
 	return out, answer
 }
 
-func (b *browser) agree(offer string) *http.Response {
+func (b *browser) agreeTo(offer string) *http.Response {
 	return b.send(pageRequest("PUT", codePath, fmt.Sprintf(`{"offer":%q}`, offer)))
 }
 
@@ -104,7 +104,7 @@ func TestSignInByACode(t *testing.T) {
 			t.Errorf("the cookie is %s", c)
 		}
 	}
-	answer = b.agree(offer.Offer)
+	answer = b.agreeTo(offer.Offer)
 	var p person
 	if err := json.Unmarshal([]byte(readBody(t, answer)), &p); err != nil || answer.StatusCode != http.StatusOK || p.User != "aiko" || !p.Until.Equal(testStart.Add(sessionTime)) {
 		t.Fatalf("%d %v %v", answer.StatusCode, p, err)
@@ -115,7 +115,7 @@ func TestSignInByACode(t *testing.T) {
 	if got := b.readPods(); got == nil || got.Header.Get("Authorization") != "Bearer "+goodToken {
 		t.Errorf("the API gets %v", got)
 	}
-	if answer := b.agree(offer.Offer); answer.StatusCode != http.StatusUnauthorized {
+	if answer := b.agreeTo(offer.Offer); answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the same consent again: %d", answer.StatusCode)
 	}
 }
@@ -129,7 +129,7 @@ func TestSignInByACodeOfACertificate(t *testing.T) {
 	r := clientRequest("")
 	r.TLS.PeerCertificates = []*x509.Certificate{own, other}
 	offer, _ := b.useCode(h.requestCode(r))
-	answer := b.agree(offer.Offer)
+	answer := b.agreeTo(offer.Offer)
 	var p person
 	if err := json.Unmarshal([]byte(readBody(t, answer)), &p); err != nil || !p.Until.Equal(testStart.Add(2*time.Hour)) {
 		t.Fatalf("%d: the session ends at %s, not with the certificate", answer.StatusCode, p.Until)
@@ -273,7 +273,7 @@ func TestCodesAreLimited(t *testing.T) {
 	}
 }
 
-// A link of another site signs nobody in: the session of before stays until the person agrees to exactly what the page shows.
+// A link of another site makes no session: the one of before stays until the person agrees to exactly what the page shows.
 func TestACodeOfAnotherPersonNeedsConsent(t *testing.T) {
 	h := newTestHub(t, 1)
 	h.api.accepts = func(token string) bool { return token == "ofMallory" }
@@ -287,18 +287,18 @@ func TestACodeOfAnotherPersonNeedsConsent(t *testing.T) {
 	if got := b.readPods(); got == nil || got.Header.Get("Authorization") != "Bearer "+goodToken {
 		t.Fatal("a code changes the session without consent")
 	}
-	if answer := b.agree(shown.Offer); answer.StatusCode != http.StatusUnauthorized {
+	if answer := b.agreeTo(shown.Offer); answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the page signs in as another person than it shows: %d", answer.StatusCode)
 	}
 	for _, offer := range []string{"", foreign.Offer + "x"} {
-		if answer := b.agree(offer); answer.StatusCode != http.StatusUnauthorized {
+		if answer := b.agreeTo(offer); answer.StatusCode != http.StatusUnauthorized {
 			t.Errorf("consent to %q: %d", offer, answer.StatusCode)
 		}
 	}
 	if answer := b.send(pageRequest("DELETE", codePath, "")); answer.StatusCode != http.StatusNoContent {
 		t.Errorf("declined: %d", answer.StatusCode)
 	}
-	if answer := b.agree(foreign.Offer); answer.StatusCode != http.StatusUnauthorized {
+	if answer := b.agreeTo(foreign.Offer); answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("consent after it was declined: %d", answer.StatusCode)
 	}
 	if got := b.readPods(); got == nil || got.Header.Get("Authorization") != "Bearer "+goodToken {
@@ -325,12 +325,12 @@ func TestCodesThatAreRefused(t *testing.T) {
 	if answer := b.send(pageRequest("POST", codePath, fmt.Sprintf(`{"code":%q}`, revoked))); answer.StatusCode != http.StatusUnauthorized || len(answer.Cookies()) > 0 {
 		t.Errorf("a code of a revoked token: %d", answer.StatusCode)
 	}
-	if answer := b.agree(offer.Offer); answer.StatusCode != http.StatusUnauthorized || len(answer.Cookies()) > 0 {
+	if answer := b.agreeTo(offer.Offer); answer.StatusCode != http.StatusUnauthorized || len(answer.Cookies()) > 0 {
 		t.Errorf("consent after the token was revoked: %d", answer.StatusCode)
 	}
 	h.api.review = nil
 	h.clock = h.clock.Add(offerTime)
-	if answer := b.agree(offer.Offer); answer.StatusCode != http.StatusUnauthorized {
+	if answer := b.agreeTo(offer.Offer); answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("consent that is too late: %d", answer.StatusCode)
 	}
 }
@@ -341,7 +341,7 @@ func TestConsentAtAnotherHub(t *testing.T) {
 	b := newBrowser(h)
 	offer, _ := b.useCode(h.requestTokenCode())
 	b.h = other
-	if answer := b.agree(offer.Offer); answer.StatusCode != http.StatusOK {
+	if answer := b.agreeTo(offer.Offer); answer.StatusCode != http.StatusOK {
 		t.Errorf("%d", answer.StatusCode)
 	}
 }
@@ -418,7 +418,7 @@ func TestAnotherSignInByCodeClosesTerminals(t *testing.T) {
 	b.cookies[cookie.Name] = cookie
 	offer, _ := b.useCode(h.requestTokenCode())
 	checkEcho(t, conn)
-	if answer := b.agree(offer.Offer); answer.StatusCode != http.StatusOK {
+	if answer := b.agreeTo(offer.Offer); answer.StatusCode != http.StatusOK {
 		t.Fatalf("%d", answer.StatusCode)
 	}
 	checkClosed(t, conn, closeSignedOut)
@@ -433,5 +433,24 @@ func TestChainsThatAreNone(t *testing.T) {
 		if s, err := decodeCredential(text); err == nil {
 			t.Errorf("%q is a credential: %v", text, s)
 		}
+	}
+}
+
+// A certificate that is longer than a cookie is offered, and becomes a session, by two cookies.
+func TestALongCertificateHasTwoCookies(t *testing.T) {
+	h := newTestHub(t, 1)
+	h.api.acceptsChain = func([]*x509.Certificate) bool { return true }
+	b := newBrowser(h)
+	r := clientRequest("")
+	r.TLS.PeerCertificates = []*x509.Certificate{newCertificate(t, testStart.Add(time.Hour), 2000)}
+	offer, _ := b.useCode(h.requestCode(r))
+	if len(b.cookies) != 2 {
+		t.Fatalf("the offer has %d cookies", len(b.cookies))
+	}
+	if answer := b.agreeTo(offer.Offer); answer.StatusCode != http.StatusOK || len(b.cookies) != 2 {
+		t.Fatalf("%d, with %d cookies", answer.StatusCode, len(b.cookies))
+	}
+	if got := b.readPods(); got == nil || !got.TLS.PeerCertificates[0].Equal(r.TLS.PeerCertificates[0]) {
+		t.Errorf("the API gets %v", got)
 	}
 }

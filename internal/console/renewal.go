@@ -81,7 +81,7 @@ func (c *console) setTokens(w http.ResponseWriter, r *http.Request, t issuer.Tok
 	} else if ok {
 		c.terminals.endSession(former.credential())
 	}
-	setCookie(w, cookieName(r), c.seal.sealSession(s), lifetime)
+	sessionCookies(r).setText(w, r, c.seal.sealSession(s), lifetime)
 	if text == "" {
 		clearKeptCookie(w, r, renewalCookieName(r))
 		return p, code
@@ -152,11 +152,12 @@ func (c *console) signOut(w http.ResponseWriter, r *http.Request) {
 	if ok {
 		c.terminals.endSession(s.credential())
 	}
-	clearCookie(w, cookieName(r))
+	sessionCookies(r).clearText(w, r)
 	clearKeptCookie(w, r, renewalCookieName(r))
 	clearKeptCookie(w, r, signInCookieName(r))
 	clearKeptCookie(w, r, failureCookieName(r))
-	clearKeptCookie(w, r, offerCookieName(r))
+	clearKeptCookie(w, r, offerCookies(r).first)
+	clearKeptCookie(w, r, offerCookies(r).more)
 	if !ok || c.issuer == nil || !c.issuer.IsIssued(s.token) {
 		w.WriteHeader(http.StatusNoContent)
 		return

@@ -18,13 +18,12 @@ import (
 const (
 	// sealLabel separates the key of sessions from all other uses of the hub key.
 	sealLabel = "atoll console sessions v1"
-	// maxToken is the longest token in bytes, and the longest chain of certificates: the sealed form fits into one cookie
-	// of 4,096 bytes.
-	maxToken = 2800
+	// maxToken is the longest token in bytes, and the longest chain of certificates: the sealed form fits into two cookies.
+	maxToken = 5600
 	// chainMark begins a credential that is a chain of certificates. No token has this byte.
 	chainMark = "\x00"
 	// maxSealed is the longest text of a sealed session.
-	maxSealed = 3900
+	maxSealed = 2 * maxPart
 	timeBytes = 8
 )
 
@@ -138,13 +137,13 @@ func (s *sealer) openText(purpose, text string) ([]byte, error) {
 	return plain, nil
 }
 
-// sealValue returns the text of a cookie with a value; "": the text is longer than a cookie.
+// sealValue returns the text of a cookie with a value; "": the text is longer than one cookie.
 func (s *sealer) sealValue(purpose string, value any) string {
 	plain, err := json.Marshal(value)
 	if err != nil {
 		return ""
 	}
-	if text := s.sealText(purpose, plain); len(text) <= maxSealed {
+	if text := s.sealText(purpose, plain); len(text) <= maxPart {
 		return text
 	}
 	return ""

@@ -81,7 +81,7 @@ func (c *console) reportPerson(w http.ResponseWriter, r *http.Request) {
 		p.RenewInSeconds = renewed.secondsFrom(c.now())
 	case code == http.StatusUnauthorized:
 		c.terminals.endSession(s.credential())
-		clearCookie(w, cookieName(r))
+		sessionCookies(r).clearText(w, r)
 	}
 	writePerson(w, p, code)
 }
@@ -103,7 +103,7 @@ func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
 	if code == http.StatusOK { // a refused one is the caller's alone, and in the audit log
 		c.endTerminals(r)
 		c.log.Info("signed in to the console", "user", p.User, "network", fairness.NetworkOfRequest(r))
-		setCookie(w, cookieName(r), c.seal.sealSession(s), sessionTime)
+		sessionCookies(r).setText(w, r, c.seal.sealSession(s), sessionTime)
 		clearKeptCookie(w, r, renewalCookieName(r))
 	}
 	writePerson(w, p, code)
@@ -142,7 +142,7 @@ func readToken(r *http.Request) (token, problem string) {
 		return "", problem
 	}
 	if !isToken(in.Token) {
-		return "", "a token has from 1 to 2800 printable ASCII characters, without spaces"
+		return "", "a token has from 1 to 5600 printable ASCII characters, without spaces"
 	}
 	return in.Token, ""
 }
@@ -203,13 +203,9 @@ func (a *boundedAnswer) Write(b []byte) (int, error) {
 	return a.body.Write(b)
 }
 
-// sessionOf returns the session of a request. The first one counts of several cookies of the name.
+// sessionOf returns the session of a request.
 func (c *console) sessionOf(r *http.Request) (session, bool) {
-	cookie, err := r.Cookie(cookieName(r))
-	if err != nil {
-		return session{}, false
-	}
-	s, err := c.seal.openSession(cookie.Value, c.now())
+	s, err := c.seal.openSession(sessionCookies(r).readText(r), c.now())
 	return s, err == nil
 }
 

@@ -1,6 +1,6 @@
 // Package sharedcodes keeps the one-time codes of the console in etcd, so that each hub of an etcd takes the codes of all.
 //
-// Contract: a code is taken once, by one hub. The caller seals what is stored, and etcd forgets it at the end of its life. One
+// Contract: a code is taken once, by one hub. The caller seals what is stored, and etcd deletes it at the end of its life. One
 // request writes once. All methods are safe for concurrent use.
 package sharedcodes
 
@@ -50,7 +50,7 @@ func (s *Store) PutCode(ctx context.Context, hash, sealed string, lifetime time.
 	return nil
 }
 
-// TakeCode returns what a code stands for and forgets it; "": it is unknown, used or over. Of several callers at the same time,
+// TakeCode returns what a code stands for and deletes it; "": it is unknown, used or over. Of several callers at the same time,
 // one gets it.
 func (s *Store) TakeCode(ctx context.Context, hash string) (sealed string, err error) {
 	c := s.client.Load()

@@ -74,7 +74,7 @@ func TestOneOfManyTakesACode(t *testing.T) {
 	}
 }
 
-// etcd forgets a code that is never used.
+// etcd deletes a code that is never used.
 func TestACodeEnds(t *testing.T) {
 	one, _, client := openStores(t)
 	if err := one.PutCode(t.Context(), "a", "sealed", 1500*time.Millisecond); err != nil {

@@ -204,7 +204,7 @@ export async function signIn(token: string): Promise<Person> {
   return actAs((await (await send("/session", bodyOf("POST", { token }))).json()) as Person);
 }
 
-/** The person as whom a one-time code signs in. */
+/** The person of a one-time code. */
 export interface Offer {
   user: string;
   groups?: string[];
@@ -216,7 +216,7 @@ function bodyOf(method: string, value: object): RequestInit {
   return { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(value) };
 }
 
-/** Uses a one-time code up, and returns as whom it signs in. The session stays as it is. */
+/** Uses a one-time code up, and returns its person. The session stays as it is. */
 export async function offerSession(code: string): Promise<Offer> {
   return (await (await send("/session/code", bodyOf("POST", { code }))).json()) as Offer;
 }
