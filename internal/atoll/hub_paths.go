@@ -29,4 +29,7 @@ const (
 	// namespace and name identify its Bundle; cluster narrows the answer to one cluster, and limit bounds
 	// the clusters. With watch=true, the answer is a stream: the tree, then its changes, one a line.
 	TreePath = "/atoll/v1alpha1/tree"
+	// ConsoleCodesPath answers POST with a one-time code, by which a browser signs in to the console as the person of the
+	// request. It is no path of the API's chain: the console answers it.
+	ConsoleCodesPath = "/console/codes"
 )

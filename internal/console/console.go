@@ -2,7 +2,8 @@
 // signed-in person.
 //
 // Contract: a handler stands before the API's chain and passes everything outside of /console on,
-// unchanged. It keeps no session: cookies hold the person's own tokens, sealed under the hub key.
+// unchanged. It keeps no session: cookies hold the person's own credentials, sealed under the hub key. A
+// one-time code, with the credential that it stands for, is kept until it is used or over.
 // All methods are safe for concurrent use.
 package console
 
@@ -25,6 +26,8 @@ const (
 	sessionPath = rootPath + "session"
 	// renewalPath renews the session at the issuer.
 	renewalPath = sessionPath + "/renewal"
+	// codePath takes a one-time code, and signs in by it after the person's consent.
+	codePath = sessionPath + "/code"
 	// issuerPath reports on the issuer, and beginPath sends a browser to it.
 	issuerPath = rootPath + "oidc"
 	beginPath  = issuerPath + "/sign-in"
@@ -54,6 +57,10 @@ type console struct {
 	terminals                      *terminals
 	terminalLimiter, personLimiter *fairness.RequestLimiter
 
+	// codes are the one-time codes. codeLimiter is for networks that request them, personCodeLimiter for people.
+	codes                          *codes
+	codeLimiter, personCodeLimiter *fairness.RequestLimiter
+
 	assets map[string]asset
 	log    *slog.Logger
 	now    func() time.Time
@@ -66,6 +73,8 @@ type Options struct {
 	// SignIn is the sign-in by an issuer of the AuthenticationConfig, which is the path of the file that the API reads.
 	SignIn               issuer.Options
 	AuthenticationConfig string
+	// Codes keeps one-time codes for all hubs of one etcd; nil: this hub alone keeps its own.
+	Codes CodeStore
 }
 
 // NewFront returns a function that makes the console of a hub with the key: a handler that serves the console,
@@ -95,7 +104,11 @@ func newConsole(hubKey []byte, o Options) (*console, error) {
 	c := &console{
 		seal: seal, assets: files, log: o.Log, now: time.Now,
 		limiter: newSignInLimiter(), beginLimiter: newFlowLimiter(), callbackLimiter: newFlowLimiter(), renewalLimiter: newRenewalLimiter(),
+		codeLimiter: newCodeLimiter(), personCodeLimiter: newPersonCodeLimiter(),
 		terminals: newTerminals(), terminalLimiter: newTerminalLimiter(), personLimiter: newPersonLimiter(),
+	}
+	if c.codes, err = newCodes(hubKey, seal, o.Codes); err != nil {
+		return nil, err
 	}
 	if o.SignIn.URL != "" {
 		if c.issuer, err = issuer.NewClient(o.SignIn, o.AuthenticationConfig); err != nil {
@@ -154,6 +167,10 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.serveSession(w, r)
 	case renewalPath:
 		c.serveRenewal(w, r)
+	case codePath:
+		c.serveCode(w, r)
+	case atoll.ConsoleCodesPath:
+		c.issueCode(w, r)
 	case issuerPath:
 		c.reportIssuer(w, r)
 	case beginPath:

@@ -33,6 +33,8 @@ type fakeAPI struct {
 	review  func(w http.ResponseWriter)
 	// accepts decides on other tokens; nil: none is accepted.
 	accepts func(token string) bool
+	// acceptsChain decides on certificates; nil: none is accepted.
+	acceptsChain func(chain []*x509.Certificate) bool
 	// exec serves commands in containers; nil: as all else.
 	exec http.HandlerFunc
 }
@@ -61,6 +63,9 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *fakeAPI) acceptsOther(r *http.Request) bool {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && f.acceptsChain != nil && f.acceptsChain(r.TLS.PeerCertificates) {
+		return true
+	}
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	return ok && f.accepts != nil && f.accepts(token)
 }
@@ -462,7 +467,7 @@ func TestTheAPIReceivesNoSession(t *testing.T) {
 // Every answer has the strict policy, which allows no inline script and no other site.
 func TestSecurityHeaders(t *testing.T) {
 	h := newTestHub(t, 1)
-	for _, path := range []string{"/console/", "/console/none", sessionPath, apiPath + "/api/v1/pods", reasonsPath} {
+	for _, path := range []string{"/console/", "/console/none", sessionPath, codePath, "/console/codes", apiPath + "/api/v1/pods", reasonsPath} {
 		header := h.serve(httptest.NewRequest("GET", path, nil)).Header
 		csp := header.Get("Content-Security-Policy")
 		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"} {

@@ -29,6 +29,21 @@ var (
 	allTerminals     = pace.PerSecond(50, 200)
 )
 
+// The limits of requests for one-time codes, each of which makes the hub check a credential.
+var (
+	networkCodes = pace.PerSecond(1, 30)
+	personCodes  = pace.Rate{Interval: 6 * time.Second, Burst: 10}
+	allCodes     = pace.PerSecond(20, 60)
+)
+
+func newCodeLimiter() *fairness.RequestLimiter {
+	return fairness.NewRequestLimiter(networkCodes, allCodes)
+}
+
+func newPersonCodeLimiter() *fairness.RequestLimiter {
+	return fairness.NewRequestLimiter(personCodes, allCodes)
+}
+
 func newTerminalLimiter() *fairness.RequestLimiter {
 	return fairness.NewRequestLimiter(networkTerminals, allTerminals)
 }

@@ -70,7 +70,7 @@ var requestInfos = request.RequestInfoFactory{APIPrefixes: sets.NewString("api",
 // otherSessionMessage refuses a request whose page was loaded in another session.
 const otherSessionMessage = "this browser has signed in again since the page was loaded: load it again"
 
-// relayToAPI serves a request of the page by the hub's API, as the person of the session: its token takes
+// relayToAPI serves a request of the page by the hub's API, as the person of the session: its credential takes
 // the place of all other credentials of the request.
 func (c *console) relayToAPI(w http.ResponseWriter, r *http.Request) {
 	isRead := r.Method == http.MethodGet
@@ -145,11 +145,19 @@ func takeBody(w http.ResponseWriter, r, inner *http.Request) bool {
 	return true
 }
 
-// actAs gives a request the person's token, and takes the certificate of the browser's connection off.
+// actAs gives a request the person's credential, and takes the certificate of the browser's connection off. The API verifies
+// the certificate of a session as that of any connection.
 func actAs(r *http.Request, s session) {
-	r.Header.Set("Authorization", "Bearer "+s.token)
+	state := tls.ConnectionState{HandshakeComplete: true}
 	if r.TLS != nil {
-		state := tls.ConnectionState{Version: r.TLS.Version, CipherSuite: r.TLS.CipherSuite, ServerName: r.TLS.ServerName, HandshakeComplete: r.TLS.HandshakeComplete}
+		state = tls.ConnectionState{Version: r.TLS.Version, CipherSuite: r.TLS.CipherSuite, ServerName: r.TLS.ServerName, HandshakeComplete: r.TLS.HandshakeComplete}
+	}
+	if len(s.chain) > 0 {
+		state.PeerCertificates = s.chain
+	} else {
+		r.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	if r.TLS != nil || len(s.chain) > 0 {
 		r.TLS = &state
 	}
 }

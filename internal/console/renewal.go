@@ -42,7 +42,7 @@ func (c *console) renewalOf(r *http.Request, s session) (renewal, bool) {
 	}
 	var n renewal
 	err = c.seal.openValue(renewalLabel, cookie.Value, &n)
-	return n, err == nil && n.Refresh != "" && n.Session == issuer.HashToken(s.token) && c.now().Unix() < n.Until
+	return n, err == nil && n.Refresh != "" && n.Session == issuer.HashToken(s.credential()) && c.now().Unix() < n.Until
 }
 
 // sealTokens returns the session of an issuer's tokens, and the text of the cookie that renews it. Without a refresh
@@ -71,17 +71,17 @@ func renewalTime(now, expiry, until time.Time) time.Time {
 // are kept also when the API cannot check them now, because the issuer does not take the ones of before again.
 func (c *console) setTokens(w http.ResponseWriter, r *http.Request, t issuer.Tokens, until time.Time, isRenewal bool) (person, int) {
 	s, n, text := c.sealTokens(t, until)
-	p, code := c.reviewToken(r, s)
+	p, code := c.reviewCredential(r, s)
 	if code != http.StatusOK && !(isRenewal && code == http.StatusServiceUnavailable) {
 		return p, code
 	}
 	lifetime := s.until.Sub(c.now())
 	if former, ok := c.sessionOf(r); ok && isRenewal {
-		c.terminals.renewSession(former.token, s.token, lifetime)
+		c.terminals.renewSession(former.credential(), s.credential(), lifetime)
 	} else if ok {
-		c.terminals.endSession(former.token)
+		c.terminals.endSession(former.credential())
 	}
-	setCookie(w, cookieName(r), c.seal.sealSession(s), lifetime)
+	sessionCookies(r).setText(w, r, c.seal.sealSession(s), lifetime)
 	if text == "" {
 		clearKeptCookie(w, r, renewalCookieName(r))
 		return p, code
@@ -150,12 +150,14 @@ func (c *console) signOut(w http.ResponseWriter, r *http.Request) {
 	s, ok := c.sessionOf(r)
 	n, isRenewed := c.renewalOf(r, s)
 	if ok {
-		c.terminals.endSession(s.token)
+		c.terminals.endSession(s.credential())
 	}
-	clearCookie(w, cookieName(r))
+	sessionCookies(r).clearText(w, r)
 	clearKeptCookie(w, r, renewalCookieName(r))
 	clearKeptCookie(w, r, signInCookieName(r))
 	clearKeptCookie(w, r, failureCookieName(r))
+	clearKeptCookie(w, r, offerCookies(r).first)
+	clearKeptCookie(w, r, offerCookies(r).more)
 	if !ok || c.issuer == nil || !c.issuer.IsIssued(s.token) {
 		w.WriteHeader(http.StatusNoContent)
 		return

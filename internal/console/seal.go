@@ -5,30 +5,65 @@ import (
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
 const (
 	// sealLabel separates the key of sessions from all other uses of the hub key.
 	sealLabel = "atoll console sessions v1"
-	// maxToken is the longest token in bytes: its sealed form fits into one cookie of 4,096 bytes.
-	maxToken = 2800
+	// maxToken is the longest token in bytes, and the longest chain of certificates: the sealed form fits into two cookies.
+	maxToken = 5600
+	// chainMark begins a credential that is a chain of certificates. No token has this byte.
+	chainMark = "\x00"
 	// maxSealed is the longest text of a sealed session.
-	maxSealed = 3900
+	maxSealed = 2 * maxPart
 	timeBytes = 8
 )
 
 var errNoSession = errors.New("the session is not valid")
 
-// session is a signed-in person: its token, until the time.
+// session is a signed-in person: its credential, until the time. The credential is a token or a chain.
 type session struct {
 	token string
+	// chain is the person's client certificate, then its intermediates. The key of the certificate was proven in the TLS
+	// handshake of the request for the session's code.
+	chain []*x509.Certificate
 	until time.Time
+}
+
+// credential returns the session's credential as one text.
+func (s session) credential() string {
+	if len(s.chain) == 0 {
+		return s.token
+	}
+	text := []byte(chainMark)
+	for _, c := range s.chain {
+		text = append(text, c.Raw...)
+	}
+	return string(text)
+}
+
+// decodeCredential returns the session, without an end, of the text of a credential.
+func decodeCredential(text string) (session, error) {
+	if isToken(text) {
+		return session{token: text}, nil
+	}
+	raw, isChain := strings.CutPrefix(text, chainMark)
+	if !isChain || len(text) > maxToken {
+		return session{}, errNoSession
+	}
+	chain, err := x509.ParseCertificates([]byte(raw))
+	if err != nil || len(chain) == 0 {
+		return session{}, errNoSession
+	}
+	return session{chain: chain}, nil
 }
 
 // sealer seals sessions into texts and opens them. It has no state but its key.
@@ -50,10 +85,35 @@ func newSealer(hubKey []byte) (*sealer, error) {
 	return &sealer{aead: aead}, nil
 }
 
-// sealSession returns the text of a cookie.
-func (s *sealer) sealSession(v session) string {
-	plain := binary.BigEndian.AppendUint64(make([]byte, 0, timeBytes+len(v.token)), uint64(v.until.Unix()))
-	return s.sealText(sealLabel, append(plain, v.token...))
+// sealSession returns the text of a session's cookie.
+func (s *sealer) sealSession(v session) string { return s.sealPerson(sealLabel, v) }
+
+// openSession returns the session in the text of a cookie, unless it is forged, malformed or over.
+func (s *sealer) openSession(text string, now time.Time) (session, error) {
+	return s.openPerson(sealLabel, text, now)
+}
+
+// sealPerson returns the text of a cookie with a person's credential and its end. Only openPerson with the same purpose opens it.
+func (s *sealer) sealPerson(purpose string, v session) string {
+	credential := v.credential()
+	plain := binary.BigEndian.AppendUint64(make([]byte, 0, timeBytes+len(credential)), uint64(v.until.Unix()))
+	return s.sealText(purpose, append(plain, credential...))
+}
+
+// openPerson returns what sealPerson has sealed for the purpose, unless it is forged, malformed or over.
+func (s *sealer) openPerson(purpose, text string, now time.Time) (session, error) {
+	plain, err := s.openText(purpose, text)
+	if err != nil || len(plain) <= timeBytes {
+		return session{}, errNoSession
+	}
+	v, err := decodeCredential(string(plain[timeBytes:]))
+	if err != nil {
+		return session{}, err
+	}
+	if v.until = time.Unix(int64(binary.BigEndian.Uint64(plain)), 0); !now.Before(v.until) {
+		return session{}, errNoSession
+	}
+	return v, nil
 }
 
 // sealText returns the text of a cookie with a content. Only openText with the same purpose opens it.
@@ -77,26 +137,13 @@ func (s *sealer) openText(purpose, text string) ([]byte, error) {
 	return plain, nil
 }
 
-// openSession returns the session in the text of a cookie, unless it is forged, malformed or over.
-func (s *sealer) openSession(text string, now time.Time) (session, error) {
-	plain, err := s.openText(sealLabel, text)
-	if err != nil || len(plain) <= timeBytes {
-		return session{}, errNoSession
-	}
-	v := session{until: time.Unix(int64(binary.BigEndian.Uint64(plain)), 0), token: string(plain[timeBytes:])}
-	if !now.Before(v.until) || !isToken(v.token) {
-		return session{}, errNoSession
-	}
-	return v, nil
-}
-
-// sealValue returns the text of a cookie with a value; "": the text is longer than a cookie.
+// sealValue returns the text of a cookie with a value; "": the text is longer than one cookie.
 func (s *sealer) sealValue(purpose string, value any) string {
 	plain, err := json.Marshal(value)
 	if err != nil {
 		return ""
 	}
-	if text := s.sealText(purpose, plain); len(text) <= maxSealed {
+	if text := s.sealText(purpose, plain); len(text) <= maxPart {
 		return text
 	}
 	return ""

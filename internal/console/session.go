@@ -64,14 +64,14 @@ func (c *console) serveSession(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reportPerson answers with the person of the session, whose token the API checks again.
+// reportPerson answers with the person of the session, whose credential the API checks again.
 func (c *console) reportPerson(w http.ResponseWriter, r *http.Request) {
 	s, ok := c.sessionOf(r)
 	if !ok {
 		refuseWithoutSession(w)
 		return
 	}
-	p, code := c.reviewToken(r, s)
+	p, code := c.reviewCredential(r, s)
 	renewed, isRenewed := c.renewalOf(r, s)
 	switch {
 	case isRenewed && code == http.StatusUnauthorized:
@@ -80,8 +80,8 @@ func (c *console) reportPerson(w http.ResponseWriter, r *http.Request) {
 	case isRenewed:
 		p.RenewInSeconds = renewed.secondsFrom(c.now())
 	case code == http.StatusUnauthorized:
-		c.terminals.endSession(s.token)
-		clearCookie(w, cookieName(r))
+		c.terminals.endSession(s.credential())
+		sessionCookies(r).clearText(w, r)
 	}
 	writePerson(w, p, code)
 }
@@ -99,11 +99,11 @@ func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := session{token: token, until: c.now().Add(sessionTime).Truncate(time.Second)}
-	p, code := c.reviewToken(r, s)
+	p, code := c.reviewCredential(r, s)
 	if code == http.StatusOK { // a refused one is the caller's alone, and in the audit log
 		c.endTerminals(r)
 		c.log.Info("signed in to the console", "user", p.User, "network", fairness.NetworkOfRequest(r))
-		setCookie(w, cookieName(r), c.seal.sealSession(s), sessionTime)
+		sessionCookies(r).setText(w, r, c.seal.sealSession(s), sessionTime)
 		clearKeptCookie(w, r, renewalCookieName(r))
 	}
 	writePerson(w, p, code)
@@ -137,25 +137,33 @@ func writePerson(w http.ResponseWriter, p person, code int) {
 
 // readToken reads the token of a sign-in, or returns what is wrong with the request.
 func readToken(r *http.Request) (token, problem string) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return "", "the body of a sign-in is application/json"
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxSignInBody+1))
-	if err != nil || len(body) > maxSignInBody {
-		return "", "the body of a sign-in has at most 16 KiB"
-	}
 	var in signIn
-	if err := json.Unmarshal(body, &in); err != nil {
-		return "", `the body of a sign-in is {"token": "..."}`
+	if problem := readSignInBody(r, &in, `{"token": "..."}`); problem != "" {
+		return "", problem
 	}
 	if !isToken(in.Token) {
-		return "", "a token has from 1 to 2800 printable ASCII characters, without spaces"
+		return "", "a token has from 1 to 5600 printable ASCII characters, without spaces"
 	}
 	return in.Token, ""
 }
 
-// reviewToken has the API authenticate the token, in this process, and returns the person and the status.
-func (c *console) reviewToken(r *http.Request, s session) (person, int) {
+// readSignInBody reads the body of a sign-in, or returns what is wrong with the request. form is what the body should be.
+func readSignInBody(r *http.Request, into any, form string) (problem string) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return "the body of a sign-in is application/json"
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxSignInBody+1))
+	if err != nil || len(body) > maxSignInBody {
+		return "the body of a sign-in has at most 16 KiB"
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return "the body of a sign-in is " + form
+	}
+	return ""
+}
+
+// reviewCredential has the API authenticate the credential, in this process, and returns the person and the status.
+func (c *console) reviewCredential(r *http.Request, s session) (person, int) {
 	body, _ := json.Marshal(authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}})
 	ctx, cancel := context.WithTimeout(r.Context(), signInTime)
 	defer cancel()
@@ -195,13 +203,9 @@ func (a *boundedAnswer) Write(b []byte) (int, error) {
 	return a.body.Write(b)
 }
 
-// sessionOf returns the session of a request. The first one counts of several cookies of the name.
+// sessionOf returns the session of a request.
 func (c *console) sessionOf(r *http.Request) (session, bool) {
-	cookie, err := r.Cookie(cookieName(r))
-	if err != nil {
-		return session{}, false
-	}
-	s, err := c.seal.openSession(cookie.Value, c.now())
+	s, err := c.seal.openSession(sessionCookies(r).readText(r), c.now())
 	return s, err == nil
 }
 

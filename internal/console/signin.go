@@ -29,7 +29,7 @@ const (
 	maxCallback = 16 << 10
 	maxCode     = 8 << 10
 
-	tooLongMessage = "the issuer's ID token has more than 2800 characters, which does not fit into a cookie: have it name fewer groups and claims"
+	tooLongMessage = "the issuer's ID token has more than 5600 characters, which does not fit into two cookies: have it name fewer groups and claims"
 )
 
 // Kinds of failed sign-ins that the issuer's client does not have.

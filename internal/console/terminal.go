@@ -124,7 +124,7 @@ func (c *console) openTerminal(r *http.Request, s session) (*terminal, *metav1.S
 	if wait, ok := c.terminalLimiter.TakeTurn(networkOf(r), c.now()); !ok {
 		return nil, tooManyTerminals("too many terminals are opened from this network", wait)
 	}
-	p, code := c.reviewToken(r, s)
+	p, code := c.reviewCredential(r, s)
 	switch code {
 	case http.StatusOK:
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -137,7 +137,7 @@ func (c *console) openTerminal(r *http.Request, s session) (*terminal, *metav1.S
 	if wait, ok := c.personLimiter.TakeTurn(p.User, c.now()); !ok {
 		return nil, tooManyTerminals("you open terminals too fast", wait)
 	}
-	t := &terminal{user: p.User, token: issuer.HashToken(s.token)}
+	t := &terminal{user: p.User, credential: issuer.HashToken(s.credential())}
 	t.over = time.AfterFunc(s.until.Sub(c.now()), func() { t.endTerminal(closeSessionOver) })
 	if problem := c.terminals.add(t); problem != "" {
 		t.over.Stop()
@@ -206,8 +206,8 @@ func tooManyTerminals(problem string, wait time.Duration) *metav1.Status {
 // terminal is an open terminal, or one that is being opened.
 type terminal struct {
 	user string
-	// token is the hash of the session's token. The table guards it, because a renewal changes it.
-	token string
+	// credential is the hash of the session's credential. The table guards it, because a renewal changes it.
+	credential string
 	// over ends the terminal with its session.
 	over *time.Timer
 
@@ -287,26 +287,26 @@ func (t *terminals) remove(one *terminal) {
 	}
 }
 
-// renewSession keeps the terminals of a session, whose token is another one from now on. They end with it after the rest of its time.
+// renewSession keeps the terminals of a session, whose credential is another one from now on. They end with it after the rest of its time.
 func (t *terminals) renewSession(from, to string, rest time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	from, to = issuer.HashToken(from), issuer.HashToken(to)
 	for one := range t.all {
-		if one.token == from {
-			one.token = to
+		if one.credential == from {
+			one.credential = to
 			one.over.Reset(rest)
 		}
 	}
 }
 
 // endSession closes the terminals of a session.
-func (t *terminals) endSession(token string) {
-	hash := issuer.HashToken(token)
+func (t *terminals) endSession(credential string) {
+	hash := issuer.HashToken(credential)
 	t.mu.Lock()
 	var ended []*terminal
 	for one := range t.all {
-		if one.token == hash {
+		if one.credential == hash {
 			ended = append(ended, one)
 		}
 	}
@@ -319,7 +319,7 @@ func (t *terminals) endSession(token string) {
 // endTerminals closes the terminals of the session that a request ends.
 func (c *console) endTerminals(r *http.Request) {
 	if s, ok := c.sessionOf(r); ok {
-		c.terminals.endSession(s.token)
+		c.terminals.endSession(s.credential())
 	}
 }
 

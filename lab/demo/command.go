@@ -8,12 +8,15 @@
 package demo
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,6 +70,7 @@ func runDemo(ctx context.Context, s *storyTerminal, dir string, once bool) (err 
 		return nil
 	}
 	if err == nil {
+		printConsole(ctx, s, l)
 		printNextSteps(s, l)
 	}
 	<-ctx.Done()
@@ -115,6 +119,37 @@ func cleanUp(ctx context.Context, s *storyTerminal, dir string, well bool) error
 	return nil
 }
 
+// linkTime is how long the link to the console is good until it is used.
+const linkTime = 10 * time.Minute
+
+// printConsole prints a link that opens the console of the demo, signed in.
+func printConsole(ctx context.Context, s *storyTerminal, l *lab.Lab) {
+	s.printTitle("The same in a browser, once, for ten minutes. Later, atoll console opens it again.")
+	link, err := consoleLink(ctx, l)
+	if err != nil {
+		s.printLine("  There is no link: %v", err)
+		return
+	}
+	s.printLine("  %s", s.withColour(ansiCyan, link))
+	s.printLine("  The browser warns of the certificate, whose authority belongs to the demo alone.")
+}
+
+// consoleLink has atoll make a link for the administrator of the demo's hub.
+func consoleLink(ctx context.Context, l *lab.Lab) (string, error) {
+	path, err := lab.ProgramPath("atoll")
+	if err != nil {
+		return "", err
+	}
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, "console", "--no-browser", "--lifetime", linkTime.String(), "--kubeconfig", l.KubeconfigPath("hub"))
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("atoll console: %w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
 func printNextSteps(s *storyTerminal, l *lab.Lab) {
 	self, err := os.Executable()
 	if err != nil {
@@ -128,6 +163,7 @@ func printNextSteps(s *storyTerminal, l *lab.Lab) {
 		"atoll get clusters",
 		"atoll get rows -n shop",
 		"atoll explain deployment/web -n shop",
+		"atoll console",
 		"kubectl get deployments,bundles -n shop",
 		"kubectl --kubeconfig " + l.KubeconfigPath("member3") + " get pods -n shop",
 		"kubectl annotate deployment/cart -n shop atoll.dev/clusters=member1 --overwrite",

@@ -297,12 +297,16 @@ var layers = []layer{
 		why: "it is a client of an OpenID Connect issuer, and imports nothing of the hub",
 	},
 	{
+		name: "console codes", packages: []string{"internal/console/sharedcodes"},
+		why: "it is a client of etcd, and imports nothing of the hub",
+	},
+	{
 		name: "console", packages: []string{"internal/console"}, below: []string{"vocabulary", "pace", "connection fairness", "console issuer"},
 		why: "it is a client of the hub's API: what it shows, kubectl with the same rights can show",
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"application tree server", "console", "console issuer", "sources", "webhooks", "gate checks", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
+		below: []string{"application tree server", "console", "console issuer", "console codes", "sources", "webhooks", "gate checks", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{

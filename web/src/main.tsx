@@ -8,6 +8,7 @@ import { forgetCollections } from "./api/collection";
 import { connection } from "./api/connection";
 import { endSession, openSession, planRenewal, stopRenewal } from "./api/renewal";
 import { rights } from "./api/rights";
+import { codeOf } from "./model/code";
 import type { Entry } from "./model/palette";
 import { type Language, currentLanguage, setLanguage, t } from "./text/text";
 import { linkTo, navigate, useRoute } from "./ui/hooks";
@@ -20,6 +21,7 @@ import { ClusterPage } from "./views/cluster";
 import { Fleet } from "./views/fleet";
 import { FreezeBanner } from "./views/freeze";
 import { Logs } from "./views/logs";
+import { OfferPage } from "./views/offer";
 import { Palette } from "./views/palette";
 import { PodPage } from "./views/pod";
 import { SignIn } from "./views/signin";
@@ -59,38 +61,45 @@ function forgetPerson(): void {
 
 function App() {
   const [person, setPerson] = useState<Person | undefined>();
-  const [phase, setPhase] = useState<"starting" | "out" | "over" | "in" | "unreachable">("starting");
+  const [phase, setPhase] = useState<"offer" | "starting" | "out" | "over" | "in" | "unreachable">(codeOfLink ? "offer" : "starting");
   const [issuerSignOut, setIssuerSignOut] = useState("");
   const [, redraw] = useReducer((n: number) => n + 1, 0);
+  const start = () =>
+    openSession().then(
+      (p) => {
+        setPerson(p);
+        setPhase("in");
+      },
+      (e) => {
+        if (e instanceof RequestError && e.code === 401) return setPhase("out");
+        setPhase("unreachable");
+        setTimeout(start, 3000);
+      },
+    );
   useEffect(() => {
     setSignedOutHandler(() => {
       forgetPerson();
       setPhase("over");
     });
     void loadReasons().catch(() => undefined);
-    const start = () =>
-      openSession().then(
-        (p) => {
-          setPerson(p);
-          setPhase("in");
-        },
-        (e) => {
-          if (e instanceof RequestError && e.code === 401) return setPhase("out");
-          setPhase("unreachable");
-          setTimeout(start, 3000);
-        },
-      );
-    void start();
+    if (!codeOfLink) void start();
   }, []);
   if (phase === "starting") return <p class="muted pad">{t("loading")}</p>;
   if (phase === "unreachable") return <Empty title={t("live.off")} />;
-  if (phase !== "in" || !person) {
-    const signedIn = (p: Person) => {
-      forgetPerson();
-      planRenewal(p);
-      setPerson(p);
-      setPhase("in");
+  const signedIn = (p: Person) => {
+    forgetPerson();
+    planRenewal(p);
+    setPerson(p);
+    setPhase("in");
+  };
+  if (phase === "offer") {
+    const decline = () => {
+      setPhase("starting");
+      void start();
     };
+    return <OfferPage code={codeOfLink} onSignedIn={signedIn} onDeclined={decline} />;
+  }
+  if (phase !== "in" || !person) {
     return <SignIn over={phase === "over"} issuerSignOut={phase === "out" ? issuerSignOut : ""} onSignedIn={signedIn} />;
   }
   const leave = () => {
@@ -218,6 +227,9 @@ function Live() {
   return <p class={"live small" + (live ? "" : " live-off")} role="status"><span class="dot" />{t(live ? "live.on" : "live.off")}</p>;
 }
 
+/** The code of the link that opened the page. It is in no entry of the browser's history. */
+const codeOfLink = codeOf(location.hash);
+if (codeOfLink) history.replaceState(null, "", location.pathname + location.search);
 setTheme(chosenTheme());
 setLanguage(chosenLanguage());
 if (location.pathname === "/console/") navigate(linkTo("fleet") + location.search, true);

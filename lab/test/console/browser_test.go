@@ -128,12 +128,18 @@ type page struct {
 // openPage starts a browser and opens the console.
 func openPage(t *testing.T) *page {
 	t.Helper()
+	return openPageAt(t, world.hub+"/console/")
+}
+
+// openPageAt starts a browser and opens an address.
+func openPageAt(t *testing.T, address string) *page {
+	t.Helper()
 	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(findBrowser()), chromedp.NoSandbox, chromedp.IgnoreCertErrors, chromedp.WindowSize(1360, 860)}
 	allocated, stop := chromedp.NewExecAllocator(t.Context(), slices.Concat(chromedp.DefaultExecAllocatorOptions[:], options)...)
 	ctx, closePage := chromedp.NewContext(allocated)
 	t.Cleanup(func() { closePage(); stop() })
 	p := &page{t: t, ctx: ctx}
-	p.run(chromedp.Navigate(world.hub + "/console/"))
+	p.run(chromedp.Navigate(address))
 	return p
 }
 

@@ -187,15 +187,7 @@ func hubsAndMembers(t *testing.T) *hubPair {
 			}
 		}
 	})
-	h.a = h.startHub(t, "a", h.doors[0])
-	h.a.awaitReady(t)
-	h.a.waitForLog(t, "this hub leads")
-	keys := filepath.Join(h.dir, "keys.tar")
-	runCommand(t, "atoll-hub", "backup", "--data-dir", h.a.dir, "--file", keys)
-	runCommand(t, "atoll-hub", "restore", "--data-dir", filepath.Join(h.dir, "b"), "--file", keys)
-	h.b = h.startHub(t, "b", h.doors[1])
-	h.b.awaitReady(t)
-	h.b.waitForLog(t, "another hub leads")
+	h.startBoth(t)
 	if err := <-members; err != nil {
 		t.Fatal(err)
 	}
@@ -210,6 +202,20 @@ func hubsAndMembers(t *testing.T) *hubPair {
 		}
 	}
 	return h
+}
+
+// startBoth starts two hubs with one key set, of which a leads.
+func (h *hubPair) startBoth(t *testing.T) {
+	t.Helper()
+	h.a = h.startHub(t, "a", h.doors[0])
+	h.a.awaitReady(t)
+	h.a.waitForLog(t, "this hub leads")
+	keys := filepath.Join(h.dir, "keys.tar")
+	runCommand(t, "atoll-hub", "backup", "--data-dir", h.a.dir, "--file", keys)
+	runCommand(t, "atoll-hub", "restore", "--data-dir", filepath.Join(h.dir, "b"), "--file", keys)
+	h.b = h.startHub(t, "b", h.doors[1])
+	h.b.awaitReady(t)
+	h.b.waitForLog(t, "another hub leads")
 }
 
 func (h *hubPair) startEtcd(t *testing.T) {

@@ -55,7 +55,7 @@ var testParts = []testPart{
 		"TestCredentialsTakeCareOfThemselves", "TestHubsShareTheMembersThatTheyPushTo",
 		"TestTheLeadingHubIsKilledWhileClustersLeave",
 		"TestMembersBehindAnHTTPProxy", "TestAFullStoreChangesNoMember",
-		"TestTheHubIsKilledInEveryPhase", "TestANewLeaderIsKilledAtOnce", "TestAHubWithOpenWatchesIsStoppedAndKilled",
+		"TestTheHubIsKilledInEveryPhase", "TestANewLeaderIsKilledAtOnce", "TestHubsTakeTheCodesOfEachOther", "TestAHubWithOpenWatchesIsStoppedAndKilled",
 	}},
 	{name: "containers", realNodes: true, tests: []string{
 		"TestContainersOfTheFleet", "TestContainersThroughTheHub", "TestATerminalThroughTheHub", "TestTheAgentIsKilledDuringExec",

@@ -201,8 +201,34 @@ export async function getPerson(): Promise<Person> {
 }
 
 export async function signIn(token: string): Promise<Person> {
-  const init = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token }) };
-  return actAs((await (await send("/session", init)).json()) as Person);
+  return actAs((await (await send("/session", bodyOf("POST", { token }))).json()) as Person);
+}
+
+/** The person of a one-time code. */
+export interface Offer {
+  user: string;
+  groups?: string[];
+  /** Identifies the offer, so that the person agrees to exactly what the page shows. */
+  offer: string;
+}
+
+function bodyOf(method: string, value: object): RequestInit {
+  return { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(value) };
+}
+
+/** Uses a one-time code up, and returns its person. The session stays as it is. */
+export async function offerSession(code: string): Promise<Offer> {
+  return (await (await send("/session/code", bodyOf("POST", { code }))).json()) as Offer;
+}
+
+/** Signs in as the offered person. */
+export async function agreeToOffer(offer: string): Promise<Person> {
+  return actAs((await (await send("/session/code", bodyOf("PUT", { offer }))).json()) as Person);
+}
+
+/** Forgets an offer. */
+export async function declineOffer(): Promise<void> {
+  await send("/session/code", { method: "DELETE" });
 }
 
 /** Puts a new token into the session, and returns its person. */

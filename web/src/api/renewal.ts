@@ -1,6 +1,6 @@
 // Renews the session of an issuer before its token ends, once for all tabs of a browser.
 
-import { type Person, RequestError, actAs, getPerson, renewSession, setRenewal, signIn, signOut } from "./client";
+import { type Person, RequestError, actAs, agreeToOffer, getPerson, renewSession, setRenewal, signIn, signOut } from "./client";
 
 /** A session that is renewed later than this was renewed by another tab. */
 const dueSeconds = 5;
@@ -76,6 +76,11 @@ function inTurn<T>(run: () => Promise<T>): Promise<T> {
 /** Signs in by a token. */
 export function beginSession(token: string): Promise<Person> {
   return inTurn(() => signIn(token));
+}
+
+/** Signs in as the person that a one-time code offers. */
+export function acceptOffer(offer: string): Promise<Person> {
+  return inTurn(() => agreeToOffer(offer));
 }
 
 /** Signs out, and returns where the session at the issuer can be ended, too. */

@@ -108,9 +108,10 @@ export function Refusal({ error, title, children }: { error: RequestError; title
 export function Parts({ parts, total }: { parts: { tone: Tone | "rest"; n: number; label: string }[]; total: number }) {
   const shown = parts.filter((p) => p.n > 0);
   const title = shown.map((p) => `${p.n} ${p.label}`).join(", ");
+  const named = title === "" ? ({ "aria-hidden": true } as const) : ({ role: "img", "aria-label": title } as const);
   return (
-    <svg class="parts" viewBox="0 0 100 6" preserveAspectRatio="none" role="img" aria-label={title}>
-      <title>{title}</title>
+    <svg class="parts" viewBox="0 0 100 6" preserveAspectRatio="none" {...named}>
+      {title !== "" && <title>{title}</title>}
       <rect class="fill-track" width="100" height="6" rx="0" />
       {shown.map((p, i) => {
         const before = shown.slice(0, i).reduce((n, q) => n + q.n, 0);

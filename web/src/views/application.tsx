@@ -187,8 +187,8 @@ function LiveTree({ namespace, name, onTemplates }: { namespace: string; name: s
         </div>
       </div>
       {tree.clusters.length === 0 && <p class="muted pad">{t("app.tree.empty")}</p>}
-      <div class="tree" role="tree" aria-label={t("app.tree")} tabIndex={0} title={t("app.tree.keys")} onKeyDown={keys}>
-        {rows.map((row, i) => <TreeLine key={row.id} row={row} selected={i === selected} onSelect={() => setSelected(i)} onToggle={() => toggle(row)} />)}
+      <div class="tree" role="tree" aria-label={t("app.tree")} tabIndex={0} title={t("app.tree.keys")} aria-activedescendant={rows[selected] ? `tree-${selected}` : undefined} onKeyDown={keys}>
+        {rows.map((row, i) => <TreeLine key={row.id} id={`tree-${i}`} row={row} selected={i === selected} onSelect={() => setSelected(i)} onToggle={() => toggle(row)} />)}
       </div>
       {!!tree.hiddenTemplates && <p class="muted small">{t("app.tree.hidden", { n: tree.hiddenTemplates })}</p>}
       {!!tree.moreClusters && <p class="muted small">{t("app.tree.more", { n: tree.moreClusters })}</p>}
@@ -196,13 +196,13 @@ function LiveTree({ namespace, name, onTemplates }: { namespace: string; name: s
   );
 }
 
-function TreeLine({ row, selected, onSelect, onToggle }: { row: TreeRow; selected: boolean; onSelect: () => void; onToggle: () => void }) {
+function TreeLine({ id, row, selected, onSelect, onToggle }: { id: string; row: TreeRow; selected: boolean; onSelect: () => void; onToggle: () => void }) {
   if (row.icon === "group" && row.open === undefined) {
-    return <div class="node node-none muted small" style={{ "--depth": row.depth }}>{t(row.detail === "loading" ? "loading" : "app.tree.objects.none")}</div>;
+    return <div id={id} class="node node-none muted small" role="treeitem" aria-level={row.depth + 1} aria-selected={selected} style={{ "--depth": row.depth }}>{t(row.detail === "loading" ? "loading" : "app.tree.objects.none")}</div>;
   }
   return (
     <div
-      class={"node node-" + row.icon} role="treeitem" aria-level={row.depth + 1} aria-expanded={row.open} aria-selected={selected} data-selected={selected || undefined}
+      id={id} class={"node node-" + row.icon} role="treeitem" aria-level={row.depth + 1} aria-expanded={row.open} aria-selected={selected} data-selected={selected || undefined}
       style={{ "--depth": row.depth }} onClick={() => (onSelect(), onToggle())}
     >
       <span class="node-head">

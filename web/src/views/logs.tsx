@@ -159,7 +159,7 @@ function Stream({ of, pods, container, range }: { of: LogSubject; pods: readonly
       {opened && (
         <div class="log-opened" role="region" aria-label={t("logs.line")}>
           <p class="muted small"><span class={"log-source " + colourOf(opened.source)}><bdi>{nameOf(opened.source)}</bdi></span> <Text>{opened.stamp}</Text></p>
-          <pre><Marked text={opened.text} wanted={wanted} /></pre>
+          <pre tabIndex={0}><Marked text={opened.text} wanted={wanted} /></pre>
         </div>
       )}
       <p class="muted small">{t("logs.bound", { n: maxLines })} {view.dropped > 0 && t("logs.dropped", { n: view.dropped })}</p>

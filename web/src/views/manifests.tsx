@@ -52,7 +52,7 @@ function Content({ content, only }: { content: RenderedContent; only: boolean })
     <details class="manifest" open={only}>
       <summary><Text>{names}</Text>{content.clusters.length > maxNames && " " + t("more", { n: content.clusters.length - maxNames })}</summary>
       {content.error && <p class="waits"><Text>{content.error}</Text></p>}
-      {text && <pre><bdi>{text.slice(0, maxShownBytes)}</bdi></pre>}
+      {text && <pre tabIndex={0}><bdi>{text.slice(0, maxShownBytes)}</bdi></pre>}
       {text.length > maxShownBytes && <p class="muted small">{t("app.manifests.cut")}</p>}
       {!!content.memberOwned?.length && <p class="muted small">{t("app.manifests.member")} <code><Text>{content.memberOwned.join(" ")}</Text></code></p>}
     </details>

@@ -86,7 +86,7 @@ function PodYAML({ pod }: { pod: Pod }) {
     <section class="card">
       <details class="manifest">
         <summary>{t("change.yaml")}</summary>
-        <pre><bdi>{text.slice(0, maxShown)}</bdi></pre>
+        <pre tabIndex={0}><bdi>{text.slice(0, maxShown)}</bdi></pre>
         {text.length > maxShown && <p class="muted small">{t("app.manifests.cut")}</p>}
       </details>
     </section>

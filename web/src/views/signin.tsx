@@ -103,6 +103,8 @@ export function SignIn({ over, issuerSignOut, onSignedIn }: { over: boolean; iss
         <button type="submit" class={issuer.host ? "action" : "primary"} disabled={busy || text.trim() === ""}>
           {busy ? t("signin.busy") : t("signin.button")}
         </button>
+        <p class="muted small">{t("signin.code")}</p>
+        <Command text="atoll console" />
         <p class="muted small">{t("signin.help")}</p>
         <Command text="kubectl create token NAME -n NAMESPACE" />
       </form>
