@@ -81,6 +81,7 @@ func TestThePagesAreAccessible(t *testing.T) {
 	p.signIn(token)
 
 	p.checkLists(axe)
+	p.checkSources(axe)
 	p.checkPod(axe, p.checkApplication(axe, bundle))
 	p.checkUnharmed()
 }
@@ -115,6 +116,19 @@ func (p *page) checkLists(axe string) {
 	p.clickButton("freeze", "Lift the freeze…")
 	p.awaitText("what lifting does", "Changes that wait start at once")
 	p.checkAccessible("a freeze", axe)
+}
+
+// checkSources checks the list of Sources, and the page of one with an action.
+func (p *page) checkSources(axe string) {
+	p.t.Helper()
+	runKubectl(p.t, fillTemplate(unreachableSource, "$NS", "axe"), "apply", "-f", "-")
+	p.openView("sources")
+	p.awaitText("the Sources", "storefront", "Not applied")
+	p.checkAccessible("the Sources", axe)
+	p.openView("sources", "axe", "storefront")
+	p.clickButton("actions", "Suspend…")
+	p.awaitText("a Source", "What runs stays.", "RepositoryUnreachable")
+	p.checkAccessible("a Source", axe)
 }
 
 // checkApplication checks the page of an application with all that can be opened there. It returns the path of one of its pods.
