@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The bounds of one-time codes that a hub makes. Of a person's codes beyond the bound, the oldest one ends.
+// The bounds of one-time codes that a hub makes. The oldest code of a person ends when another one is over the bound.
 const (
 	maxCodes         = 1000
 	maxCodesOfPerson = 5
@@ -170,7 +170,7 @@ func (t *codes) takeShared(ctx context.Context, hash codeHash) (session, error) 
 	return s, nil
 }
 
-// findAndRemove returns a code of the table, and forgets it; nil: the table does not have it.
+// findAndRemove returns a code of the table, and removes it; nil: the table does not have it.
 func (t *codes) findAndRemove(hash codeHash) *oneTimeCode {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -181,10 +181,10 @@ func (t *codes) findAndRemove(hash codeHash) *oneTimeCode {
 	return one
 }
 
-// expireCode forgets a code, if the table still has it.
+// expireCode removes a code, if the table still has it.
 func (t *codes) expireCode(one *oneTimeCode) { t.findAndRemove(one.hash) }
 
-// removeCode forgets a code of the table. t.mu is held.
+// removeCode takes a code out of the table. t.mu is held.
 func (t *codes) removeCode(one *oneTimeCode) {
 	one.expiry.Stop()
 	delete(t.byHash, one.hash)

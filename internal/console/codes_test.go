@@ -141,7 +141,7 @@ func TestCodesThatAreNone(t *testing.T) {
 	checkTaken(t, table, own, nil)
 }
 
-// Of many that use one code at the same time, one gets the session.
+// One of many that use a code at the same time gets the session.
 func TestACodeIsUsedOnceByMany(t *testing.T) {
 	table := newTable(t, nil)
 	for range 50 {

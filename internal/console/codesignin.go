@@ -139,7 +139,7 @@ func (c *console) reviewCaller(w http.ResponseWriter, r *http.Request) (session,
 	offered := credentialsOf(r)
 	status := http.StatusUnauthorized
 	for _, own := range offered {
-		if len(own.credential()) > maxToken {
+		if len(own.encodeCredential()) > maxToken {
 			writeRefusal(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the token or certificate has more than 5600 bytes, which do not fit into the cookies of a session")
 			return session{}, person{}, false
 		}

@@ -426,10 +426,10 @@ func TestAnotherSignInByCodeClosesTerminals(t *testing.T) {
 
 func TestChainsThatAreNone(t *testing.T) {
 	good := session{chain: []*x509.Certificate{newCertificate(t, testStart, 10)}}
-	if got, err := decodeCredential(good.credential()); err != nil || len(got.chain) != 1 || got.token != "" || got.credential() != good.credential() {
+	if got, err := decodeCredential(good.encodeCredential()); err != nil || len(got.chain) != 1 || got.token != "" || got.encodeCredential() != good.encodeCredential() {
 		t.Errorf("%v, %v", got, err)
 	}
-	for _, text := range []string{"", chainMark, chainMark + goodToken, good.credential()[1:], good.credential() + "x", chainMark + strings.Repeat("\x30", maxToken), "token of two words"} {
+	for _, text := range []string{"", chainMark, chainMark + goodToken, good.encodeCredential()[1:], good.encodeCredential() + "x", chainMark + strings.Repeat("\x30", maxToken), "token of two words"} {
 		if s, err := decodeCredential(text); err == nil {
 			t.Errorf("%q is a credential: %v", text, s)
 		}

@@ -42,7 +42,7 @@ func (c *console) renewalOf(r *http.Request, s session) (renewal, bool) {
 	}
 	var n renewal
 	err = c.seal.openValue(renewalLabel, cookie.Value, &n)
-	return n, err == nil && n.Refresh != "" && n.Session == issuer.HashToken(s.credential()) && c.now().Unix() < n.Until
+	return n, err == nil && n.Refresh != "" && n.Session == issuer.HashToken(s.encodeCredential()) && c.now().Unix() < n.Until
 }
 
 // sealTokens returns the session of an issuer's tokens, and the text of the cookie that renews it. Without a refresh
@@ -77,9 +77,9 @@ func (c *console) setTokens(w http.ResponseWriter, r *http.Request, t issuer.Tok
 	}
 	lifetime := s.until.Sub(c.now())
 	if former, ok := c.sessionOf(r); ok && isRenewal {
-		c.terminals.renewSession(former.credential(), s.credential(), lifetime)
+		c.terminals.renewSession(former.encodeCredential(), s.encodeCredential(), lifetime)
 	} else if ok {
-		c.terminals.endSession(former.credential())
+		c.terminals.endSession(former.encodeCredential())
 	}
 	sessionCookies(r).setText(w, r, c.seal.sealSession(s), lifetime)
 	if text == "" {
@@ -150,7 +150,7 @@ func (c *console) signOut(w http.ResponseWriter, r *http.Request) {
 	s, ok := c.sessionOf(r)
 	n, isRenewed := c.renewalOf(r, s)
 	if ok {
-		c.terminals.endSession(s.credential())
+		c.terminals.endSession(s.encodeCredential())
 	}
 	sessionCookies(r).clearText(w, r)
 	clearKeptCookie(w, r, renewalCookieName(r))

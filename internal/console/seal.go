@@ -38,8 +38,8 @@ type session struct {
 	until time.Time
 }
 
-// credential returns the session's credential as one text.
-func (s session) credential() string {
+// encodeCredential returns the session's credential as one text.
+func (s session) encodeCredential() string {
 	if len(s.chain) == 0 {
 		return s.token
 	}
@@ -95,7 +95,7 @@ func (s *sealer) openSession(text string, now time.Time) (session, error) {
 
 // sealPerson returns the text of a cookie with a person's credential and its end. Only openPerson with the same purpose opens it.
 func (s *sealer) sealPerson(purpose string, v session) string {
-	credential := v.credential()
+	credential := v.encodeCredential()
 	plain := binary.BigEndian.AppendUint64(make([]byte, 0, timeBytes+len(credential)), uint64(v.until.Unix()))
 	return s.sealText(purpose, append(plain, credential...))
 }

@@ -80,7 +80,7 @@ func (c *console) reportPerson(w http.ResponseWriter, r *http.Request) {
 	case isRenewed:
 		p.RenewInSeconds = renewed.secondsFrom(c.now())
 	case code == http.StatusUnauthorized:
-		c.terminals.endSession(s.credential())
+		c.terminals.endSession(s.encodeCredential())
 		sessionCookies(r).clearText(w, r)
 	}
 	writePerson(w, p, code)

@@ -137,7 +137,7 @@ func (c *console) openTerminal(r *http.Request, s session) (*terminal, *metav1.S
 	if wait, ok := c.personLimiter.TakeTurn(p.User, c.now()); !ok {
 		return nil, tooManyTerminals("you open terminals too fast", wait)
 	}
-	t := &terminal{user: p.User, credential: issuer.HashToken(s.credential())}
+	t := &terminal{user: p.User, credential: issuer.HashToken(s.encodeCredential())}
 	t.over = time.AfterFunc(s.until.Sub(c.now()), func() { t.endTerminal(closeSessionOver) })
 	if problem := c.terminals.add(t); problem != "" {
 		t.over.Stop()
@@ -319,7 +319,7 @@ func (t *terminals) endSession(credential string) {
 // endTerminals closes the terminals of the session that a request ends.
 func (c *console) endTerminals(r *http.Request) {
 	if s, ok := c.sessionOf(r); ok {
-		c.terminals.endSession(s.credential())
+		c.terminals.endSession(s.encodeCredential())
 	}
 }
 

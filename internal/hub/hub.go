@@ -132,8 +132,7 @@ type hub struct {
 	startTime time.Time
 	tables    atomic.Pointer[state.HubTables] // nil until they are made
 	traces    *tracing.Tracer                 // nil: tracing is off
-	// consoleCodes keeps the one-time codes of the console where several hubs share an etcd.
-	consoleCodes sharedcodes.Store
+	codes     sharedcodes.Store               // of the console, where hubs share an etcd
 }
 
 // countHoldings counts what the tables have.
@@ -159,7 +158,11 @@ func RunHub(ctx context.Context, o Options) error {
 	h.options.API.Groups = []*genericapiserver.APIGroupInfo{h.hooks.fleetView.MetricsAPIGroup()}
 	h.options.API.NoControllers = h.sharesEtcd()
 	if o.Console {
-		h.options.API.Front = console.NewFront(h.consoleOptions())
+		front := console.Options{Log: h.log.With("component", "console"), SignIn: o.ConsoleSignIn, AuthenticationConfig: o.API.AuthenticationConfig}
+		if h.sharesEtcd() { // each hub takes the one-time codes of all
+			front.Codes = &h.codes
+		}
+		h.options.API.Front = console.NewFront(front)
 	}
 	h.options.API.Front = h.hooks.webhooks.WrapFront(h.options.API.Front)
 	h.options.API.Metrics = legacyregistry.Registerer()
@@ -176,7 +179,7 @@ func RunHub(ctx context.Context, o Options) error {
 		return fmt.Errorf("start the hub's API server: %w", err)
 	}
 	defer stopServer(ctx, h.server, h.log)
-	h.consoleCodes.SetClient(h.server.EtcdClient())
+	h.codes.SetClient(h.server.EtcdClient())
 	if err := h.prepareAPIAndGateway(ctx); err != nil {
 		return err
 	}
@@ -194,15 +197,6 @@ func RunHub(ctx context.Context, o Options) error {
 		return nil
 	}
 	return err
-}
-
-// consoleOptions returns the options of the console. Hubs that share an etcd take the one-time codes of each other.
-func (h *hub) consoleOptions() console.Options {
-	o := console.Options{Log: h.log.With("component", "console"), SignIn: h.options.ConsoleSignIn, AuthenticationConfig: h.options.API.AuthenticationConfig}
-	if h.sharesEtcd() {
-		o.Codes = &h.consoleCodes
-	}
-	return o
 }
 
 // sharesEtcd reports whether several hubs may run on the etcd.

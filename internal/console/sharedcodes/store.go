@@ -50,8 +50,8 @@ func (s *Store) PutCode(ctx context.Context, hash, sealed string, lifetime time.
 	return nil
 }
 
-// TakeCode returns what a code stands for and deletes it; "": it is unknown, used or over. Of several callers at the same time,
-// one gets it.
+// TakeCode returns what a code stands for and deletes it; "": it is unknown, used or over. One of several callers
+// at the same time gets it.
 func (s *Store) TakeCode(ctx context.Context, hash string) (sealed string, err error) {
 	c := s.client.Load()
 	if c == nil {
