@@ -76,6 +76,11 @@ type BundleSpec struct {
 	// Suspension as in the source. Absent: nothing is suspended.
 	// +optional
 	Suspension *Suspension `json:"suspension,omitempty"`
+	// DependsOn as in the source. Absent: the Bundle waits for no other.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	DependsOn []PolicyDependency `json:"dependsOn,omitempty"`
 	// Pause stops the rollout until a person removes it. People write it; no policy has it.
 	// +optional
 	Pause *RolloutPause `json:"pause,omitempty"`

@@ -129,6 +129,13 @@ type PropagationSpec struct {
 	// +optional
 	Suspension *Suspension `json:"suspension,omitempty"`
 
+	// DependsOn are policies whose Bundles come first. No cluster takes a new revision, the first one included, before they are in an
+	// accepted state. Running workloads stay. If both are deleted, the Bundles of this policy leave first. Not in Karmada.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	DependsOn []PolicyDependency `json:"dependsOn,omitempty"`
+
 	// ItemRules specify how members treat objects. For each field, the first rule counts that selects
 	// the object and states the field. Annotations of the object win over rules:
 	// atoll.dev/update, atoll.dev/ignore-fields, atoll.dev/drift, atoll.dev/conflict-resolution and

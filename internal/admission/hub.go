@@ -26,6 +26,7 @@ type Hub struct {
 	Drift       Drift
 	References  References
 	Sources     Sources
+	Policies    Policies
 }
 
 // Sources are the Sources on the hub.

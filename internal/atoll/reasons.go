@@ -67,6 +67,13 @@ const (
 	ReasonMaxConcurrencyReached Reason = "MaxConcurrencyReached"
 	ReasonMaxUnavailableReached Reason = "MaxUnavailableReached"
 	ReasonTooManyUnhealthy      Reason = "TooManyUnhealthy"
+	// The reasons of a row that waits for Bundles of other policies.
+	ReasonWaitsForDependency     Reason = "WaitsForDependency"
+	ReasonDependencyMissing      Reason = "DependencyMissing"
+	ReasonDependencyNotPlaced    Reason = "DependencyNotPlaced"
+	ReasonDependencyDisconnected Reason = "DependencyDisconnected"
+	ReasonDependencyCycle        Reason = "DependencyCycle"
+	ReasonWaitsForDependents     Reason = "WaitsForDependents"
 )
 
 // ReasonNotDetermined is the reason of any condition that is unknown since the first write of a

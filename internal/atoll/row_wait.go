@@ -97,5 +97,14 @@ func IsTurnReason(r Reason) bool {
 		ReasonWaitsForApproval, ReasonWaitsForGateTime, ReasonWaitsForExpression, ReasonWaitsForMeasurement, ReasonGateHasNoData, ReasonGateFailed, ReasonRollingBack, ReasonRolledBack, ReasonRollbackFailed:
 		return true
 	}
+	return IsOrderReason(r)
+}
+
+// IsOrderReason reports whether a row with the reason waits for Bundles of other policies.
+func IsOrderReason(r Reason) bool {
+	switch r {
+	case ReasonWaitsForDependency, ReasonDependencyMissing, ReasonDependencyNotPlaced, ReasonDependencyDisconnected, ReasonDependencyCycle, ReasonWaitsForDependents:
+		return true
+	}
 	return false
 }

@@ -198,7 +198,7 @@ func (p bundlePlan) bundleSpec(old v1alpha1.BundleSpec) v1alpha1.BundleSpec {
 		s := p.intent.Spec
 		old.WeightRule = nextWeightRule(&old, &s.Placement)
 		old.Placement, old.ConflictResolution, old.Removal = s.Placement, s.ConflictResolution, s.Removal
-		old.WhenUnfit, old.MoveOrder, old.Rollout, old.Suspension = s.WhenUnfit, s.MoveOrder, s.Rollout, s.Suspension
+		old.WhenUnfit, old.MoveOrder, old.Rollout, old.Suspension, old.DependsOn = s.WhenUnfit, s.MoveOrder, s.Rollout, s.Suspension, s.DependsOn
 	}
 	return old
 }

@@ -1,6 +1,7 @@
 package bundlestatus
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -20,12 +21,14 @@ type rolloutView struct {
 	cut    *v1alpha1.StageCut
 	terms  *rollout.Terms
 	halt   rollout.Halt
+	// isOrdered: rows may wait for Bundles of other policies.
+	isOrdered bool
 	// resume excuses rows, also where its time is in the future by the clock of another hub.
 	resume rollout.FailureScope
 }
 
 func (s *bundleSnapshot) rolloutView() rolloutView {
-	out := rolloutView{stated: s.bundle.Spec.Rollout, cut: s.bundle.Status.Rollout.GetStageCut(), terms: s.terms, halt: s.halt}
+	out := rolloutView{stated: s.bundle.Spec.Rollout, cut: s.bundle.Status.Rollout.GetStageCut(), terms: s.terms, halt: s.halt, isOrdered: len(s.bundle.Spec.DependsOn) > 0}
 	if at := resumeTimeOf(&s.bundle); !at.IsZero() {
 		out.resume = rollout.NewFailureScope(at, at)
 	}
@@ -42,7 +45,7 @@ func resumeTimeOf(b *state.Bundle) time.Time {
 
 // isBounded reports whether rows may keep their revision until their turn.
 func (v rolloutView) isBounded() bool {
-	return v.terms != nil || v.halt.HoldsChanges()
+	return v.terms != nil || v.halt.HoldsChanges() || v.isOrdered
 }
 
 // isSame reports whether rows of equal content are in the same groups by both views.
@@ -127,7 +130,15 @@ func (r *BundleReconciler) enqueueStagedBundlesOfCluster(clusterUID string) {
 }
 
 func (in StatusInput) isRolloutBounded() bool {
-	return (in.Terms != nil || in.Halt.HoldsChanges()) && in.Bundle.Meta.DeletionTimestamp == nil
+	return (in.Terms != nil || in.Halt.HoldsChanges() || in.isOrdered) && in.Bundle.Meta.DeletionTimestamp == nil
+}
+
+// withOrder returns the input with whether rows may wait for Bundles of other policies: the Bundle depends on some, or is removed after others.
+func (in StatusInput) withOrder() StatusInput {
+	in.isOrdered = len(in.Bundle.Spec.DependsOn) > 0 || slices.ContainsFunc(in.Rows, func(r Row) bool {
+		return atoll.IsOrderReason(atoll.ParseRowReason(r.Spec.Reason).Reason)
+	})
+	return in
 }
 
 // isInRollout reports whether a row is one that a rollout changes.
@@ -142,7 +153,7 @@ func (in StatusInput) awaitsTurn(r Row) bool {
 	}
 	reason := atoll.ParseRowReason(r.Spec.Reason).Reason
 	if r.Spec.Phase == atoll.RowPending {
-		return reason == atoll.ReasonWaitsForStage || reason == atoll.ReasonDispatchingSuspended
+		return reason == atoll.ReasonWaitsForStage || reason == atoll.ReasonDispatchingSuspended || atoll.IsOrderReason(reason)
 	}
 	return !in.acceptsRevision(r.Spec.Revision) && !(in.Terms.IsDefault() && reason == atoll.ReasonNoCapacity)
 }
@@ -218,9 +229,13 @@ func (t *rowTally) countProgress(in StatusInput) {
 	t.stageWait = in.Terms.FindStageWait(t.progress, in.Halt, gates)
 }
 
-// countWindowWait counts equal rows that wait, by their change windows.
+// countWindowWait counts equal rows that wait, by other Bundles and by their change windows.
 func (t *rowTally) countWindowWait(windows *changewindow.View, r Row, p rollout.RowProgress) {
 	if p != rollout.RowWaiting {
+		return
+	}
+	if why := atoll.ParseRowReason(r.Spec.Reason); atoll.IsOrderReason(why.Reason) {
+		t.progress.Stages[r.Stage].AddOrdered(why, int(r.rowCount()))
 		return
 	}
 	t.progress.Stages[r.Stage].AddOutsideWindow(windows, r.Windows, int(r.rowCount()))
@@ -416,7 +431,7 @@ func isRolloutUnderway(is *v1alpha1.RolloutStatus, wasUnderway bool) bool {
 // needsPerson reports whether a person must act before the rollout goes on.
 func needsPerson(reason string) bool {
 	switch atoll.Reason(reason) {
-	case atoll.ReasonStageFailed, atoll.ReasonGateFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonDispatchingSuspended, atoll.ReasonWaitsForApproval, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed:
+	case atoll.ReasonStageFailed, atoll.ReasonGateFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonDispatchingSuspended, atoll.ReasonWaitsForApproval, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed, atoll.ReasonDependencyCycle:
 		return true
 	}
 	return false

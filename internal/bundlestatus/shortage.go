@@ -109,6 +109,10 @@ func (in StatusInput) lacksPlacesBySuspension() (lacks bool) {
 // setLeavingWait sets for what a row waits that is to go once others take its place.
 func (t *rowTally) setLeavingWait(in StatusInput, r Row, w *waitCause) {
 	w.rank, w.reason, w.text = rankLeaving, atoll.ReasonWaitsForReplacements, "what replaces it to become ready"
+	if why := atoll.ParseRowReason(r.Spec.Reason); atoll.IsOrderReason(why.Reason) {
+		w.reason, w.text = why.Reason, why.Text
+		return
+	}
 	if !t.lacksPlaces || r.Spec.Phase != atoll.RowLeaving || !r.Spec.HoldsReplicas() {
 		return
 	}

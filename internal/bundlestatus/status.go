@@ -60,11 +60,14 @@ type StatusInput struct {
 	// Halt of its rollout.
 	Halt rollout.Halt
 	Now  time.Time
+	// isOrdered is set by withOrder.
+	isOrdered bool
 }
 
 // ComputeStatus returns the status of a Bundle by its rows. It is a pure function; the conditions
 // keep the times of the Bundle's own where they did not turn.
 func ComputeStatus(in StatusInput) v1alpha1.BundleStatus {
+	in = in.withOrder()
 	t := countRows(in)
 	st := v1alpha1.BundleStatus{
 		Clusters: v1alpha1.BundleClusters{
@@ -171,6 +174,7 @@ type rowTally struct {
 }
 
 func countRows(in StatusInput) *rowTally {
+	in = in.withOrder()
 	t := &rowTally{short: in.countShortage(), lacksPlaces: in.lacksPlacesBySuspension()}
 	t.countProgress(in)
 	for _, r := range in.Rows {

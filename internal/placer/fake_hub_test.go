@@ -336,7 +336,7 @@ func (m *fakeHub) cutRevision(uid string, content *atoll.Content) {
 	m.contents[name] = content
 	m.revisions[uid] = append(m.revisions[uid], &enginev1.Revision{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       enginev1.RevisionSpec{Bundle: enginev1.BundleRef{UID: uid}, Number: int64(n), Base: content.MinRevision},
+		Spec:       enginev1.RevisionSpec{Bundle: enginev1.BundleRef{UID: uid}, Number: int64(n), Base: content.MinRevision, Items: int32(len(content.Items))},
 	})
 	m.mu.Unlock()
 	for _, fn := range m.onRevision {

@@ -41,6 +41,7 @@ func (r *PlacementReconciler) markGroupMemberStale(uid string) {
 // revisionChanged reconciles a Bundle with another revision.
 func (r *PlacementReconciler) revisionChanged(uid string) {
 	r.markGroupMemberStale(uid)
+	r.wakeDependents(uid, nil)
 	r.enqueueAllRows(uid)
 }
 

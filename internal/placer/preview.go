@@ -133,12 +133,15 @@ func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBu
 		Rows: r.Rows, Revisions: r.Revisions, contents: map[string]*atoll.Content{}, latestRevisions: map[string]string{},
 		rows: map[string]map[string]state.Row{}, podChanges: map[string]int64{},
 	}
-	f := &PlacementReconciler{Config: r.Config, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage(), groups: newGroupIndex()}
+	f := &PlacementReconciler{Config: r.Config, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage(), groups: newGroupIndex(), dependencies: newDependencyIndex()}
 	f.bundleLoop, f.clusterLoop, f.scoreLoop = idleLoop, idleLoop, idleLoop
 	f.usage.base, s.rowMoved = r, f.usage.markRowStale
 	f.startedAt.Store(r.startedAt.Load())
 	f.previewed = r
 	f.Rows, f.Revisions, f.Bundles = readOnlySupposedRows{s}, supposedRevisions{s}, supposedBundles{r.Bundles, list}
+	if r.dependencies.hasLoaded() {
+		f.dependencies.load(f.Bundles.List)
+	}
 	if t.Clusters != nil {
 		f.Clusters = t.Clusters
 	}
@@ -335,6 +338,21 @@ func (s supposedBundles) Get(uid string) (state.Bundle, bool) {
 	return s.Bundles.Get(uid)
 }
 
+func (s supposedBundles) List() []state.Bundle {
+	supposed := map[string]bool{}
+	out := make([]state.Bundle, 0, len(s.list))
+	for _, b := range s.list {
+		supposed[b.Bundle.Ref.UID] = true
+		out = append(out, b.Bundle)
+	}
+	for _, b := range s.Bundles.List() {
+		if !supposed[b.Ref.UID] {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
 func (s supposedBundles) InNamespace(ns string) (out []state.Bundle) {
 	mine := map[string]bool{}
 	for _, b := range s.list {
@@ -392,7 +410,7 @@ func (s supposedRevisions) LatestOfBundle(uid string) (*enginev1.Revision, bool)
 	r := &enginev1.Revision{}
 	r.Name, r.Spec.Number = name, atoll.RevisionNumber(name)
 	if c := s.contents[name]; c != nil {
-		r.Spec.Base = c.MinRevision
+		r.Spec.Base, r.Spec.Items = c.MinRevision, int32(len(c.Items))
 	}
 	return r, name != ""
 }

@@ -45,9 +45,9 @@ func (b *PreviewedBundle) isAtRevision() bool {
 	return true
 }
 
-// withoutTurns returns the Bundle with all rows changing at once, in every freeze and suspension of dispatching.
+// withoutTurns returns the Bundle with all rows changing at once, in every freeze and suspension of dispatching, and before those on which it depends.
 func withoutTurns(b state.Bundle) state.Bundle {
-	b.Spec.Rollout, b.Spec.Pause = &v1alpha1.Rollout{Type: v1alpha1.RolloutAll}, nil
+	b.Spec.Rollout, b.Spec.Pause, b.Spec.DependsOn = &v1alpha1.Rollout{Type: v1alpha1.RolloutAll}, nil, nil
 	if b.Spec.Suspension != nil {
 		b.Spec.Suspension = &v1alpha1.Suspension{Scheduling: b.Spec.Suspension.Scheduling}
 	}

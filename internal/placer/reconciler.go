@@ -149,11 +149,13 @@ type Config struct {
 // PlacementReconciler places all Bundles. Make it with New.
 type PlacementReconciler struct {
 	Config
-	index      *bundleIndex
-	capacity   *capacityLedger
-	usage      *capacityUsage
-	groups     *groupIndex
-	fleetLoads *fleetLoads // nil: clusters are read one by one
+	index    *bundleIndex
+	capacity *capacityLedger
+	usage    *capacityUsage
+	groups   *groupIndex
+	// dependencies of policies on each other.
+	dependencies *dependencyIndex
+	fleetLoads   *fleetLoads // nil: clusters are read one by one
 	// startedAt is when Run was called, in Unix nanoseconds; 0 before.
 	startedAt atomic.Int64
 	// fleet in order, for a preview; nil: the real fleet. previewed is the Reconciler that a preview
@@ -188,7 +190,7 @@ func New(cfg Config) *PlacementReconciler {
 	if cfg.Scores == nil {
 		cfg.Scores = noScores{}
 	}
-	r := &PlacementReconciler{Config: cfg, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage(), groups: newGroupIndex(), fleetLoads: &fleetLoads{}}
+	r := &PlacementReconciler{Config: cfg, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage(), groups: newGroupIndex(), dependencies: newDependencyIndex(), fleetLoads: &fleetLoads{}}
 	r.makeReconcileLoops()
 	cfg.Bundles.Subscribe(r.bundleChanged)
 	cfg.Revisions.Subscribe(r.revisionChanged)
@@ -211,6 +213,7 @@ func New(cfg Config) *PlacementReconciler {
 func (r *PlacementReconciler) Run(ctx context.Context) error {
 	r.startedAt.Store(time.Now().UnixNano())
 	r.restoreRemovalLedger()
+	r.loadDependencies()
 	r.restoreCapacityPromises(ctx)
 	r.startAcceptingChanges()
 	r.enqueueRechecks(r.Bundles.List())
@@ -245,6 +248,7 @@ func (r *PlacementReconciler) restoreRemovalLedger() {
 
 // bundleChanged reconciles a Bundle whose intent changed; its status does not matter.
 func (r *PlacementReconciler) bundleChanged(uid string) {
+	r.recordDependencies(uid)
 	if b, ok := r.Bundles.Get(uid); !ok || r.index.recordIntent(b) {
 		r.markGroupMemberStale(uid)
 		r.enqueueAllRows(uid)
@@ -256,6 +260,7 @@ func (r *PlacementReconciler) bundleChanged(uid string) {
 func (r *PlacementReconciler) rowsChanged(uid string, clusters, ordered []string) {
 	r.markRowsStale(uid, ordered)
 	r.groupRowsChanged(uid, ordered)
+	r.wakeDependents(uid, clusters)
 	r.fleetLoads.updateLoads(ordered, r.Rows)
 	for _, c := range ordered {
 		r.scoresChanged(c) // the cluster's load changed
@@ -301,6 +306,7 @@ func (r *PlacementReconciler) reconcileBundle(ctx context.Context, uid string) e
 func (r *PlacementReconciler) placeBundle(ctx context.Context, b state.Bundle) error {
 	uid := b.Ref.UID
 	defer r.index.beginStep(uid)()
+	r.dependencies.beginStep(uid)
 	terms, err := r.termsOf(ctx, b)
 	if err != nil {
 		return err
@@ -352,6 +358,7 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 		waitsForTurn: snap.rollout.Terms.IsDefault() && out.StageWait.Reason != "", isFrozen: snap.isFrozen(out),
 	}
 	after, again := r.index.recordStep(view, w)
+	r.dependencies.endStep(uid, out.AwaitsOthers)
 	r.repeatAfterFreeze(&snap, w.isFrozen)
 	if again {
 		r.bundleLoop.EnqueueAfter(uid, after)
@@ -394,6 +401,7 @@ func (r *PlacementReconciler) stepOverTouchedRows(ctx context.Context, b state.B
 	r.recordCapacityWaits(&snap, out, v.touchedClusters)
 	r.recordStepWarnings(b, &snap.rollout, out)
 	r.index.recordPartialStep(v, stepResult{output: out, rowCount: snap.countRowsAfter(out) - len(snap.baseRows), placedClusters: snap.countPlacedClusters()})
+	r.dependencies.endStep(b.Ref.UID, nil)
 	r.enqueueAt(b.Ref.UID, out.RequeueAt)
 	return true, nil
 }

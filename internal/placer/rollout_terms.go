@@ -20,16 +20,18 @@ type turnTerms struct {
 	*rollout.Terms
 	isCompiled bool
 	halt       rollout.Halt
+	// mayWait: rows may have to wait for Bundles of other policies.
+	mayWait bool
 }
 
 // isBounded reports whether some of so many rows may keep their revision until their turn.
 func (t turnTerms) isBounded(rows int) bool {
-	return t.ForClusters(rows) != nil || t.halt.HoldsChanges()
+	return t.ForClusters(rows) != nil || t.halt.HoldsChanges() || t.mayWait
 }
 
 // boundsFirstCopies reports whether clusters may have to wait for their first copy.
 func (t turnTerms) boundsFirstCopies() bool {
-	return !t.IsDefault() || t.halt.HoldsChanges()
+	return !t.IsDefault() || t.halt.HoldsChanges() || t.mayWait
 }
 
 // changesStage reports whether a cluster is in another stage than it was, or other change windows concern it.
@@ -54,6 +56,7 @@ func (x *bundleIndex) turnTermsOf(b state.Bundle) turnTerms {
 func (r *PlacementReconciler) turnTermsOf(b state.Bundle) turnTerms {
 	out := r.index.turnTermsOf(b)
 	out.halt = rollout.NewHalt(&b.Spec, r.currentFreeze(), time.Now())
+	out.mayWait = r.mayWaitForOthers(b)
 	return out
 }
 

@@ -2,6 +2,7 @@ package placer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -149,7 +150,7 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 		PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: now,
 	}
 	r.addRolloutTerms(&snap, turns, clusters)
-	return snap, r.addRollback(ctx, &snap, clusters, content)
+	return snap, errors.Join(r.addOrder(ctx, &snap, content), r.addRollback(ctx, &snap, clusters, content))
 }
 
 // driftOrdersOf returns the orders of users to correct drift; nil while none of the rows reports drift. Admission refuses
@@ -185,18 +186,23 @@ func (r *PlacementReconciler) rolloutRows(base []state.Row) (rows map[string]rol
 	rows = make(map[string]rollout.Row, len(base))
 	for _, row := range base {
 		specs[row.Cluster] = row.Spec
-		one := rollout.Row{Spec: row.Spec, Status: row.Status, Online: r.Clusters.IsOnline(row.Spec.UID)}
-		if c, ok := r.Clusters.Get(row.Cluster); ok {
-			one.CheckIn, one.UncertainUntil = c.Spec.CheckInInterval(), r.uncertainUntil(c)
-			if one.Online {
-				one.ConnectedAt = rollout.ConnectionTime(c, time.Now())
-			} else {
-				one.LostAt = rollout.LossTime(c, time.Now())
-			}
-		}
-		rows[row.Cluster] = one
+		rows[row.Cluster] = r.rolloutRow(row)
 	}
 	return rows, specs
+}
+
+// rolloutRow returns a row with what is known of its cluster.
+func (r *PlacementReconciler) rolloutRow(row state.Row) rollout.Row {
+	out := rollout.Row{Spec: row.Spec, Status: row.Status, Online: r.Clusters.IsOnline(row.Spec.UID)}
+	if c, ok := r.Clusters.Get(row.Cluster); ok {
+		out.CheckIn, out.UncertainUntil = c.Spec.CheckInInterval(), r.uncertainUntil(c)
+		if out.Online {
+			out.ConnectedAt = rollout.ConnectionTime(c, time.Now())
+		} else {
+			out.LostAt = rollout.LossTime(c, time.Now())
+		}
+	}
+	return out
 }
 
 // leavingItems are the items that a step to the target removes from members, and the variants

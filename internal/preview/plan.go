@@ -51,6 +51,8 @@ type BundleChange struct {
 	// Suspension that it would have, and whether it has another; nil: nothing would be suspended.
 	Suspension       *v1alpha1.Suspension
 	SuspensionEdited bool
+	// UnplacedDependencies are policies that an edit of dependsOn would name and that would place nothing.
+	UnplacedDependencies []string
 	// Revision that rows are to reach, and its content.
 	Revision string
 	Content  *atoll.Content
@@ -162,6 +164,8 @@ type BundlePlan struct {
 	Unknown []string `json:"unknown,omitempty"`
 	// UnknownSuspended clusters that an edit of the suspension would name: there are none.
 	UnknownSuspended []string `json:"unknownSuspended,omitempty"`
+	// UnplacedDependencies are policies that an edit of dependsOn would name and that would place nothing.
+	UnplacedDependencies []string `json:"unplacedDependencies,omitempty"`
 	// OverridesLater lists clusters that would get other overrides with the next change of what is
 	// sent, and not now.
 	OverridesLater []string `json:"later,omitempty"`
@@ -309,7 +313,7 @@ func BuildPlan(in Input) Plan {
 
 // isShown reports whether the plan of the Bundle has something to show.
 func (b *BundlePlan) isShown(placementEdited bool) bool {
-	return len(b.Rows)+len(b.UnknownSuspended)+len(b.Stays)+len(b.Held)+len(b.Problems)+len(b.OverridesLater)+len(b.Frozen) > 0 ||
+	return len(b.Rows)+len(b.UnknownSuspended)+len(b.UnplacedDependencies)+len(b.Stays)+len(b.Held)+len(b.Problems)+len(b.OverridesLater)+len(b.Frozen) > 0 ||
 		placementEdited && (b.Unweighed || b.EvenDivision || len(b.Unknown) > 0) || b.Waits != "" || b.NoFit || b.hasBlockedRow()
 }
 
@@ -388,7 +392,7 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 	b.Held = c.visibleHeldRemovals()
 	c.addShortages(&b)
 	b.Unweighed, b.Unknown, b.Frozen = c.Decision.KeepsReplicasWithoutWeights(), c.unknownClusters(), c.itemsLosingPlacement()
-	b.UnknownSuspended = c.unknownSuspendedClusters()
+	b.UnknownSuspended, b.UnplacedDependencies = c.unknownSuspendedClusters(), c.UnplacedDependencies
 	b.EvenDivision = c.Decision.FallsBackToEvenDivision()
 	c.addRows(&b)
 	b.OldCopies = c.oldCopyWaits()

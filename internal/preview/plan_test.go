@@ -256,6 +256,8 @@ Nothing would change in any cluster.
 			c.Suspension = &v1alpha1.Suspension{DispatchingOnClusters: &v1alpha1.SuspendedClusters{ClusterNames: []string{"tokyo", "toyko"}}}
 			c.SuspensionEdited, in.ViewsAfter = true, map[string]atoll.ClusterView{"tokyo": {Name: "tokyo"}}
 		}, "Bundle shop/web (PropagationPolicy web)\n  There is no cluster toyko, which the suspension names.\nNothing would change in any cluster.\n"},
+		"an edit that depends on what places nothing": {func(c *BundleChange, _ *Input) { c.UnplacedDependencies = []string{"PropagationPolicy db"} },
+			"Bundle shop/web (PropagationPolicy web)\n  PropagationPolicy db would place nothing, and dependsOn names it: further changes would wait.\nNothing would change in any cluster.\n"},
 		"a suspended name without an object, which no write edits": {func(c *BundleChange, _ *Input) {
 			c.Suspension = &v1alpha1.Suspension{DispatchingOnClusters: &v1alpha1.SuspendedClusters{ClusterNames: []string{"toyko"}}}
 		}, "Nothing would change in any cluster.\n"},

@@ -199,6 +199,9 @@ func (x BundlePlan) writeShortages(b *strings.Builder, all bool) {
 	if len(x.UnknownSuspended) > 0 {
 		fmt.Fprintf(b, "  There is no cluster %s, which the suspension names.\n", abbreviateNames(x.UnknownSuspended, all))
 	}
+	for _, policy := range x.UnplacedDependencies {
+		fmt.Fprintf(b, "  %s would place nothing, and dependsOn names it: further changes would wait.\n", policy)
+	}
 	for _, s := range x.Stays {
 		fmt.Fprintf(b, "  = %s would keep it: %s (%s)\n", s.Cluster, s.Why, s.Reason)
 	}

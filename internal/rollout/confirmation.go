@@ -45,7 +45,7 @@ func (s *rolloutStep) holdOverBudget() map[string]bool {
 			holds[c] = true
 		}
 		if s.Deleting {
-			for _, c := range s.leaving {
+			for _, c := range s.uncountedLeaving() {
 				holds[c] = true
 			}
 		}
@@ -54,7 +54,7 @@ func (s *rolloutStep) holdOverBudget() map[string]bool {
 	switch {
 	case s.confirmed:
 	case s.Deleting:
-		s.directDeletes += len(s.leavingClusters())
+		s.directDeletes += len(s.uncountedLeaving())
 	default:
 		s.removedByEdit = slices.Concat(s.newlyLeaving, s.heldClusters)
 	}
@@ -160,10 +160,11 @@ func exceedsBudget(budget *intstr.IntOrString, going, total int) bool {
 // isDeletionOverLimit reports whether the deletion of the Bundle exceeds the limit of direct
 // deletes of its namespace.
 func (s *rolloutStep) isDeletionOverLimit() bool {
+	going := s.uncountedLeaving()
 	switch {
-	case len(s.leavingClusters()) == 0:
+	case len(going) == 0:
 		return false
-	case s.mustConfirmAny(s.leavingClusters()):
+	case s.mustConfirmAny(going):
 		return true
 	case s.isOrphanRemoval():
 		return false
@@ -174,7 +175,7 @@ func (s *rolloutStep) isDeletionOverLimit() bool {
 			return true
 		}
 	}
-	return s.RecentDeletes+len(s.leavingClusters()) > DirectDeleteLimit
+	return s.RecentDeletes+len(going) > DirectDeleteLimit
 }
 
 // holdRowsLosingDeletedItems keeps rows at their revision when the next one takes items out of more

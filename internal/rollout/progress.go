@@ -39,6 +39,9 @@ type StageTally struct {
 	OutsideWindow int
 	opensAt       int64
 	opens         bool
+	// Ordered wait for Bundles of other policies, as order describes. They are a part of Waiting, and none of OutsideWindow.
+	Ordered int
+	order   atoll.RowReason
 	// Accepted hold nothing, by FailureScope. They are a part of Failed.
 	Accepted int
 	// Marked are those by which the stage failed, and which hold it whatever joins or leaves. They are a part of Failed.
@@ -361,6 +364,8 @@ func (t *Terms) reasonInStage(i int, n StageTally, p Progress) atoll.Reason {
 		return atoll.ReasonWaitsForSuccessTime
 	case n.Waiting == 0:
 		return atoll.ReasonWaitsForStage
+	case n.Ordered > 0 && n.Waiting == n.Ordered+n.OutsideWindow:
+		return n.order.Reason
 	case n.Waiting == n.OutsideWindow:
 		return atoll.ReasonOutsideWindow
 	case n.Changing >= t.concurrencyOf(i, n.Clusters):
@@ -388,6 +393,9 @@ func (t *Terms) DescribeStageWait(w StageWait, p *Progress) string {
 		return t.describeRollback(w)
 	}
 	n, in := p.Stages[w.Stage], "stage "+t.StageName(w.Stage)
+	if atoll.IsOrderReason(w.Reason) {
+		return n.order.Text
+	}
 	switch w.Reason {
 	case atoll.ReasonStageFailed:
 		return in + ", in which " + phrase.CountNoun(n.Failed-n.Accepted, "cluster") + " failed: another template, or `atoll rollout resume`"

@@ -129,7 +129,7 @@ func (w *randomWalk) disturbFleet() {
 // isServing reports whether the row was healthy when last heard of, and is not going:
 // it goes on running what it had while it takes up a new generation.
 func isServing(r Row) bool {
-	return r.Status != nil && r.Status.State == atoll.RowReady && r.Spec.Phase != atoll.RowRemoving
+	return r.Status != nil && r.Status.State == atoll.RowReady && r.Spec.Phase != atoll.RowRemoving && !r.Spec.Phase.OrdersNothing()
 }
 
 // countHealthyReplicas replicas of the Deployment in rows that serve.

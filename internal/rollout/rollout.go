@@ -80,8 +80,9 @@ type Input struct {
 	RemovalMode     v1alpha1.RemovalMode
 	// Terms bound how fast rows take the target revision; nil: all take it at once.
 	Terms *Terms
-	// Halt of the rollout by a person, and the clusters to which nothing is dispatched.
-	Halt Halt
+	// Halt of the rollout by a person, and the clusters to which nothing is dispatched. Order of this Bundle and others.
+	Halt  Halt
+	Order Order
 	// ResumedAt is when a person last resumed the rollout; zero: never.
 	ResumedAt time.Time
 	// Gates are the stored verdicts, and Approvals those that people gave.
@@ -171,6 +172,8 @@ type Output struct {
 	// in neither.
 	DirectDeletes int
 	RemovedByEdit []string
+	// AwaitsOthers lists the clusters whose rows wait for other Bundles, by Input.Order. Sorted.
+	AwaitsOthers []string
 	// Shortages lists workloads of which not all replicas have a place.
 	Shortages []schedule.Shortage
 	// CapacityBlocked names clusters whose stated capacity kept back a row or its share.
@@ -232,8 +235,9 @@ type rolloutStep struct {
 	nextSpecs       map[string]*atoll.RowSpec
 	// staying clusters are to be Active. The others are to go, listed by their phase.
 	staying, newlyLeaving, heldClusters, leaving []string
-	// suspended clusters are to be Active once the suspension of dispatching ends. Sorted.
+	// suspended clusters are to be Active once the suspension of dispatching ends, or other Bundles come first. Sorted.
 	suspended []string
+	judge     orderJudge
 	// withheld clusters are to be Active once as many of the ending copies have ended. Both are empty where
 	// replacements come first. unreplaced counts old copies without a withheld cluster.
 	withheld, ending []string
@@ -428,6 +432,7 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 	s.growShares(c, spec, share)
 	if s.keepTurn(c, spec); s.awaitsTurn(c, spec) {
 		s.keepRevisionUntilTurn(c, spec)
+		s.explainOrder(c, spec)
 	}
 	if s.keepsSuspendedCopy(c) {
 		s.keepDispatchedWork(c, spec)
@@ -568,7 +573,7 @@ func (s *rolloutStep) buildOutput() Output {
 	out := Output{
 		Changes: s.nextSpecs, AbandonedRows: s.abandonedRows, PendingRemoval: s.pendingRemoval.buildPendingRemoval(s.BundleUID), UnreplacedCopies: s.unreplaced, BlockingClusters: s.blockingClusters(),
 		RequeueAt: s.requeueAt, DirectDeletes: s.directDeletes, RemovedByEdit: s.removedByEdit, RowsIndependent: s.hasIndependentRows(), Shortages: s.assignment.Shortages, CapacityBlocked: s.assignment.CapacityBlocked,
-		Progress: s.turns.Progress, StageWait: s.turns.wait, StageCut: s.turns.cut,
+		Progress: s.turns.Progress, StageWait: s.turns.wait, StageCut: s.turns.cut, AwaitsOthers: s.orderedClusters(),
 	}
 	out.Gates, out.GatesChanged = s.gateChanges()
 	out.Rollback, out.RollbackChanged = s.rollbackChanges()

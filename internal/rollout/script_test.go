@@ -98,6 +98,7 @@ type scriptStage struct {
 	gates      gateStore
 	rollback   *v1alpha1.RollbackStatus
 	cut        *v1alpha1.StageCut
+	others     otherBundles
 }
 
 func newStage(t testing.TB) *scriptStage {
@@ -331,9 +332,10 @@ func (s *scriptStage) buildInput() Input {
 		in.Rows[c], specs[c] = r, r.Spec
 	}
 	s.addRolloutInput(&in)
+	in.Order = s.orderInput()
 	for c, item := range s.unwanted {
 		u := ExcludedItem{Key: item, MustConfirm: s.baseInput.MustConfirmRemovals}
-		if r, has := s.rows[c]; has && !slices.Contains(r.Spec.Absent, item) && r.Spec.Phase != atoll.RowRemoving {
+		if r, has := s.rows[c]; has && !slices.Contains(r.Spec.Absent, item) && r.Spec.Phase != atoll.RowRemoving && r.Spec.Phase != atoll.RowPending {
 			u.UID = "u"
 		}
 		if in.ExcludedItems == nil {
@@ -557,6 +559,7 @@ func checkOutput(t testing.TB, in Input, out Output) {
 	}
 	checkCopies(t, in, out)
 	checkSuspension(t, in, out)
+	checkOrder(t, in, out)
 	if out.PendingRemoval != nil && out.PendingRemoval.Hash == in.ConfirmedPlan {
 		t.Fatalf("plan %v was confirmed and waits still", out.PendingRemoval)
 	}

@@ -86,10 +86,14 @@ func (s *rolloutStep) applySafeShareReductions() {
 			blockers[c] = g.unreadyReplacements(since).withoutCluster(s, c)
 		}
 	}
+	ordered := s.listOrderedArrivals()
 	for _, c := range s.staying {
 		spec := s.nextSpecs[c]
 		if spec.MovingSince == 0 {
 			continue
+		}
+		if len(ordered.clusters) > 0 {
+			s.blockersByCluster[c] = ordered
 		}
 		if len(s.withheld)+len(s.suspended) > 0 || s.keepsSuspendedCopy(c) { // replicas grow before they shrink, however long that takes
 			continue
@@ -216,6 +220,9 @@ func (s *rolloutStep) removeReplacedRows() {
 				continue
 			}
 			delete(s.blockersByCluster, c)
+		}
+		if s.keepsForDependents(c, spec) {
+			continue
 		}
 		s.setRemovingSpec(c, spec.Reason)
 	}

@@ -17,15 +17,15 @@ func (s *rolloutStep) keepsSuspendedCopy(c string) bool {
 	return s.isSuspended(c) && s.runsCopy(c)
 }
 
-// withholdSuspendedCopies keeps the clusters that have no copy yet, and to which nothing is dispatched, out of those that
-// are to be Active. A copy that is being removed comes again after the suspension.
+// withholdSuspendedCopies keeps the clusters that have no copy yet, and to which nothing is dispatched or other Bundles come first, out of
+// those that are to be Active. A copy that is being removed comes again after that.
 func (s *rolloutStep) withholdSuspendedCopies() {
-	if s.Deleting || s.Halt.Suspension == nil {
+	if s.Deleting || s.Halt.Suspension == nil && !s.hasOrder() {
 		return
 	}
 	s.suspended = nil
 	s.staying = slices.DeleteFunc(s.staying, func(c string) bool {
-		if !s.isSuspended(c) || s.runsCopy(c) {
+		if s.runsCopy(c) || !s.isHeldBack(c) {
 			return false
 		}
 		s.suspended = append(s.suspended, c)
@@ -47,7 +47,7 @@ func (s *rolloutStep) suspendedSharesOf() map[string]bool {
 	return out
 }
 
-// setPendingUntilDispatch sets the spec of a row that is to be Active after the suspension.
+// setPendingUntilDispatch sets the spec of a row that is to be Active after the suspension, or after other Bundles.
 func (s *rolloutStep) setPendingUntilDispatch(c string) {
 	v, _ := s.Decision.FindVerdict(c)
 	if row, has := s.Rows[c]; has && row.Spec.UID == v.UID && row.Spec.Phase == atoll.RowRemoving && row.Spec.Recall == nil {
@@ -56,7 +56,11 @@ func (s *rolloutStep) setPendingUntilDispatch(c string) {
 		return
 	}
 	s.keepPlace(c, v)
-	s.nextSpecs[c].Reason = atoll.RowReason{Reason: atoll.ReasonDispatchingSuspended, Text: s.Halt.DescribeSuspendedCluster()}.String()
+	why := &atoll.RowReason{Reason: atoll.ReasonDispatchingSuspended, Text: s.Halt.DescribeSuspendedCluster()}
+	if !s.isSuspended(c) {
+		why = s.orderWaitOf(c)
+	}
+	s.nextSpecs[c].Reason = why.String()
 }
 
 // keepDispatchedWork keeps all that a cluster was ordered to do with its copy.
@@ -84,6 +88,9 @@ func (s *rolloutStep) keepLeavingWork(c string, spec *atoll.RowSpec) {
 // findLeavingWait returns the wait of a row that is to go once others take its place.
 func (s *rolloutStep) findLeavingWait(c string, since time.Time) RowWait {
 	blockers := s.blockersByCluster[c]
+	if w := s.orderWaitOf(c); s.Deleting && w != nil {
+		return newRowWait(w.Reason, w.Text, since)
+	}
 	switch {
 	case s.awaitsReturn(c):
 		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back: its copy is removed then, if the replacements are healthy", since)
@@ -101,11 +108,12 @@ func (s *rolloutStep) hasSuspendedRows() bool {
 	return len(s.suspended) > 0 || s.changesMember()
 }
 
-// tallySuspendedCopies counts the clusters that wait for their first copy until the end of the suspension.
+// tallySuspendedCopies counts the clusters that wait for their first copy until the end of the suspension, or for other Bundles. The latter wait
+// in their stage.
 func (s *rolloutStep) tallySuspendedCopies() {
 	for _, c := range s.suspended {
 		row := s.arrivalRow(c)
-		if !row.Suspended { // all clusters are
+		if !row.Suspended { // all clusters are, or other Bundles come first
 			s.tallyArrival(c)
 			continue
 		}
@@ -115,7 +123,7 @@ func (s *rolloutStep) tallySuspendedCopies() {
 	}
 }
 
-// allowUnboundedTurns lets all rows change that nothing bounds: only the suspended clusters wait.
+// allowUnboundedTurns lets all rows change that nothing bounds: only the suspended clusters wait, and those in which other Bundles come first.
 func (s *rolloutStep) allowUnboundedTurns(arrivals []string) {
 	t := &s.turns
 	t.allowed = map[string]bool{}
@@ -129,7 +137,7 @@ func (s *rolloutStep) allowUnboundedTurns(arrivals []string) {
 		s.allowTurn(c, row.Stage, &slots)
 	}
 	s.eachMember(func(c string) {
-		if row, has := s.memberRow(c); has && !s.isSuspended(c) && s.wantsTurn(c, row) {
+		if row, has := s.memberRow(c); has && s.wantsTurn(c, row) && !s.isHeldBack(c) {
 			allow(c, row)
 		}
 	})
@@ -148,7 +156,7 @@ type suspendedMove struct {
 // findSuspendedReplacements returns the clusters that take the place of a leaving row after the suspension: they get a copy then, or replicas
 // that have no place now. The row stays until they have it, however long that takes.
 func (g *blockerCache) findSuspendedReplacements(leaving *atoll.RowSpec) *blockerSet {
-	if g.Deleting || g.Halt.Suspension == nil {
+	if g.Deleting || g.Halt.Suspension == nil && len(g.suspended) == 0 {
 		return nil
 	}
 	move := suspendedMove{leaving.MovingSince, len(g.assignment.Shortages) > 0 && leaving.HoldsReplicas()}
@@ -193,6 +201,9 @@ func (s *rolloutStep) awaitsOtherRules(c string, spec *atoll.RowSpec) bool {
 // newSuspendedMoveWait returns the wait of a leaving row for clusters that take its place after the suspension.
 func (s *rolloutStep) newSuspendedMoveWait(blockers *blockerSet, since time.Time) RowWait {
 	to := blockers.formatNames() + " to take its place: "
+	if w := s.findOrderOf(blockers); w != nil {
+		return newRowWait(w.Reason, to+w.Text, since)
+	}
 	if !s.Halt.Suspension.SuspendsChanges() {
 		return newRowWait(atoll.ReasonSchedulingSuspended, to+s.Halt.describeSuspension("scheduling", "decisions"), since)
 	}

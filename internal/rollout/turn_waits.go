@@ -25,6 +25,9 @@ func (s *rolloutStep) findTurnWait(c string, spec atoll.RowSpec) RowWait {
 	if IsHaltReason(t.wait.Reason) {
 		return s.newHaltWait(since)
 	}
+	if w := s.newOrderWait(c, row, since); w.For != "" {
+		return w
+	}
 	if w := s.findWindowWait(c, row, since); w.For != "" {
 		return w
 	}
@@ -42,6 +45,9 @@ func (s *rolloutStep) newHaltWait(since time.Time) RowWait {
 // newStageWait returns the wait of a row for its stage, or for an earlier one.
 func (s *rolloutStep) newStageWait(row Row, since time.Time) RowWait {
 	t := &s.turns
+	if atoll.IsOrderReason(t.wait.Reason) {
+		return newRowWait(atoll.ReasonWaitsForStage, "stage "+s.Terms.StageName(t.wait.Stage)+", whose clusters wait for other applications", since)
+	}
 	switch w := t.wait; w.Reason {
 	case atoll.ReasonStageFailed:
 		return newRowWait(w.Reason, s.describeStageWait(), time.Unix(t.failedSince, 0))

@@ -125,7 +125,7 @@ func (s *rolloutStep) isRolloutBounded() bool {
 		s.Terms = s.Terms.ForClusters(s.countCopies(v1alpha1.DefaultFreeClusters + 1))
 	}
 	switch {
-	case s.Halt.IsHalted() || s.hasSuspendedRows():
+	case s.Halt.IsHalted() || s.hasSuspendedRows() || s.hasOrderedRows():
 		return true
 	case isDefault:
 		return s.Terms != nil && s.changesMember()
@@ -214,7 +214,7 @@ func (s *rolloutStep) tallyRow(c string, row Row) {
 		}
 	case RowWaiting:
 		t.scope.AddWaiting(row)
-		n.AddOutsideWindow(&t.windows, row.Windows, 1)
+		s.tallyWaiting(c, row)
 		if !isUnavailable {
 			return
 		}
@@ -281,7 +281,7 @@ func (s *rolloutStep) tallyArrival(c string) {
 		return
 	}
 	n.AddRows(RowWaiting, 1)
-	n.AddOutsideWindow(&s.turns.windows, row.Windows, 1)
+	s.tallyWaiting(c, row)
 	s.turns.scope.AddWaiting(row)
 }
 
@@ -338,7 +338,7 @@ func (s *rolloutStep) withoutReplacements(arrivals []string) []string {
 		row, has := s.Rows[c]
 		if has && row.Spec.Phase == atoll.RowPending {
 			reason := atoll.ParseRowReason(row.Spec.Reason).Reason
-			if reason == atoll.ReasonDispatchingSuspended { // it may be either
+			if reason == atoll.ReasonDispatchingSuspended || atoll.IsOrderReason(reason) { // it may be either
 				moving--
 				return moving >= 0
 			}
@@ -418,7 +418,7 @@ func (s *rolloutStep) allowArrivals(arrivals []string, i int, slots, budget *int
 
 // canChange reports whether a row has another revision to take, and its cluster the capacity for it.
 func (s *rolloutStep) canChange(c string, row Row) bool {
-	if s.isSuspended(c) || !s.wantsTurn(c, row) || !s.isInWindow(row) {
+	if !s.wantsTurn(c, row) || !s.isInWindow(row) || s.isHeldBack(c) {
 		return false
 	}
 	v, _ := s.Decision.FindVerdict(c)

@@ -20,16 +20,18 @@ import (
 // that steer placement.
 func (w *World) checkPolicies() error {
 	refused, at := w.refuseUnlistedProperties(), field.NewPath("spec")
-	checkPropagation := func(spec *v1alpha1.PropagationSpec, namespace string) field.ErrorList {
-		errs := policycheck.CheckPropagation(spec, namespace, refused, at)
+	dependencies := w.dependenciesOfPolicies()
+	checkPropagation := func(spec *v1alpha1.PropagationSpec, own v1alpha1.PolicyRef) field.ErrorList {
+		errs := policycheck.CheckPropagation(spec, own.Namespace, refused, at)
+		errs = append(errs, policycheck.CheckDependencyCycles(own, spec.DependsOn, dependencies, at.Child("dependsOn"))...)
 		return append(errs, assess.CheckItemRules(spec.ItemRules, at.Child("itemRules"))...)
 	}
 	var errs []error
 	for _, p := range w.clusterPropagation {
-		errs = append(errs, refuseObject(p.Kind, p, checkPropagation(&p.Spec, "")))
+		errs = append(errs, refuseObject(p.Kind, p, checkPropagation(&p.Spec, clusterPolicyRef(p))))
 	}
 	for _, p := range w.propagation {
-		errs = append(errs, refuseObject(p.Kind, p, checkPropagation(&p.Spec, p.Namespace)))
+		errs = append(errs, refuseObject(p.Kind, p, checkPropagation(&p.Spec, policyRef(p))))
 	}
 	for _, p := range w.clusterPlacements {
 		errs = append(errs, refuseObject(p.Kind, p, policycheck.CheckPlacement(&p.Spec, refused, at)))
@@ -38,6 +40,26 @@ func (w *World) checkPolicies() error {
 		errs = append(errs, refuseObject(p.Kind, p, policycheck.CheckPlacement(&p.Spec, refused, at)))
 	}
 	return cmp.Or(errs...)
+}
+
+func clusterPolicyRef(p *v1alpha1.ClusterPropagationPolicy) v1alpha1.PolicyRef {
+	return v1alpha1.PolicyRef{Kind: v1alpha1.SourceClusterPropagationPolicy, Name: p.Name}
+}
+
+func policyRef(p *v1alpha1.PropagationPolicy) v1alpha1.PolicyRef {
+	return v1alpha1.PolicyRef{Kind: v1alpha1.SourcePropagationPolicy, Namespace: p.Namespace, Name: p.Name}
+}
+
+// dependenciesOfPolicies returns what the policies of the files depend on.
+func (w *World) dependenciesOfPolicies() policycheck.DependenciesOf {
+	byPolicy := map[v1alpha1.PolicyRef][]v1alpha1.PolicyDependency{}
+	for _, p := range w.clusterPropagation {
+		byPolicy[clusterPolicyRef(p)] = p.Spec.DependsOn
+	}
+	for _, p := range w.propagation {
+		byPolicy[policyRef(p)] = p.Spec.DependsOn
+	}
+	return func(policy v1alpha1.PolicyRef) []v1alpha1.PolicyDependency { return byPolicy[policy] }
 }
 
 // refuseUnlistedProperties refuses no property when the files have no settings of the hub.

@@ -323,6 +323,9 @@ func (x *userQuery) bundleChange(ctx context.Context, f placer.PreviewedBundle, 
 	if b, ok := x.sources.State.Bundles.GetByName(ref.Namespace, ref.Name); ok {
 		c.PlacementEdited = !apiequality.Semantic.DeepEqual(b.Spec.Placement, c.Placement)
 		c.SuspensionEdited = !apiequality.Semantic.DeepEqual(b.Spec.Suspension, c.Suspension)
+		if !apiequality.Semantic.DeepEqual(b.Spec.DependsOn, f.Bundle.Spec.DependsOn) {
+			c.UnplacedDependencies = x.unplacedDependencies(f.Bundle, byID)
+		}
 	}
 	if b, ok := byID[c.ID]; ok {
 		c.New, c.Problems = b.New, b.Problems
