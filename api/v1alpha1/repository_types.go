@@ -37,8 +37,8 @@ type RepositorySpec struct {
 	// OCI is a repository of an OCI registry with artifacts of files, as Flux and ORAS push them.
 	// +optional
 	OCI *OCIRepository `json:"oci,omitempty"`
-	// Verify states by which keys commits or tags must be signed. Nothing without such a signature is rendered or applied.
-	// Default: no signature is verified. Only git repositories have it.
+	// Verify states what must be signed, and by which keys. Nothing without such a signature is rendered or applied.
+	// Default: no signature is verified.
 	// +optional
 	Verify *RepositoryVerification `json:"verify,omitempty"`
 	// Interval between two checks, from 30s to 24h. The hub spreads the checks by up to a tenth of it.
@@ -89,16 +89,19 @@ const (
 
 // RepositoryVerification is what must be signed, and by which keys.
 type RepositoryVerification struct {
-	// Mode is what must be signed: the commit, the annotated tag that the Source reads, or both.
+	// Mode is what must be signed. For git it is Commit, Tag, or TagAndCommit: the commit, the annotated tag that the Source reads, or
+	// both. For an oci:// URL it is Artifact: cosign must have signed the manifest by a key. For charts it is also Provenance: the
+	// chart must have a provenance file of Helm.
 	Mode VerificationMode `json:"mode"`
-	// SecretRef names a Secret of the namespace with the trusted keys. Each key of the Secret has armored public keys of OpenPGP, or
-	// lines of SSH keys as in allowed_signers or authorized_keys. The writer needs the right to get the Secret.
+	// SecretRef names a Secret of the namespace with the trusted keys. Each key of the Secret has armored public keys of OpenPGP,
+	// lines of SSH keys as in allowed_signers or authorized_keys, or public keys in PEM as cosign.pub. SSH keys are for git, keys in
+	// PEM for Artifact, and OpenPGP keys for git and Provenance. The writer needs the right to get the Secret.
 	SecretRef RepositorySecretRef `json:"secretRef"`
 }
 
 // VerificationMode is what must be signed.
 //
-// +kubebuilder:validation:Enum=Commit;Tag;TagAndCommit
+// +kubebuilder:validation:Enum=Commit;Tag;TagAndCommit;Artifact;Provenance
 type VerificationMode string
 
 // The modes of a verification.
@@ -106,6 +109,8 @@ const (
 	VerifyCommit       VerificationMode = "Commit"
 	VerifyTag          VerificationMode = "Tag"
 	VerifyTagAndCommit VerificationMode = "TagAndCommit"
+	VerifyArtifact     VerificationMode = "Artifact"
+	VerifyProvenance   VerificationMode = "Provenance"
 )
 
 // RepositoryWebhook is how requests of a git server are verified.
@@ -145,9 +150,16 @@ type HelmRepository struct {
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url"`
 	// SecretRef names a Secret of the namespace with the keys username and password, or with the key token.
-	// The hub sends them to the host of the URL alone. The writer needs the right to get the Secret.
+	// The hub sends them to the host of the URL, and to the token host of a registry, alone. The writer needs the right to get the
+	// Secret.
 	// +optional
 	SecretRef *RepositorySecretRef `json:"secretRef,omitempty"`
+	// TokenHost is the host, as HOST or HOST:PORT, from which the registry has its tokens, where that is another one than its own. The
+	// hub sends the credentials of secretRef there over TLS, for a token that reads the repositories of the URL.
+	// Default: auth.docker.io for docker.io, gitlab.com for registry.gitlab.com, and none for others.
+	// +optional
+	// +kubebuilder:validation:MaxLength=261
+	TokenHost string `json:"tokenHost,omitempty"`
 	// CABundle is PEM certificates of the CAs that the server's certificate is verified by. Default: those
 	// of the hub's system. Other hosts with archives of charts are verified by both.
 	// +optional
@@ -162,9 +174,16 @@ type OCIRepository struct {
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url"`
 	// SecretRef names a Secret of the namespace with the keys username and password, or with the key token.
-	// The hub sends them to the host of the URL alone. The writer needs the right to get the Secret.
+	// The hub sends them to the host of the URL, and to the token host of a registry, alone. The writer needs the right to get the
+	// Secret.
 	// +optional
 	SecretRef *RepositorySecretRef `json:"secretRef,omitempty"`
+	// TokenHost is the host, as HOST or HOST:PORT, from which the registry has its tokens, where that is another one than its own. The
+	// hub sends the credentials of secretRef there over TLS, for a token that reads the repositories of the URL.
+	// Default: auth.docker.io for docker.io, gitlab.com for registry.gitlab.com, and none for others.
+	// +optional
+	// +kubebuilder:validation:MaxLength=261
+	TokenHost string `json:"tokenHost,omitempty"`
 	// CABundle is PEM certificates of the CAs that the server's certificate is verified by. Default: those
 	// of the hub's system. Other hosts to which the registry redirects are verified by both.
 	// +optional

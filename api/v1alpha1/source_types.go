@@ -351,11 +351,12 @@ const (
 	SourceInSync = "InSync"
 )
 
-// SourceVerified is a commit whose signature was verified.
+// SourceVerified is a commit, or the version of a chart or an artifact, whose signature was verified.
 type SourceVerified struct {
-	// Commit that was verified, by itself or by its tag.
+	// Commit that was verified, by itself or by its tag. For a chart or an artifact it has the form of status.commit.
 	Commit string `json:"commit"`
-	// Signer is the key that signed it, such as "ssh-ed25519 SHA256:..." or "OpenPGP FINGERPRINT". The signer of a tag comes first.
+	// Signer is the key that signed it, such as "ssh-ed25519 SHA256:...", "OpenPGP FINGERPRINT" or "ECDSA sha256:...". The signer of a
+	// tag comes first.
 	Signer string `json:"signer"`
 }
 

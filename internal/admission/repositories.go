@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -35,11 +36,12 @@ func (p *AdmissionPlugin) validateRepository(ctx context.Context, a admission.At
 		return err
 	}
 	place := changes.PlaceOf(&now.Spec)
-	if errs := checkRepositoryURL(place, field.NewPath("spec", place.Type)); len(errs) > 0 {
+	at := field.NewPath("spec", place.Type)
+	if errs := append(checkRepositoryURL(place, at), checkTokenHost(place, at)...); len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
-	if now.Spec.Verify != nil && place.Type != "git" {
-		return refuseFields(a, atoll.ReasonInvalidField, field.Forbidden(field.NewPath("spec", "verify"), "signatures are verified in git repositories alone, and not in those of spec."+place.Type))
+	if v := now.Spec.Verify; v != nil && !slices.Contains(place.VerificationModes(), v.Mode) {
+		return refuseFields(a, atoll.ReasonInvalidField, field.NotSupported(field.NewPath("spec", "verify", "mode"), v.Mode, place.VerificationModes()))
 	}
 	if w := now.Spec.Webhook; w != nil && (before == nil || !apiequality.Semantic.DeepEqual(before.Spec.Webhook, w)) {
 		if err := p.requireReadableSecret(ctx, a, "spec.webhook.secretRef", w.SecretRef.Name); err != nil {
@@ -162,6 +164,25 @@ func checkRepositoryURL(place changes.Place, at *field.Path) (errs field.ErrorLi
 		return refuse("may not have a query or a fragment")
 	case u.Scheme == "http" && place.SecretRef != nil:
 		return field.ErrorList{field.Forbidden(at.Child("secretRef"), "credentials are sent over TLS alone: not to http://")}
+	}
+	return nil
+}
+
+// tokenHostForm is a host, with a port where it is not that of HTTPS.
+var tokenHostForm = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+
+// checkTokenHost returns why the hub sends no credentials to a stated token host.
+func checkTokenHost(place changes.Place, at *field.Path) field.ErrorList {
+	at = at.Child("tokenHost")
+	switch {
+	case place.TokenHost == "":
+		return nil
+	case !tokenHostForm.MatchString(place.TokenHost):
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "must be HOST or HOST:PORT, without a scheme and a path")}
+	case !place.UsesRegistry():
+		return field.ErrorList{field.Forbidden(at, "is for registries: a URL that begins with oci://")}
+	case place.SecretRef == nil:
+		return field.ErrorList{field.Forbidden(at, "is where the hub sends the credentials of secretRef, which is not stated; without credentials tokens are read from any host")}
 	}
 	return nil
 }

@@ -236,7 +236,7 @@ func (r *Reconciler) newRequest(ctx context.Context, repo *v1alpha1.Repository) 
 	if err != nil {
 		return fetch.Request{}, err
 	}
-	request := fetch.Request{Type: place.Type, URL: place.URL, CABundle: place.CABundle, Verify: verify}
+	request := fetch.Request{Type: place.Type, URL: place.URL, CABundle: place.CABundle, TokenHost: place.TokenHost, Verify: verify}
 	ref := place.SecretRef
 	if ref == nil {
 		return request, nil

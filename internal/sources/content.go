@@ -24,7 +24,7 @@ import (
 func (r *Reconciler) takeContent(ctx context.Context, s *v1alpha1.Source, c fetch.Content, check repositoryCheck) (considered bool, err error) {
 	switch {
 	case c.Failure != nil && isOfContent(c.Failure.Reason):
-		return true, r.refuseContent(ctx, s, c, *c.Failure, nil)
+		return !maySignLater(c.Failure.Reason, check.request.Verify), r.refuseContent(ctx, s, c, *c.Failure, nil)
 	case c.Failure != nil:
 		return false, r.setUnread(ctx, []*v1alpha1.Source{s}, *c.Failure)
 	case c.Unchanged:

@@ -94,6 +94,26 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// The token host of a registry goes to the fetch with the credentials.
+func TestTokenHostOfARegistry(t *testing.T) {
+	h := newHub(t, branch)
+	var repo v1alpha1.Repository
+	if err := h.r.Client.Get(t.Context(), repoKey, &repo); err != nil {
+		t.Fatal(err)
+	}
+	secret := &v1alpha1.RepositorySecretRef{Name: "token"}
+	for name, spec := range map[string]v1alpha1.RepositorySpec{
+		fetch.TypeOCI:  {OCI: &v1alpha1.OCIRepository{URL: "oci://registry.example.com/a", SecretRef: secret, TokenHost: "auth.example.com"}},
+		fetch.TypeHelm: {Helm: &v1alpha1.HelmRepository{URL: "oci://registry.example.com/a", SecretRef: secret, TokenHost: "auth.example.com"}},
+	} {
+		repo.Spec = spec
+		r, err := h.r.newRequest(t.Context(), &repo)
+		if err != nil || r.Type != name || r.TokenHost != "auth.example.com" || r.Password != "hush" {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+}
+
 // A repository over SSH is read by a key and known hosts, under the names of Flux.
 func TestCredentialsOfSSH(t *testing.T) {
 	h := newHub(t, branch)

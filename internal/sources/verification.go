@@ -71,6 +71,12 @@ func waitsForTag(s *v1alpha1.Source, ref string, v *fetch.Verification) bool {
 	return v != nil && v.Mode.NeedsTag() && strings.HasPrefix(ref, "refs/tags/") && c != nil && c.Status == metav1.ConditionFalse && isOfSignature(atoll.Reason(c.Reason))
 }
 
+// maySignLater reports whether a refused revision can be signed after the hub has read it, so that it is not considered. cosign signs an artifact
+// after its push, and the digest stays the same.
+func maySignLater(why atoll.Reason, v *fetch.Verification) bool {
+	return v != nil && v.Mode.CanFollow() && isOfSignature(why)
+}
+
 // isOfSignature reports whether a reason is of a signature.
 func isOfSignature(why atoll.Reason) bool {
 	return slices.Contains([]atoll.Reason{atoll.ReasonSignatureMissing, atoll.ReasonSignatureInvalid, atoll.ReasonSignerUntrusted}, why)

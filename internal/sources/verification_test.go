@@ -145,6 +145,67 @@ func TestATagIsSignedAgain(t *testing.T) {
 	}
 }
 
+// cosign signs an artifact after its push, so a refused one is read again, soon and at each check, until its signature is there. What is
+// written once is not written again.
+func TestAnArtifactIsSignedLater(t *testing.T) {
+	h, setKeys := verifiedHub(t)
+	setKeys("one")
+	editRepository(h, func(s *v1alpha1.RepositorySpec) {
+		s.Git, s.OCI, s.Verify.Mode = nil, &v1alpha1.OCIRepository{URL: "oci://registry.example.com/shop"}, v1alpha1.VerifyArtifact
+	})
+	h.editSource(func(s *v1alpha1.SourceSpec) { s.Ref = v1alpha1.SourceRef{Tag: "latest"} })
+	h.setCommit("latest@sha256:c1", "a=1")
+	h.commit.Failure = &fetch.Failure{Reason: atoll.ReasonSignatureMissing, Message: "no signature"}
+	var first string
+	for i := range 3 {
+		if got := h.runCheck(); got != "" {
+			t.Fatalf("an artifact without a signature: %s", got)
+		}
+		if want := h.lastWant(); want.Ref != "tag@latest" || want.SeenCommit != "" {
+			t.Errorf("the artifact counts as seen: %+v", want)
+		}
+		if i == 0 {
+			first = h.readSource().ResourceVersion
+		}
+		repo, _ := h.tables.Repositories.Get(repoKey)
+		if len(repo.Status.Refs) > 0 {
+			t.Errorf("the artifact counts as considered: %+v", repo.Status.Refs)
+		}
+	}
+	s := h.readSource()
+	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.SourceRendered)
+	if c.Reason != "SignatureMissing" || !strings.Contains(c.Message, "what runs stays") || s.ResourceVersion != first {
+		t.Errorf("%+v, version %s after %s", c, s.ResourceVersion, first)
+	}
+	h.commit.Failure, h.commit.Signer = nil, "key one"
+	h.expectCheck("the artifact is signed", "apply a", good)
+	if v := h.readSource().Status.Verified; v == nil || *v != (v1alpha1.SourceVerified{Commit: "latest@sha256:c1", Signer: "key one"}) {
+		t.Errorf("%+v", v)
+	}
+	h.runCheck()
+	if want := h.lastWant(); want.SeenCommit != "latest@sha256:c1" || h.requests[len(h.requests)-1].Verify.Mode != signature.ModeArtifact {
+		t.Errorf("a signed artifact at rest: %+v", want)
+	}
+}
+
+func TestWhatMayBeSignedLater(t *testing.T) {
+	for _, c := range []struct {
+		mode   signature.Mode
+		reason atoll.Reason
+		want   bool
+	}{
+		{signature.ModeArtifact, atoll.ReasonSignatureMissing, true}, {signature.ModeArtifact, atoll.ReasonSignerUntrusted, true}, {signature.ModeProvenance, atoll.ReasonSignatureInvalid, true},
+		{signature.ModeArtifact, atoll.ReasonContentInvalid, false}, {signature.ModeCommit, atoll.ReasonSignatureMissing, false}, {signature.ModeTag, atoll.ReasonSignatureMissing, false},
+	} {
+		if got := maySignLater(c.reason, &fetch.Verification{Mode: c.mode}); got != c.want {
+			t.Errorf("%s of %s: %v", c.reason, c.mode, got)
+		}
+	}
+	if maySignLater(atoll.ReasonSignatureMissing, nil) {
+		t.Error("a signature comes without verify")
+	}
+}
+
 // A commit that was refused is none that was considered after a suspension, also when the first check after it fails. Else the Source
 // would report it as rendered.
 func TestARefusedCommitAfterASuspension(t *testing.T) {

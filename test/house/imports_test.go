@@ -159,7 +159,7 @@ var layers = []layer{
 		why: "Helm and Kustomize read hostile content in a process of their own, which only the main of the hub links",
 	},
 	{
-		name: "commit signatures", packages: []string{"internal/sources/signature"}, below: []string{"vocabulary"},
+		name: "content signatures", packages: []string{"internal/sources/signature"}, below: []string{"vocabulary"},
 		why: "whether a signature counts is decided by values alone",
 	},
 	{
@@ -167,11 +167,11 @@ var layers = []layer{
 		why: "how an artifact is read within bounds is the same whatever is in it",
 	},
 	{
-		name: "source servers of tests", packages: []string{"internal/sources/chartstest", "internal/sources/sshtest"},
-		why: "tests of several modules start the same registry and git server, and push the same charts",
+		name: "source servers of tests", packages: []string{"internal/sources/chartstest", "internal/sources/cosigntest", "internal/sources/sshtest"},
+		why: "tests of several modules start the same registry and git server, and push and sign the same charts",
 	},
 	{
-		name: "source fetch", packages: []string{"internal/sources/fetch"}, below: []string{"vocabulary", "source cores", "source child", "address guard", "OCI artifacts", "commit signatures"},
+		name: "source fetch", packages: []string{"internal/sources/fetch"}, below: []string{"vocabulary", "source cores", "source child", "address guard", "OCI artifacts", "content signatures"},
 		why: "a child process reads hostile repositories by it, and must bring nothing of the hub along",
 	},
 	{
@@ -183,7 +183,7 @@ var layers = []layer{
 		why: "it sends tokens of users: what it sends, and where, is decided by values alone",
 	},
 	{
-		name: "sources", packages: []string{"internal/sources"}, below: []string{"api", "vocabulary", "contents", "state", "loop", "source cores", "source fetch", "commit signatures", "webhooks", "commit reports"},
+		name: "sources", packages: []string{"internal/sources"}, below: []string{"api", "vocabulary", "contents", "state", "loop", "source cores", "source fetch", "content signatures", "webhooks", "commit reports"},
 		why: "it writes templates through the API, and knows nothing of what places and delivers them",
 	},
 	{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,6 +39,7 @@ type createOptions struct {
 	clusters, placement      string
 	targetNamespace, account string
 	secret, caFile, webhook  string
+	tokenHost                string
 	interval                 time.Duration
 	keep, force, yes, dryRun bool
 	correctDrift             bool
@@ -83,7 +85,6 @@ With --trusted-keys-file or --trusted-keys-secret, only commits and tags that on
 	f.StringSliceVar(&o.paths, "path", nil, "directory or file of the repository; may be given more than once (default: all)")
 	cmd.MarkFlagsMutuallyExclusive("branch", "tag", "commit")
 	o.ssh.addTo(cmd)
-	o.verify.addTo(cmd)
 	o.build.addType(f)
 	return cmd
 }
@@ -96,11 +97,16 @@ func newCreateHelmCommand(flags *client.ConnectionFlags) *cobra.Command {
 		Long: `Make a Source of a chart of a Helm repository, with a preview first.
 
 The URL is that of a directory with an index.yaml, or oci://HOST/PATH of a registry that has the chart below the path.
---version is an exact version, or a range such as '>=1.4 <2' of which the hub takes the latest.` + createHelp,
+--version is an exact version, or a range such as '>=1.4 <2' of which the hub takes the latest.` + createHelp + `
+
+With --trusted-keys-file or --trusted-keys-secret, only a chart that one of the keys signed is applied: by cosign in a
+registry, by a key in PEM, or by a provenance file of Helm with --verify Provenance, by a key of OpenPGP.`,
 		Example: `  atoll source create helm https://charts.example.com --chart shop --version 1.4.2 --name shop -n shop --clusters env=prod
-  atoll source create helm oci://registry.example.com/charts --chart shop --version '1.x' --name shop -n shop --values prod.yaml`,
+  atoll source create helm oci://registry.example.com/charts --chart shop --version '1.x' --name shop -n shop --values prod.yaml
+  atoll source create helm oci://registry.example.com/charts --chart shop --version '1.x' --name shop -n shop --trusted-keys-file cosign.pub`,
 	})
 	f := cmd.Flags()
+	o.addTokenHost(f)
 	f.StringVar(&o.ref.Chart, "chart", "", "name of the chart (required)")
 	f.StringVar(&o.ref.Version, "version", "", "version of the chart, or a range; * for the latest (required)")
 	for _, name := range []string{"chart", "version"} {
@@ -119,11 +125,15 @@ func newCreateOCICommand(flags *client.ConnectionFlags) *cobra.Command {
 		Long: `Make a Source of an OCI artifact, with a preview first.
 
 The URL is oci://HOST/PATH of a repository in a registry. Its artifacts have files, as flux push artifact and oras push make
-them. The hub reads them as it reads those of a commit.` + createHelp,
+them. The hub reads them as it reads those of a commit.` + createHelp + `
+
+With --trusted-keys-file or --trusted-keys-secret, only an artifact that one of the keys signed by cosign is applied.`,
 		Example: `  atoll source create oci oci://registry.example.com/shop/deploy --tag latest --name shop -n shop --clusters env=prod
-  atoll source create oci oci://registry.example.com/shop/deploy --version '1.x' --name shop -n shop --path prod --yes`,
+  atoll source create oci oci://registry.example.com/shop/deploy --version '1.x' --name shop -n shop --path prod --yes
+  atoll source create oci oci://registry.example.com/shop/deploy --tag latest --name shop -n shop --trusted-keys-file cosign.pub`,
 	})
 	f := cmd.Flags()
+	o.addTokenHost(f)
 	f.StringVar(&o.ref.Tag, "tag", "", "tag, which is followed")
 	f.StringVar(&o.ref.Version, "version", "", "version that a tag is, or a range; * for the latest")
 	f.StringVar(&o.ref.Digest, "digest", "", "digest of a manifest, such as sha256:HEX")
@@ -132,6 +142,11 @@ them. The hub reads them as it reads those of a commit.` + createHelp,
 	cmd.MarkFlagsOneRequired("tag", "version", "digest")
 	o.build.addType(f)
 	return cmd
+}
+
+// addTokenHost adds the flag of registries that have their tokens from another host.
+func (o *createOptions) addTokenHost(f *pflag.FlagSet) {
+	f.StringVar(&o.tokenHost, "token-host", "", "other host from which the registry has its tokens, and which gets the credentials of --secret too (default: that of docker.io and registry.gitlab.com)")
 }
 
 // newCommand completes a command that makes a Source of a Repository of a type, by the flags of all types.
@@ -162,6 +177,7 @@ func (o *createOptions) newCommand(spec *v1alpha1.RepositorySpec, cmd *cobra.Com
 		panic(err)
 	}
 	o.build.addTo(f)
+	o.verify.addTo(cmd, changes.Place{Type: changes.PlaceOf(spec).Type, URL: "oci://"}.VerificationModes())
 	o.format.AddTo(f, "json", "yaml")
 	return cmd
 }
@@ -225,7 +241,8 @@ func (o *createOptions) newObjects(ctx context.Context, c *client.Connection, sp
 	if err != nil {
 		return nil, err
 	}
-	signers, err := o.newTrustedKeys()
+	place := changes.Place{Type: changes.PlaceOf(spec).Type, URL: url}
+	signers, err := o.newTrustedKeys(place)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +314,7 @@ func (o *createOptions) newRepository(ctx context.Context, c *client.Connection,
 	if err := o.setPlace(&repo.Spec, url); err != nil {
 		return nil, err
 	}
-	repo.Spec.Verify = o.verify.newVerification()
+	repo.Spec.Verify = o.verify.newVerification(changes.PlaceOf(&repo.Spec))
 	if o.webhook != "" {
 		repo.Spec.Webhook = &v1alpha1.RepositoryWebhook{SecretRef: v1alpha1.RepositorySecretRef{Name: o.webhook}}
 	}
@@ -325,9 +342,9 @@ func (o *createOptions) setPlace(spec *v1alpha1.RepositorySpec, url string) erro
 	case spec.Git != nil:
 		spec.Git = &v1alpha1.GitRepository{URL: url, SecretRef: secret, CABundle: bundle}
 	case spec.Helm != nil:
-		spec.Helm = &v1alpha1.HelmRepository{URL: url, SecretRef: secret, CABundle: bundle}
+		spec.Helm = &v1alpha1.HelmRepository{URL: url, SecretRef: secret, CABundle: bundle, TokenHost: o.tokenHost}
 	case spec.OCI != nil:
-		spec.OCI = &v1alpha1.OCIRepository{URL: url, SecretRef: secret, CABundle: bundle}
+		spec.OCI = &v1alpha1.OCIRepository{URL: url, SecretRef: secret, CABundle: bundle, TokenHost: o.tokenHost}
 	}
 	return nil
 }

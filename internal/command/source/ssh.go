@@ -98,6 +98,8 @@ func (o *createOptions) checkExisting(repo *v1alpha1.Repository, url string) err
 	switch {
 	case repo == nil && o.ssh.identity != "":
 		return fmt.Errorf("the Repository %s is there, and has a Secret already: leave --identity-file out", o.repository)
+	case repo == nil && o.tokenHost != "":
+		return fmt.Errorf("the Repository %s is there, and states its token host: leave --token-host out", o.repository)
 	case repo == nil && o.verify.isStated():
 		return fmt.Errorf("the Repository %s is there, and states what must be signed: leave --verify and the trusted keys out", o.repository)
 	case repo != nil && o.secret == "" && (changes.Place{URL: url}).UsesSSH():

@@ -2,7 +2,6 @@ package source
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/sources/changes"
 )
 
 // verifyFlags are what must be signed, and the files of which the command makes the Secret of trusted keys.
@@ -21,48 +21,58 @@ type verifyFlags struct {
 	files        []string
 }
 
-// verificationModes are the values of --verify.
-var verificationModes = []string{string(v1alpha1.VerifyCommit), string(v1alpha1.VerifyTag), string(v1alpha1.VerifyTagAndCommit)}
+// joinModes returns modes as a text.
+func joinModes(modes []v1alpha1.VerificationMode) string {
+	names := make([]string, 0, len(modes))
+	for _, mode := range modes {
+		names = append(names, string(mode))
+	}
+	return strings.Join(names, ", ")
+}
 
-// addTo adds the flags.
-func (v *verifyFlags) addTo(cmd *cobra.Command) {
+// addTo adds the flags, for the modes of a type of Repositories.
+func (v *verifyFlags) addTo(cmd *cobra.Command, modes []v1alpha1.VerificationMode) {
 	f := cmd.Flags()
-	f.StringVar(&v.mode, "verify", "", "what a trusted key must have signed: "+strings.Join(verificationModes, ", ")+" (default with trusted keys: Commit)")
-	f.StringSliceVar(&v.files, "trusted-keys-file", nil, "file with public keys of OpenPGP or SSH; makes the Secret that --trusted-keys-secret names (default: NAME-signers); may be given more than once")
+	f.StringVar(&v.mode, "verify", "", "what a trusted key must have signed: "+joinModes(modes)+" (default with trusted keys: the first one that the URL can have)")
+	f.StringSliceVar(&v.files, "trusted-keys-file", nil, "file with public keys of OpenPGP or SSH, or in PEM as cosign.pub; makes the Secret that --trusted-keys-secret names (default: NAME-signers); may be given more than once")
 	f.StringVar(&v.secret, "trusted-keys-secret", "", "Secret of the namespace with the trusted keys")
 }
 
 // isStated reports whether something must be signed.
 func (v *verifyFlags) isStated() bool { return v.mode != "" || v.secret != "" || len(v.files) > 0 }
 
-// newVerification returns what a Repository states; nil: no signature is verified.
-func (v *verifyFlags) newVerification() *v1alpha1.RepositoryVerification {
+// newVerification returns what a Repository at a place states; nil: no signature is verified.
+func (v *verifyFlags) newVerification(place changes.Place) *v1alpha1.RepositoryVerification {
 	if !v.isStated() {
 		return nil
 	}
-	mode := v1alpha1.VerificationMode(cmp.Or(v.mode, string(v1alpha1.VerifyCommit)))
+	mode := v1alpha1.VerificationMode(v.mode)
+	if mode == "" {
+		mode = place.VerificationModes()[0]
+	}
 	return &v1alpha1.RepositoryVerification{Mode: mode, SecretRef: v1alpha1.RepositorySecretRef{Name: v.secret}}
 }
 
-// checkFields refuses flags that need others.
-func (v *verifyFlags) checkFields(ref v1alpha1.SourceRef) error {
+// checkFields refuses flags that need others, and a mode that the place does not have.
+func (v *verifyFlags) checkFields(place changes.Place, ref v1alpha1.SourceRef) error {
+	mode, modes := v1alpha1.VerificationMode(v.mode), place.VerificationModes()
 	switch {
-	case v.mode == "":
+	case mode == "":
 		return nil
-	case !slices.Contains(verificationModes, v.mode):
-		return fmt.Errorf("--verify: %q is none of %s", v.mode, strings.Join(verificationModes, ", "))
+	case !slices.Contains(modes, mode):
+		return fmt.Errorf("--verify: %q is none of %s", mode, joinModes(modes))
 	case v.secret == "" && len(v.files) == 0:
 		return errors.New("--verify: the hub needs the trusted keys; give --trusted-keys-file or --trusted-keys-secret too")
-	case v.mode != string(v1alpha1.VerifyCommit) && ref.Tag == "":
-		return fmt.Errorf("--verify %s: only a tag has the signature of a tag; give --tag too", v.mode)
+	case (mode == v1alpha1.VerifyTag || mode == v1alpha1.VerifyTagAndCommit) && ref.Tag == "":
+		return fmt.Errorf("--verify %s: only a tag has the signature of a tag; give --tag too", mode)
 	}
 	return nil
 }
 
-// newTrustedKeys returns the Secret of the trusted keys, and names it in the options; nil without files.
-func (o *createOptions) newTrustedKeys() (*madeObject, error) {
+// newTrustedKeys returns the Secret of the trusted keys of a place, and names it in the options; nil without files.
+func (o *createOptions) newTrustedKeys(place changes.Place) (*madeObject, error) {
 	v := &o.verify
-	if err := v.checkFields(o.ref); err != nil || len(v.files) == 0 {
+	if err := v.checkFields(place, o.ref); err != nil || len(v.files) == 0 {
 		return nil, err
 	}
 	text := map[string]string{}

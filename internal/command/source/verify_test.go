@@ -62,3 +62,58 @@ func TestCreateWithTrustedKeys(t *testing.T) {
 		h.ExpectWrites(t)
 	}
 }
+
+// Each type of Repositories has what can be signed there, and the first of it is stated without --verify.
+func TestCreateWithTrustedKeysOfArtifacts(t *testing.T) {
+	key := writeFile(t, t.TempDir(), "cosign.pub", "-----BEGIN PUBLIC KEY-----\nA\n-----END PUBLIC KEY-----\n")
+	registry, artifact := []string{"helm", "oci://h/charts", "--chart", "a", "--version", "1.x"}, []string{"oci", "oci://h/a", "--tag", "latest"}
+	index := []string{"helm", "https://h/charts", "--chart", "a", "--version", "1.x"}
+	for _, c := range []struct {
+		of   []string
+		mode string
+		want string
+	}{
+		{registry, "", "Artifact"}, {registry, "Provenance", "Provenance"}, {index, "", "Provenance"}, {artifact, "", "Artifact"}, {artifact, "Artifact", "Artifact"},
+		{index, "Artifact", `error: "Artifact" is none of Provenance`}, {artifact, "Provenance", `error: "Provenance" is none of Artifact`}, {registry, "Commit", `error: "Commit" is none of Artifact, Provenance`},
+	} {
+		h := clienttest.NewFakeHub(t, map[string]string{"namespaces/shop": "{}"})
+		args := append(append([]string{"create"}, c.of...), "--name", "web", "--yes", "--trusted-keys-file", key)
+		if c.mode != "" {
+			args = append(args, "--verify", c.mode)
+		}
+		_, err := clienttest.RunForOutput(t, h, NewCommand, args...)
+		if want, fails := strings.CutPrefix(c.want, "error: "); fails {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: %v, want %q", args, err, want)
+			}
+			h.ExpectWrites(t)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := readField(h, repoPath, "spec", "verify", "mode"); got != c.want {
+			t.Errorf("%v: the mode is %v, want %s", args, got, c.want)
+		}
+		if got := readField(h, "namespaces/shop/secrets/web-signers", "stringData", "cosign.pub"); !strings.Contains(got.(string), "PUBLIC KEY") {
+			t.Errorf("%v: the keys are %v", args, got)
+		}
+	}
+}
+
+// The token host is stated for a new Repository of a registry alone.
+func TestCreateWithATokenHost(t *testing.T) {
+	for kind, of := range map[string][]string{"helm": {"helm", "oci://h/charts", "--chart", "a", "--version", "1.x"}, "oci": {"oci", "oci://h/a", "--tag", "latest"}} {
+		h := clienttest.NewFakeHub(t, map[string]string{"namespaces/shop": "{}"})
+		args := append(append([]string{"create"}, of...), "--name", "web", "--yes", "--secret", "login", "--token-host", "auth.h")
+		if _, err := clienttest.RunForOutput(t, h, NewCommand, args...); err != nil {
+			t.Fatal(err)
+		}
+		if got := readField(h, repoPath, "spec", kind, "tokenHost"); got != "auth.h" {
+			t.Errorf("%s: the token host is %v", kind, got)
+		}
+		if _, err := clienttest.RunForOutput(t, h, NewCommand, args...); err == nil || !strings.Contains(err.Error(), "leave --token-host out") {
+			t.Errorf("%s: a Repository that is there: %v", kind, err)
+		}
+	}
+}

@@ -18,6 +18,8 @@ type Place struct {
 	URL       string
 	SecretRef *v1alpha1.RepositorySecretRef
 	CABundle  string
+	// TokenHost is the host of the tokens of a registry, where a person stated it.
+	TokenHost string
 }
 
 // placeType is one type of Repositories.
@@ -50,7 +52,7 @@ var placeTypes = []placeType{
 			if s.Helm == nil {
 				return Place{}, false
 			}
-			return Place{URL: s.Helm.URL, SecretRef: s.Helm.SecretRef, CABundle: s.Helm.CABundle}, true
+			return Place{URL: s.Helm.URL, SecretRef: s.Helm.SecretRef, CABundle: s.Helm.CABundle, TokenHost: s.Helm.TokenHost}, true
 		},
 	},
 	{
@@ -59,7 +61,7 @@ var placeTypes = []placeType{
 			if s.OCI == nil {
 				return Place{}, false
 			}
-			return Place{URL: s.OCI.URL, SecretRef: s.OCI.SecretRef, CABundle: s.OCI.CABundle}, true
+			return Place{URL: s.OCI.URL, SecretRef: s.OCI.SecretRef, CABundle: s.OCI.CABundle, TokenHost: s.OCI.TokenHost}, true
 		},
 	},
 }
@@ -79,6 +81,27 @@ func PlaceOf(s *v1alpha1.RepositorySpec) Place {
 func (p Place) UsesSSH() bool {
 	u, err := url.Parse(p.URL)
 	return err == nil && u.Scheme == "ssh"
+}
+
+// UsesRegistry reports whether the place is in an OCI registry.
+func (p Place) UsesRegistry() bool {
+	u, err := url.Parse(p.URL)
+	return err == nil && u.Scheme == "oci"
+}
+
+// VerificationModes returns what can be signed at the place. The first one is the default of atoll.
+func (p Place) VerificationModes() []v1alpha1.VerificationMode {
+	switch {
+	case p.Type == "git":
+		return []v1alpha1.VerificationMode{v1alpha1.VerifyCommit, v1alpha1.VerifyTag, v1alpha1.VerifyTagAndCommit}
+	case p.Type == "helm" && p.UsesRegistry():
+		return []v1alpha1.VerificationMode{v1alpha1.VerifyArtifact, v1alpha1.VerifyProvenance}
+	case p.Type == "helm":
+		return []v1alpha1.VerificationMode{v1alpha1.VerifyProvenance}
+	case p.Type == "oci":
+		return []v1alpha1.VerificationMode{v1alpha1.VerifyArtifact}
+	}
+	return nil
 }
 
 // scpForm is the short form of a repository over SSH: USER@HOST:PATH.

@@ -2,6 +2,7 @@ package changes
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -46,6 +47,29 @@ func TestPlacesOfRepositories(t *testing.T) {
 		}
 		if p.Type != "" && (p.SecretRef != secret || p.CABundle != "pem" || !strings.HasSuffix(p.URL, map[string]string{"git": "/a", "helm": "/charts", "oci": "/files"}[p.Type])) {
 			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// The token host of a registry is a part of its place, so that another one is another place.
+func TestTokenHostsOfPlaces(t *testing.T) {
+	for name, spec := range map[string]v1alpha1.RepositorySpec{
+		"helm": {Helm: &v1alpha1.HelmRepository{URL: "oci://h/charts", TokenHost: "auth.h"}}, "oci": {OCI: &v1alpha1.OCIRepository{URL: "oci://h/a", TokenHost: "auth.h"}},
+	} {
+		if p := PlaceOf(&spec); p.TokenHost != "auth.h" || p.Type != name || !p.UsesRegistry() {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
+// Each place has what can be signed there.
+func TestVerificationModesOfPlaces(t *testing.T) {
+	for _, c := range []struct{ kind, url, want string }{
+		{"git", "https://h/a", "[Commit Tag TagAndCommit]"}, {"git", "ssh://git@h/a", "[Commit Tag TagAndCommit]"}, {"oci", "oci://h/a", "[Artifact]"},
+		{"helm", "oci://h/a", "[Artifact Provenance]"}, {"helm", "https://h/a", "[Provenance]"}, {"helm", "http://h/a", "[Provenance]"}, {"", "https://h/a", "[]"},
+	} {
+		if got := fmt.Sprint(Place{Type: c.kind, URL: c.url}.VerificationModes()); got != c.want {
+			t.Errorf("%s %s: %s, want %s", c.kind, c.url, got, c.want)
 		}
 	}
 }

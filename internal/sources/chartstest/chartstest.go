@@ -76,7 +76,6 @@ const (
 // NewRegistry starts a registry of the distribution project, with a password and TLS. wrap may be nil.
 func NewRegistry(t testing.TB, wrap func(http.Handler) http.Handler) (server *httptest.Server, ca string) {
 	t.Helper()
-	logrus.SetOutput(io.Discard)
 	hash, err := bcrypt.GenerateFromPassword([]byte(Password), bcrypt.MinCost)
 	if err != nil {
 		t.Fatal(err)
@@ -85,9 +84,16 @@ func NewRegistry(t testing.TB, wrap func(http.Handler) http.Handler) (server *ht
 	if err := os.WriteFile(file, append([]byte(Username+":"), hash...), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return startRegistry(t, configuration.Auth{"htpasswd": configuration.Parameters{"realm": "lab", "path": file}}, wrap)
+}
+
+// startRegistry starts a registry with a kind of authentication.
+func startRegistry(t testing.TB, auth configuration.Auth, wrap func(http.Handler) http.Handler) (server *httptest.Server, ca string) {
+	t.Helper()
+	logrus.SetOutput(io.Discard)
 	config := &configuration.Configuration{
 		Storage: configuration.Storage{"inmemory": configuration.Parameters{}, "maintenance": configuration.Parameters{"uploadpurging": map[any]any{"enabled": false}}},
-		Auth:    configuration.Auth{"htpasswd": configuration.Parameters{"realm": "lab", "path": file}},
+		Auth:    auth,
 	}
 	var handler http.Handler = handlers.NewApp(context.Background(), config)
 	if wrap != nil {
@@ -101,14 +107,14 @@ func NewRegistry(t testing.TB, wrap func(http.Handler) http.Handler) (server *ht
 }
 
 // PushChart pushes a chart by Helm's own client.
-func PushChart(t testing.TB, server *httptest.Server, archive []byte, name, version string) {
+func PushChart(t testing.TB, server *httptest.Server, archive []byte, name, version string, options ...registry.PushOption) {
 	t.Helper()
 	host := strings.TrimPrefix(server.URL, "https://")
 	client, err := registry.NewClient(registry.ClientOptHTTPClient(server.Client()), registry.ClientOptBasicAuth(Username, Password), registry.ClientOptWriter(io.Discard), registry.ClientOptCredentialsFile(filepath.Join(t.TempDir(), "config.json")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Push(archive, host+"/charts/"+name+":"+version); err != nil {
+	if _, err := client.Push(archive, host+"/charts/"+name+":"+version, options...); err != nil {
 		t.Fatal(err)
 	}
 }

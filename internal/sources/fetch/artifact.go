@@ -11,6 +11,7 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/ociartifact"
+	"atoll.dev/atoll/internal/sources/signature"
 )
 
 // artifactRegistry is artifacts of files in one repository of an OCI registry. Its revisions are the tag and the digest of a
@@ -28,7 +29,7 @@ func openArtifacts(r Request, of place) (repository, error) {
 	if u.Scheme = "https"; !isServerURL(u) {
 		return nil, newFailure(atoll.ReasonInvalidField, "the URL is not oci://HOST/PATH without credentials")
 	}
-	g, err := openRegistry(u, r, of)
+	g, err := openRegistry(u, r, of, func(m signature.Mode) bool { return m == signature.ModeArtifact })
 	if err != nil {
 		return nil, err
 	}
@@ -77,10 +78,14 @@ func cutArtifact(revision string) (tag, digest string) {
 	return "", revision
 }
 
-// openRevision reads the files of all layers of a manifest.
+// openRevision reads the files of all layers of a manifest, after its signature.
 func (g *artifactRegistry) openRevision(ctx context.Context, revision string) (snapshot, error) {
 	_, digest := cutArtifact(revision)
 	of, err := g.repositoryOf("")
+	if err != nil {
+		return snapshot{}, err
+	}
+	signer, err := g.verifyManifest(ctx, of, digest)
 	if err != nil {
 		return snapshot{}, err
 	}
@@ -108,7 +113,7 @@ func (g *artifactRegistry) openRevision(ctx context.Context, revision string) (s
 	if err != nil {
 		return snapshot{}, err
 	}
-	return snapshot{tree: t}, nil
+	return snapshot{tree: t, signer: signer}, nil
 }
 
 // readArtifactHistory reports whether an artifact is later than another one: by the versions that both tags are, or by the time

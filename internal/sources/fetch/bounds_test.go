@@ -71,7 +71,7 @@ func TestPacksShareOneBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		*of.(*gitRepository).packLeft = left
-		contents, err := readContents(t.Context(), of, renderchild.Runner{}, wants)
+		contents, err := newContentReader(of, renderchild.Runner{}).readContents(t.Context(), wants)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/signature"
 )
 
 // chartIndex is a Helm repository over HTTP: an index.yaml that names archives. Its revisions are the version and the
@@ -26,6 +27,8 @@ type chartIndex struct {
 	found      Checkpoint
 	index      *indexText
 	unpacked   unpackedBytes
+	// verifier verifies provenances; nil: nothing must be signed.
+	verifier *contentVerifier
 	// archives that were read to identify them, and entries, by revision.
 	archives map[string][]byte
 	// sent are the bytes of all archives.
@@ -37,6 +40,10 @@ type chartIndex struct {
 
 // openChartIndex prepares the connection.
 func openChartIndex(u *url.URL, r Request, of place) (repository, error) {
+	verifier, err := newVerifier(r, of, func(m signature.Mode) bool { return m == signature.ModeProvenance })
+	if err != nil {
+		return nil, err
+	}
 	most := int64(maxIndexBytes)
 	if !of.inHub {
 		most += maxSentCharts
@@ -47,7 +54,7 @@ func openChartIndex(u *url.URL, r Request, of place) (repository, error) {
 	}
 	base := u.JoinPath("/")
 	return &chartIndex{
-		through: through, base: base, indexLocation: base.JoinPath("index.yaml"), user: r.Username, pass: r.Password, inHub: of.inHub, seen: of.seen,
+		through: through, base: base, indexLocation: base.JoinPath("index.yaml"), user: r.Username, pass: r.Password, inHub: of.inHub, seen: of.seen, verifier: verifier,
 		archives: map[string][]byte{}, entryOf: map[string]indexEntry{},
 	}, nil
 }
@@ -220,8 +227,8 @@ func (x *chartIndex) identifyEntry(ctx context.Context, chart string, e indexEnt
 	return revision, nil
 }
 
-// downloadArchive returns the archive of a version. It may be on another host, which gets no credentials.
-func (x *chartIndex) downloadArchive(ctx context.Context, chart string, e indexEntry) ([]byte, error) {
+// locateArchive returns the address of the archive of a version.
+func (x *chartIndex) locateArchive(chart string, e indexEntry) (*url.URL, error) {
 	if len(e.URLs) == 0 {
 		return nil, newFailure(atoll.ReasonContentInvalid, "the index states no address of the chart %s %s", chart, e.Version)
 	}
@@ -229,24 +236,38 @@ func (x *chartIndex) downloadArchive(ctx context.Context, chart string, e indexE
 	if err != nil || !isServerURL(at) {
 		return nil, newFailure(atoll.ReasonContentInvalid, "the index states an address of the chart %s %s that is neither https:// nor http://", chart, e.Version)
 	}
+	return at, nil
+}
+
+// downloadArchive returns the archive of a version.
+func (x *chartIndex) downloadArchive(ctx context.Context, chart string, e indexEntry) ([]byte, error) {
+	at, err := x.locateArchive(chart, e)
+	if err != nil {
+		return nil, err
+	}
+	return x.downloadFile(ctx, at, fmt.Sprintf("the archive of the chart %s %s", chart, e.Version), maxChartBytes)
+}
+
+// downloadFile returns a file of a chart, of which what is the name. The file may be on another host, which gets no credentials.
+func (x *chartIndex) downloadFile(ctx context.Context, at *url.URL, what string, most int64) ([]byte, error) {
 	// A server that calls an archive compressed text would have it unpacked on the way.
 	resp, err := x.get(ctx, at, true, http.Header{"Accept-Encoding": {"identity"}})
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	archive, err := io.ReadAll(io.LimitReader(resp.Body, maxChartBytes+1))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	if errors.Is(err, errTooLarge) && x.sent > 0 {
 		return nil, errLater
 	}
 	if err != nil {
 		return nil, err
 	}
-	x.sent += int64(len(archive))
-	if len(archive) > maxChartBytes {
-		return nil, newFailure(atoll.ReasonContentTooLarge, "the archive of the chart %s %s has more than %d bytes", chart, e.Version, maxChartBytes)
+	x.sent += int64(len(text))
+	if int64(len(text)) > most {
+		return nil, newFailure(atoll.ReasonContentTooLarge, "%s has more than %d bytes", what, most)
 	}
-	return archive, nil
+	return text, nil
 }
 
 // openRevision reads an archive, and compares its digest with that of the index.
@@ -264,8 +285,46 @@ func (x *chartIndex) openRevision(ctx context.Context, revision string) (snapsho
 	if digest != "sha256:"+hex.EncodeToString(sum[:]) {
 		return snapshot{}, newFailure(atoll.ReasonDigestMismatch, "the archive of the chart %s %s has not the digest that the index states", chart, version)
 	}
-	return x.unpacked.readChart(archive, chart, version)
+	signer, err := x.verifyArchive(ctx, chart, x.entryOf[revision], digest)
+	if err != nil {
+		return snapshot{}, err
+	}
+	opened, err := x.unpacked.readChart(archive, chart, version)
+	opened.signer = signer
+	return opened, err
 }
+
+// verifyArchive returns the signer of the provenance of an archive by its digest, before the archive is unpacked; empty where it need
+// not have one. The provenance lies beside the archive.
+func (x *chartIndex) verifyArchive(ctx context.Context, chart string, e indexEntry, digest string) (string, error) {
+	if !x.verifier.requiresMode(signature.ModeProvenance) {
+		return "", nil
+	}
+	archive, err := x.locateArchive(chart, e)
+	if err != nil {
+		return "", err
+	}
+	at := *archive
+	at.Path += provenanceSuffix
+	if at.RawPath != "" {
+		at.RawPath += provenanceSuffix
+	}
+	text, err := x.downloadFile(ctx, &at, "the provenance", signature.MaxProvenanceBytes)
+	var failure *Failure
+	switch {
+	case errors.As(err, &failure) && failure.Reason == atoll.ReasonRepositoryMissing:
+		return "", newFailure(atoll.ReasonSignatureMissing, "the server has no provenance of the chart, a file with the name of the archive and .prov; see verify of the Repository")
+	case errors.As(err, &failure) && failure.Reason == atoll.ReasonContentTooLarge:
+		return "", newFailure(atoll.ReasonSignatureInvalid, "%s; see verify of the Repository", failure.Message)
+	case err != nil:
+		return "", err
+	}
+	signer, err := x.verifier.keys.VerifyProvenance(text, digest, time.Now())
+	return string(signer), refusalOf(err)
+}
+
+// provenanceSuffix is what the name of a provenance has after that of its archive.
+const provenanceSuffix = ".prov"
 
 // httpStatusError is an answer of a server other than the one that was requested.
 type httpStatusError int

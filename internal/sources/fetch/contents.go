@@ -69,9 +69,6 @@ func openRepository(r Request, of place) (repository, error) {
 	if !known {
 		return nil, newFailure(atoll.ReasonInvalidField, "the Repository is of no type that this hub reads")
 	}
-	if r.Verify != nil && r.Type != TypeGit {
-		return nil, newFailure(atoll.ReasonInvalidField, "signatures are verified in git repositories alone")
-	}
 	return p.open(r, of)
 }
 
@@ -80,6 +77,8 @@ type snapshot struct {
 	tree render.Tree
 	// message and author are those of a commit.
 	message, author string
+	// signer is the key that signed an artifact or a chart, where one must.
+	signer string
 }
 
 // errLater ends a revision for which others of the same child left no bytes. The next child begins with it.
@@ -93,6 +92,8 @@ type contentReader struct {
 	snapshots map[string]openedRevision
 	// building is how long builds took.
 	building time.Duration
+	// mustBeSigned is true where no revision passes without a signer.
+	mustBeSigned bool
 }
 
 // resolvedRef is what resolveRef returned, and openedRevision what openRevision returned.
@@ -106,12 +107,16 @@ type openedRevision struct {
 	err error
 }
 
+// newContentReader returns the reader of a child.
+func newContentReader(of repository, builds renderchild.Runner) *contentReader {
+	return &contentReader{repository: of, builds: builds, revisions: map[string]resolvedRef{}, snapshots: map[string]openedRevision{}}
+}
+
 // readContents reads the content of each Source. Each ref is resolved once, and each revision read once.
-func readContents(ctx context.Context, of repository, builds renderchild.Runner, wants []Want) ([]Content, error) {
-	if err := of.readRefs(ctx); err != nil {
+func (r *contentReader) readContents(ctx context.Context, wants []Want) ([]Content, error) {
+	if err := r.readRefs(ctx); err != nil {
 		return nil, err
 	}
-	r := &contentReader{repository: of, builds: builds, revisions: map[string]resolvedRef{}, snapshots: map[string]openedRevision{}}
 	out := make([]Content, 0, len(wants))
 	size := 0
 	for _, w := range wants {

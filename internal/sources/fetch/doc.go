@@ -3,8 +3,8 @@
 // Contract: Fetch returns within its context, whatever the server sends: the child has bounds of time, memory, files
 // and bytes, and its end ends nothing else. The hub itself reads a short list of refs, or an index without
 // parsing it, and starts no child when no ref moved. The request with its credentials goes to the child by standard
-// input, and never by arguments or environment. Credentials are sent to the host of the URL alone. No error has
-// a credential or the text of a server's answer. Symlinks and submodules are not followed; where they may hold content,
+// input, and never by arguments or environment. Credentials are sent to the host of the URL, and to the stated or known token host of a
+// registry, alone. No error has a credential or the text of a server's answer; a token host that is refused is named. Symlinks and submodules are not followed; where they may hold content,
 // they are problems. Digests of indexes, with the revisions in them, are all that
 // is kept between two fetches. Fetch is safe for concurrent use.
 package fetch
@@ -53,6 +53,8 @@ type Request struct {
 	CABundle string `json:"caBundle,omitempty"`
 	// SSH has the credentials of a URL of that scheme, in place of username and password.
 	SSH *SSHCredentials `json:"ssh,omitempty"`
+	// TokenHost is the host of the tokens of a registry, which gets the credentials too; empty: the known one of the registry.
+	TokenHost string `json:"tokenHost,omitempty"`
 	// AllowedNetworks are dialled although they are refused otherwise.
 	AllowedNetworks []string `json:"allowedNetworks,omitempty"`
 	Wants           []Want   `json:"wants,omitempty"`

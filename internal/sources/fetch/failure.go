@@ -47,6 +47,7 @@ func isRefusal(err error) bool {
 func failureOf(err error) *Failure {
 	var known *Failure
 	var refused *addressguard.RefusedAddressError
+	var token *tokenRefusal
 	switch {
 	case err == nil:
 		return nil
@@ -60,8 +61,8 @@ func failureOf(err error) *Failure {
 		return newFailure(atoll.ReasonRepositoryUnreachable, "the server sends more than %d bytes as its list of refs", maxTextBytes)
 	case errors.Is(err, errTooLarge):
 		return newFailure(atoll.ReasonContentTooLarge, "the server sends more than a fetch may read of one revision")
-	case errors.Is(err, errTokenServer):
-		return newFailure(atoll.ReasonRedirectRefused, "%v than its own, which gets none; use a registry that issues tokens itself, or name no Secret", errTokenServer)
+	case errors.As(err, &token):
+		return token.newFailure()
 	case isRefusal(err):
 		return newFailure(atoll.ReasonCredentialsRefused, "the server refuses the credentials, or needs some; see secretRef of the Repository")
 	case errors.Is(err, transport.ErrRepositoryNotFound):

@@ -16,14 +16,14 @@ import (
 	"atoll.dev/atoll/internal/sources/signature"
 )
 
-// Verification is by which keys commits or tags must be signed.
+// Verification is what must be signed, and by which keys.
 type Verification struct {
 	Mode signature.Mode `json:"mode"`
 	// Keys are files with trusted keys, by their names.
 	Keys map[string][]byte `json:"keys,omitempty"`
 }
 
-// signedRepository is a repository whose revisions can be signed.
+// signedRepository is a repository whose revisions are read before they are verified. All others verify a revision in openRevision.
 type signedRepository interface {
 	// verifySignature returns the signer of a revision; empty where nothing must be signed.
 	verifySignature(ref, revision string, of snapshot) (string, error)
@@ -40,12 +40,9 @@ type gitVerifier struct {
 // newGitVerifier reads the trusted keys of a request; nil without any to verify. The hub itself reads none: content comes from
 // a child.
 func newGitVerifier(r Request, of place) (*gitVerifier, error) {
-	if r.Verify == nil || of.inHub {
-		return nil, nil
-	}
-	keys, err := signature.ParseKeys(r.Verify.Keys)
-	if err != nil {
-		return nil, refusalOf(err)
+	v, err := newVerifier(r, of, signature.Mode.IsOfGit)
+	if v == nil || err != nil {
+		return nil, err
 	}
 	tags := map[string]bool{}
 	for _, w := range r.Wants {
@@ -53,7 +50,7 @@ func newGitVerifier(r Request, of place) (*gitVerifier, error) {
 			tags[w.Ref] = true
 		}
 	}
-	return &gitVerifier{mode: r.Verify.Mode, keys: keys, tags: slices.Sorted(maps.Keys(tags))}, nil
+	return &gitVerifier{mode: v.mode, keys: v.keys, tags: slices.Sorted(maps.Keys(tags))}, nil
 }
 
 const tagPrefix = "refs/tags/"
@@ -153,10 +150,15 @@ func readObject(store storer.EncodedObjectStorer, kind plumbing.ObjectType, hash
 	return raw, nil
 }
 
-// verifyContent verifies the signature of a revision before anything of it is read.
+// verifyContent returns the signer of a revision before anything of its files is read; empty where nothing must be signed. A
+// revision without a signer passes never where something must be.
 func (r *contentReader) verifyContent(w Want, revision string, of snapshot) (string, error) {
+	signer, err := of.signer, error(nil)
 	if signed, can := r.repository.(signedRepository); can {
-		return signed.verifySignature(w.Ref, revision, of)
+		signer, err = signed.verifySignature(w.Ref, revision, of)
 	}
-	return "", nil
+	if err == nil && signer == "" && r.mustBeSigned {
+		return "", newFailure(atoll.ReasonSignatureMissing, "the signature of the content was not verified; see verify of the Repository")
+	}
+	return signer, err
 }

@@ -15,9 +15,6 @@ import (
 // errMoved ends a redirect to another origin.
 var errMoved = errors.New("the server redirects to another host")
 
-// errTokenServer ends a request that would bring the credentials of a registry to another host.
-var errTokenServer = errors.New("the registry requests the credentials for another host")
-
 // errTooLarge ends content, and errTextTooLarge a list of refs, that is larger than it may be.
 var (
 	errTooLarge     = errors.New("the server sends more than a fetch may read")
@@ -89,14 +86,16 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// originTransport sends the requests of a Repository of archives. Credentials go to the host of the Repository alone, and
-// all bodies together have one bound. One goroutine uses it.
+// originTransport sends the requests of a Repository of archives. Credentials go to the host of the Repository, and to the token host of
+// a registry, alone. All bodies together have one bound. One goroutine uses it.
 type originTransport struct {
 	origin  *url.URL
 	request Request
 	own     *http.Transport
 	// others are the transports of other hosts, which have archives.
 	others map[string]*http.Transport
+	// tokens is where else credentials go; empty for other servers than registries.
+	tokens tokenGrant
 	left   int64
 	full   error
 }
@@ -124,12 +123,17 @@ func (t *originTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		through = other
-		if r.Header.Get("Authorization") != "" && r.Response == nil {
-			return nil, errTokenServer
+		isOwn := r.Header.Get("Authorization") != "" && r.Response == nil // and not of a redirect
+		if isOwn {
+			if err := t.tokens.checkRequest(r); err != nil {
+				return nil, err
+			}
 		}
 		r = r.Clone(r.Context())
 		for _, name := range []string{"Authorization", "Cookie", "Referer"} {
-			r.Header.Del(name)
+			if name != "Authorization" || !isOwn {
+				r.Header.Del(name)
+			}
 		}
 	}
 	resp, err := through.RoundTrip(r)

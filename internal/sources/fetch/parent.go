@@ -161,6 +161,8 @@ func runRequest(ctx context.Context, r Request, dir string) Answer {
 		descends, err := protocols[r.Type].readHistory(ctx, of, *r.Descends)
 		return Answer{Descends: descends, Failure: failureOf(err)}
 	}
-	contents, err := readContents(ctx, of, renderchild.Runner{}, r.Wants)
+	reader := newContentReader(of, renderchild.Runner{})
+	reader.mustBeSigned = r.Verify != nil
+	contents, err := reader.readContents(ctx, r.Wants)
 	return Answer{Contents: contents, Checkpoint: of.readCheckpoint(), Failure: failureOf(err)}
 }

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/ociartifact"
+	"atoll.dev/atoll/internal/sources/signature"
 )
 
 const ociScheme = "oci"
@@ -31,12 +33,24 @@ type ociRegistry struct {
 	base     registry.Reference
 	client   *auth.Client
 	unpacked unpackedBytes
+	// verifier verifies what is signed; nil: nothing must be.
+	verifier *contentVerifier
 	// tags that were listed, by repository.
 	tags map[string][]string
 }
 
-// openRegistry prepares the connection. u is the URL with the scheme https.
-func openRegistry(u *url.URL, r Request, of place) (*ociRegistry, error) {
+// knownTokenHosts are the hosts of the tokens of public registries, by the hosts of the registries. Both are of one operator.
+var knownTokenHosts = map[string]string{
+	"registry-1.docker.io": "auth.docker.io",
+	"registry.gitlab.com":  "gitlab.com",
+}
+
+// openRegistry prepares the connection. u is the URL with the scheme https. hasMode is what can be signed there.
+func openRegistry(u *url.URL, r Request, of place, hasMode func(signature.Mode) bool) (*ociRegistry, error) {
+	verifier, err := newVerifier(r, of, hasMode)
+	if err != nil {
+		return nil, err
+	}
 	base := registry.Reference{Registry: u.Host, Repository: strings.Trim(u.Path, "/")}
 	if base.ValidateRegistry() != nil {
 		return nil, newFailure(atoll.ReasonInvalidField, "the URL names no host of a registry")
@@ -50,6 +64,7 @@ func openRegistry(u *url.URL, r Request, of place) (*ociRegistry, error) {
 	if err != nil {
 		return nil, err
 	}
+	through.tokens = tokenGrant{host: cmp.Or(r.TokenHost, knownTokenHosts[u.Host]), repository: base.Repository}
 	isBlob := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/blobs/") }
 	client := &auth.Client{Client: through.newClient(isBlob), Cache: auth.NewCache()}
 	client.BlockedRealmPrefixes = []netip.Prefix{} // none by its name: each address is checked when it is dialled
@@ -59,7 +74,7 @@ func openRegistry(u *url.URL, r Request, of place) (*ociRegistry, error) {
 		}
 		return auth.Credential{Username: r.Username, Password: r.Password}, nil
 	}
-	return &ociRegistry{through: through, base: base, client: client, tags: map[string][]string{}}, nil
+	return &ociRegistry{through: through, base: base, client: client, verifier: verifier, tags: map[string][]string{}}, nil
 }
 
 func (g *ociRegistry) closeIdle() { g.through.closeIdle() }

@@ -1,8 +1,9 @@
-// Package signature verifies the signatures of commits and tags of git, by trusted keys of OpenPGP and SSH.
+// Package signature verifies the signatures of commits and tags of git, of artifacts in OCI registries, and of Helm charts, by trusted
+// keys of OpenPGP, of SSH, and in PEM.
 //
 // Contract: functions are pure: the time comes from the caller. Nothing is parsed before its size is checked. The bytes of an
-// object are verified as git hashes them. Everything that is not a valid signature of a trusted key, which is valid
-// now, is a *Refusal. No Refusal has a text that the author of a commit wrote.
+// object are verified as git hashes them, and an artifact by the digest of its manifest. Everything that is not a valid signature
+// of a trusted key, which is valid now, is a *Refusal. No Refusal has a text that the author of the content wrote.
 package signature
 
 import (
@@ -32,7 +33,15 @@ const (
 	ModeCommit       Mode = "Commit"
 	ModeTag          Mode = "Tag"
 	ModeTagAndCommit Mode = "TagAndCommit"
+	ModeArtifact     Mode = "Artifact"
+	ModeProvenance   Mode = "Provenance"
 )
+
+// IsOfGit reports whether commits or tags must be signed.
+func (m Mode) IsOfGit() bool { return m == ModeCommit || m == ModeTag || m == ModeTagAndCommit }
+
+// CanFollow reports whether a signature can come after what it is of: cosign signs what a registry has.
+func (m Mode) CanFollow() bool { return m == ModeArtifact || m == ModeProvenance }
 
 // NeedsCommit reports whether the commit must be signed. A mode that is not known needs all.
 func (m Mode) NeedsCommit() bool { return m != ModeTag }
@@ -44,24 +53,28 @@ func (m Mode) NeedsTag() bool { return m != ModeCommit }
 type Refusal struct {
 	Reason  atoll.Reason
 	Message string
+	// byTrusted is true for what a trusted key signed.
+	byTrusted bool
 }
 
 // Error returns the message.
 func (r *Refusal) Error() string { return r.Message }
 
 func newRefusal(reason atoll.Reason, format string, args ...any) *Refusal {
-	return &Refusal{reason, fmt.Sprintf(format, args...)}
+	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// Signer is the key that made a signature, such as "ssh-ed25519 SHA256:..." or "OpenPGP FINGERPRINT".
+// Signer is the key that made a signature, such as "ssh-ed25519 SHA256:...", "OpenPGP FINGERPRINT" or "ECDSA sha256:...".
 type Signer string
 
 // signedObject is what a signature is of.
 type signedObject struct {
-	// noun is "commit" or "tag".
+	// noun is "commit", "tag" or "provenance".
 	noun    string
 	payload []byte
 	text    []byte
+	// isText is true where lines are signed, and not bytes.
+	isText bool
 }
 
 // refuseInvalid returns the refusal of a signature that is not valid.

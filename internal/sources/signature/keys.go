@@ -19,6 +19,7 @@ import (
 type TrustedKeys struct {
 	openPGP openpgp.EntityList
 	ssh     []sshKey
+	pem     []pemKey
 }
 
 // sshKey is a key of SSH, with the time in which it counts. A zero time is no bound.
@@ -27,11 +28,12 @@ type sshKey struct {
 	validAfter, validBefore time.Time
 }
 
-// beginOpenPGPKey begins a file with keys of OpenPGP. All others have lines of SSH.
+// beginOpenPGPKey begins a file with keys of OpenPGP. A file that begins with another block has keys in PEM, and all others have lines
+// of SSH.
 const beginOpenPGPKey = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 
-// ParseKeys reads files with trusted keys, by their names: armored public keys of OpenPGP, or lines of SSH as in allowed_signers and
-// authorized_keys. One that cannot be read refuses all, so that no key counts by mistake.
+// ParseKeys reads files with trusted keys, by their names: armored public keys of OpenPGP, public keys in PEM, or lines of SSH as
+// in allowed_signers and authorized_keys. One that cannot be read refuses all, so that no key counts by mistake.
 func ParseKeys(files map[string][]byte) (*TrustedKeys, error) {
 	k, size := &TrustedKeys{}, 0
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -40,20 +42,36 @@ func ParseKeys(files map[string][]byte) (*TrustedKeys, error) {
 			return nil, newRefusal(atoll.ReasonTrustedKeysMissing, "the trusted keys have more than %d bytes", MaxKeyBytes)
 		}
 		add := k.addSSH
-		if bytes.HasPrefix(text, []byte(beginOpenPGPKey)) {
+		switch {
+		case bytes.HasPrefix(text, []byte(beginOpenPGPKey)):
 			add = k.addOpenPGP
+		case bytes.HasPrefix(text, []byte(beginPEM)):
+			add = k.addPEM
 		}
 		if err := add(name, text); err != nil {
 			return nil, err
 		}
 	}
-	switch n := len(k.openPGP) + len(k.ssh); {
+	switch n := len(k.openPGP) + len(k.ssh) + len(k.pem); {
 	case n == 0:
 		return nil, newRefusal(atoll.ReasonTrustedKeysMissing, "there is no trusted key")
 	case n > maxKeys:
 		return nil, newRefusal(atoll.ReasonTrustedKeysMissing, "there are %d trusted keys, and at most %d are allowed", n, maxKeys)
 	}
 	return k, nil
+}
+
+// CheckMode refuses keys of which none makes the signatures of a mode.
+func (k *TrustedKeys) CheckMode(m Mode) error {
+	switch {
+	case m == ModeArtifact && len(k.pem) == 0:
+		return newRefusal(atoll.ReasonTrustedKeysMissing, "none of the trusted keys is a public key in PEM, by which cosign signs artifacts")
+	case m == ModeProvenance && len(k.openPGP) == 0:
+		return newRefusal(atoll.ReasonTrustedKeysMissing, "none of the trusted keys is one of OpenPGP, by which Helm signs charts")
+	case m.IsOfGit() && len(k.openPGP)+len(k.ssh) == 0:
+		return newRefusal(atoll.ReasonTrustedKeysMissing, "none of the trusted keys is one of OpenPGP or SSH, by which git signs")
+	}
+	return nil
 }
 
 // addSSH adds the keys of lines.

@@ -67,14 +67,30 @@ func readOpenPGP(text []byte) (*packet.Signature, []byte, error) {
 	return s, raw.Bytes(), nil
 }
 
+// typeOfSignature returns the type of signatures of the object.
+func (o signedObject) typeOfSignature() packet.SignatureType {
+	if o.isText {
+		return packet.SigTypeText
+	}
+	return packet.SigTypeBinary
+}
+
+// typicalSigner returns the program that signs such objects.
+func (o signedObject) typicalSigner() string {
+	if o.isText {
+		return "helm"
+	}
+	return "git"
+}
+
 // verifyOpenPGP verifies a signature of OpenPGP. The key must be valid now: the time in a signature is what its maker states.
 func (k *TrustedKeys) verifyOpenPGP(o signedObject, now time.Time) (Signer, error) {
 	s, raw, err := readOpenPGP(o.text)
 	switch {
 	case err != nil || s.IssuerKeyId == nil:
 		return "", o.refuseInvalid("is not one signature of OpenPGP")
-	case s.SigType != packet.SigTypeBinary:
-		return "", o.refuseInvalid("is of another type than those of git")
+	case s.SigType != o.typeOfSignature():
+		return "", o.refuseInvalid("is of another type than those of " + o.typicalSigner())
 	case !slices.Contains(acceptedHashes, s.Hash):
 		return "", o.refuseInvalid("uses a broken hash")
 	}

@@ -361,7 +361,7 @@ func TestTrustedKeysThatAreRefused(t *testing.T) {
 		"a CA in front":       {"cert-authority " + key.line, "line 1: is no line"},
 		"a limit in front":    {"no-pty " + key.line, "line 1: is no line"},
 		"a bad time":          {`ann valid-before="tomorrow" ` + key.line, "YYYYMMDD"},
-		"a private key":       {"-----BEGIN OPENSSH PRIVATE KEY-----\nhush\n", "is no line"},
+		"a private key":       {"-----BEGIN OPENSSH PRIVATE KEY-----\nhush\n", "private key"},
 		"no OpenPGP key":      {beginOpenPGPKey + "\nhush\n", "has no public key"},
 		"private OpenPGP key": {armorEntity(t, entity, true), "private key"},
 	} {
@@ -454,7 +454,7 @@ func FuzzSSHSignature(f *testing.F) {
 		if s, err := decodeSSHSignature(text); err == nil && (s.Version != 1 || string(s.Magic[:]) != sshMagic) {
 			t.Errorf("%+v", s)
 		}
-		signer, err := k.verifyObject(signedObject{"commit", []byte("b"), text}, now)
+		signer, err := k.verifyObject(signedObject{noun: "commit", payload: []byte("b"), text: text}, now)
 		var refused *Refusal
 		if err == nil || signer != "" || !errors.As(err, &refused) {
 			t.Errorf("verified by %q: %v", signer, err)
@@ -474,7 +474,7 @@ func FuzzTrustedKeys(f *testing.F) {
 			t.Errorf("%v, %v", k, err)
 		}
 		if n := 0; k != nil {
-			if n = len(k.ssh) + len(k.openPGP); n == 0 || n > maxKeys {
+			if n = len(k.ssh) + len(k.openPGP) + len(k.pem); n == 0 || n > maxKeys {
 				t.Errorf("%d keys", n)
 			}
 		}

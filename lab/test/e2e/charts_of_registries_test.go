@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"atoll.dev/atoll/internal/sources/chartstest"
+	"atoll.dev/atoll/internal/sources/cosigntest"
 	"atoll.dev/atoll/internal/testwait"
 )
 
@@ -23,7 +24,7 @@ func newShopChart(t *testing.T, version string) []byte {
 }
 
 // A chart of a registry with a password and TLS runs in members, with values of the Source. A later version in the range comes by
-// itself, and removes what it drops. A range that nothing meets, and the end of the registry, remove nothing.
+// itself, and removes what it drops. A range that nothing meets, a signature that is missing, and the end of the registry, remove nothing.
 func TestSourceBringsChartsOfARegistryToMembers(t *testing.T) {
 	ns := createNamespace(t, "charts")
 	server, ca := chartstest.NewRegistry(t, nil)
@@ -66,6 +67,18 @@ func TestSourceBringsChartsOfARegistryToMembers(t *testing.T) {
 	shows("a range that nothing meets is stated", "VersionMissing")
 	mustKubectl(t, "", "patch source shop -n "+ns+` --type=merge -p {"spec":{"ref":{"version":"2.0.0"}}}`)
 	shows("the stated version is back", "2.0.0@", "Rendered: True")
+	key := cosigntest.NewKey(t)
+	mustKubectl(t, fmt.Sprintf(`{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "signers", "namespace": %q, "annotations": {"atoll.dev/clusters": ""}}, "stringData": {"cosign.pub": %q}}`, ns, key.Public), "create -f -")
+	mustKubectl(t, "", "patch repository shop -n "+ns+` --type=merge -p {"spec":{"verify":{"mode":"Artifact","secretRef":{"name":"signers"}}}}`)
+	shows("a chart without a signature is refused", "SignatureMissing")
+	if err := existsIn("apps/v1", "Deployment", ns, "web", "member1", "member2")(t.Context()); err != nil {
+		t.Errorf("what runs does not stay: %v", err)
+	}
+	charts := cosigntest.OpenRepository(t, server, "charts/shop", chartstest.Username, chartstest.Password)
+	digest := charts.ResolveTag(t, "2.0.0")
+	charts.PushSignatures(t, digest, key.SignPayload(t, cosigntest.NewPayload(digest)))
+	runCLI(t, "source", "sync", "shop", "-n", ns)
+	shows("the signed chart is applied", "signed by ECDSA sha256:", "Rendered: True")
 	server.Close()
 	runCLI(t, "source", "sync", "shop", "-n", ns)
 	shows("the registry is away", "RepositoryUnreachable")
