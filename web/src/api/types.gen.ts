@@ -118,6 +118,12 @@ export interface Bundle {
       stage: string;
     }>;
     conflictResolution: string;
+    dependsOn?: Array<{
+      acceptedStates?: Array<"Ready" | "Applied">;
+      kind?: "PropagationPolicy" | "ClusterPropagationPolicy";
+      name: string;
+      scope?: "Cluster" | "All";
+    }>;
     freezeExemption?: {
       at?: string;
       by?: string;
@@ -613,6 +619,7 @@ export interface Repository {
       secretRef?: {
         name: string;
       };
+      tokenHost?: string;
       url: string;
     };
     interval?: string;
@@ -621,11 +628,12 @@ export interface Repository {
       secretRef?: {
         name: string;
       };
+      tokenHost?: string;
       url: string;
     };
     suspend?: boolean;
     verify?: {
-      mode: "Commit" | "Tag" | "TagAndCommit";
+      mode: "Commit" | "Tag" | "TagAndCommit" | "Artifact" | "Provenance";
       secretRef: {
         name: string;
       };
