@@ -15,8 +15,8 @@ type Policies interface {
 	GetClusterPropagationPolicy(name string) (*v1alpha1.ClusterPropagationPolicy, bool)
 }
 
-// validateDependencies refuses policies that would depend on each other. The policies that are read are those of the same namespace, which
-// the writer's own policy steers, and cluster policies, whose dependencies lead to cluster policies alone. Two writes at one time
+// validateDependencies refuses policies that would depend on each other. Policies of the same namespace and cluster policies are
+// read: no dependency leads to others. Two writes at one time
 // can still make a circle: their Bundles show it then.
 func (p *AdmissionPlugin) validateDependencies(a admission.Attributes, list []v1alpha1.PolicyDependency, at *field.Path) error {
 	hub, ready := p.currentHub()

@@ -65,7 +65,7 @@ func expectReason(t *testing.T, m *fakeHub, uid, cluster string, want atoll.Reas
 	}
 }
 
-// A Bundle waits in each cluster for the one that it depends on, over restarts, and a change of the latter wakes no Bundle that does not wait.
+// A Bundle waits in each cluster for the one that it depends on, over restarts. A change of a dependency wakes no Bundle that does not wait.
 func TestBundlesComeInOrder(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")

@@ -13,7 +13,7 @@ import (
 
 // DependentsGrace is how long a Bundle that is removed stays for Bundles that depend on it and are not removed: the deletion of
 // several applications by one command takes a moment. DependentsLimit is how long one of a cluster policy stays for those of a
-// namespace that are removed, whose users could hold it for ever otherwise.
+// namespace that are removed. Users of the namespace could hold it for ever otherwise.
 const (
 	DependentsGrace = 10 * time.Second
 	DependentsLimit = 10 * time.Minute

@@ -177,8 +177,8 @@ func TestAcceptedStates(t *testing.T) {
 	}
 }
 
-// After any acts of users, agents and links, no row changes before those it depends on, no healthy copy goes before its replacement is there, and all is
-// as requested once the dependency is ready everywhere.
+// After any acts of users, agents and links, no row changes before its dependency, and no healthy copy goes before its replacement is there. All is as
+// requested without the dependency.
 func TestDependencyWalk(t *testing.T) {
 	for seed := range uint64(80) {
 		calm := seed%2 == 0

@@ -17,8 +17,8 @@ func (s *rolloutStep) keepsSuspendedCopy(c string) bool {
 	return s.isSuspended(c) && s.runsCopy(c)
 }
 
-// withholdSuspendedCopies keeps the clusters that have no copy yet, and to which nothing is dispatched or other Bundles come first, out of
-// those that are to be Active. A copy that is being removed comes again after that.
+// withholdSuspendedCopies keeps clusters without a copy out of those that are to be Active: nothing is dispatched to them, or other
+// Bundles come first. A copy that is being removed comes again after that.
 func (s *rolloutStep) withholdSuspendedCopies() {
 	if s.Deleting || s.Halt.Suspension == nil && !s.hasOrder() {
 		return

@@ -50,8 +50,8 @@ func setFinalizers(t *testing.T, member, ns, name, list string) {
 	}
 }
 
-// TestApplicationsComeAndGoInOrder checks that an application waits for the one that it depends on, at its first installation and at a change, that
-// status, explain and plan say so, that a circle is refused, and that both leave each member in reverse order.
+// TestApplicationsComeAndGoInOrder checks that an application waits for another one, at its first installation and at a change. Status, explain and plan
+// show it, a circle is refused, and both leave each member in reverse order.
 func TestApplicationsComeAndGoInOrder(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "in-order")
