@@ -126,6 +126,25 @@ func (b *PreviewedBundle) recordOldCopyWaits(changes map[string]*atoll.RowSpec) 
 	}
 }
 
+// useTables replaces the tables that are hypothetical.
+func (r *PlacementReconciler) useTables(t SupposedTables) {
+	if t.Clusters != nil {
+		r.Clusters = t.Clusters
+	}
+	if t.Views != nil {
+		r.Views = t.Views
+	}
+	if t.Sets != nil {
+		r.Sets = t.Sets
+	}
+	if t.Scores != nil {
+		r.Scores = t.Scores
+	}
+	if t.Settings != nil {
+		r.Settings = t.Settings
+	}
+}
+
 // forkForPreview makes a Reconciler over hypothetical tables, with a copy of the state of these
 // Bundles in r.
 func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBundle) (*PlacementReconciler, *supposedState) {
@@ -142,21 +161,7 @@ func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBu
 	if r.dependencies.hasLoaded() {
 		f.dependencies.load(f.Bundles.List)
 	}
-	if t.Clusters != nil {
-		f.Clusters = t.Clusters
-	}
-	if t.Views != nil {
-		f.Views = t.Views
-	}
-	if t.Sets != nil {
-		f.Sets = t.Sets
-	}
-	if t.Scores != nil {
-		f.Scores = t.Scores
-	}
-	if t.Settings != nil {
-		f.Settings = t.Settings
-	}
+	f.useTables(t)
 	divides := slices.ContainsFunc(list, func(b SupposedBundle) bool {
 		return b.Bundle.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType == v1alpha1.Divided
 	})
