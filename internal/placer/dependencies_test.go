@@ -167,7 +167,7 @@ func TestACircleOfDependencies(t *testing.T) {
 	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		names := []string{"a1", "a2", "a3"}
 		for i, name := range names {
-			m.orderBundle(name, []string{"a"}, on(names[(i+1)%3]))
+			m.orderBundle(name, []string{"a"}, dependOn(names[(i+1)%3]))
 			m.cutRevision(name, oneItem())
 		}
 		for _, name := range names {
@@ -324,7 +324,7 @@ func TestDependencyIndexForgets(t *testing.T) {
 		uid := fmt.Sprint("b", n%7)
 		switch n % 5 {
 		case 0, 1, 2:
-			m.orderBundle(uid, nil, on(fmt.Sprint("b", n%3)), on(fmt.Sprint("b", n%4)))
+			m.orderBundle(uid, nil, dependOn(fmt.Sprint("b", n%3)), dependOn(fmt.Sprint("b", n%4)))
 		case 3:
 			m.orderBundle(uid, nil)
 		default:
@@ -356,7 +356,7 @@ func TestPathOfDependencies(t *testing.T) {
 	m, x := newFakeHub(), newDependencyIndex()
 	for _, edge := range []string{"a b", "b c", "c a", "d a"} {
 		from, to, _ := strings.Cut(edge, " ")
-		m.orderBundle(from, nil, on(to))
+		m.orderBundle(from, nil, dependOn(to))
 		x.recordBundle(from, fakeBundles{m})
 	}
 	ref := func(name string) v1alpha1.PolicyRef {
