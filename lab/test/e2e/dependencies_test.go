@@ -2,126 +2,112 @@ package e2e
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/internal/testwait"
 )
 
-// orderedApplication is a Deployment with its policy, which may depend on others.
-func orderedApplication(name, readyAfter, dependsOn string) string {
-	return fmt.Sprintf(`
+// albumInterpreter defines the dependencies of an Album; $RULE is the rule.
+const albumInterpreter = `
+apiVersion: atoll.dev/v1alpha1
+kind: ResourceInterpreter
+metadata: {name: $NS}
+spec:
+  target: {apiVersion: $NS.example/v1, kinds: [Album]}
+  dependencies:
+    lua: |
+      function GetDependencies(obj)
+        return {$RULE}
+      end
+`
+
+const (
+	albumByLabels = `{apiVersion = "v1", kind = "ConfigMap", namespace = obj.metadata.namespace, labelSelector = {matchLabels = {of = obj.spec.of}}}`
+	albumOfRights = `{apiVersion = "rbac.authorization.k8s.io/v1", kind = "RoleBinding", namespace = obj.metadata.namespace, name = "all"}`
+)
+
+const albumObjects = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: tabby, namespace: $NS, labels: {of: cats}}
+data: {age: "1"}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: rex, namespace: $NS, labels: {of: dogs}}
+data: {age: "2"}
+---
+apiVersion: $NS.example/v1
+kind: Album
+metadata: {name: mine, namespace: $NS}
+spec: {of: cats}
+---
 apiVersion: atoll.dev/v1alpha1
 kind: PropagationPolicy
-metadata: {name: %[1]s, namespace: $NS}
+metadata: {name: albums, namespace: $NS}
 spec:
-  resourceSelectors: [{apiVersion: apps/v1, kind: Deployment, name: %[1]s}]
-  placement: {clusterAffinity: {clusterNames: [member1, member2]}}
-%[3]s---
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: %[1]s, namespace: $NS}
-spec:
-  replicas: 1
-  selector: {matchLabels: {app: %[1]s}}
-  template:
-    metadata: {labels: {app: %[1]s}, annotations: {lab.atoll.dev/ready-after: %[2]s}}
-    spec: {terminationGracePeriodSeconds: 0, containers: [{name: %[1]s, image: "registry.example/web:1"}]}
----
-`, name, readyAfter, dependsOn)
-}
+  resourceSelectors: [{apiVersion: $NS.example/v1, kind: Album}]
+  propagateDeps: true
+  placement: {clusterAffinity: {clusterNames: [member1]}}
+`
 
-// setFinalizers sets the finalizers of a Deployment in a member.
-func setFinalizers(t *testing.T, member, ns, name, list string) {
-	t.Helper()
-	var o unstructured.Unstructured
-	o.SetAPIVersion("apps/v1")
-	o.SetKind("Deployment")
-	o.SetNamespace(ns)
-	o.SetName(name)
-	if err := sharedWorld.clients[member].Patch(t.Context(), &o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":`+list+`}}`))); err != nil {
-		t.Fatalf("set finalizers in %s: %v", member, err)
-	}
-}
-
-// TestApplicationsComeAndGoInOrder checks that an application waits for another one, at its first installation and at a change. Status, explain and plan
-// show it, a circle is refused, and both leave each member in reverse order.
-func TestApplicationsComeAndGoInOrder(t *testing.T) {
+// Objects that a script selects by labels follow when they begin to match, and go when the
+// template's user selects others. Changes of their labels or of the interpreter remove
+// nothing.
+func TestDependenciesByLabels(t *testing.T) {
 	t.Parallel()
-	ns := createNamespace(t, "in-order")
-	exists := func(name string, members ...string) func(ctx context.Context) error {
-		return existsIn("apps/v1", "Deployment", ns, name, members...)
+	const ns = "albums"
+	createNamespace(t, ns)
+	for _, c := range append([]string{"hub"}, memberNames...) {
+		kubectlAtEnd(t, c, "delete crd albums."+ns+".example --wait=false")
 	}
-	readyAfter := func(name, image, after string) {
-		patch(t, "apps/v1", "Deployment", ns, name, fmt.Sprintf(
-			`{"spec":{"template":{"metadata":{"annotations":{"lab.atoll.dev/ready-after":%q}},"spec":{"containers":[{"name":%q,"image":%q}]}}}}`, after, name, image))
+	kubectlAtEnd(t, "hub", "delete resourceinterpreter "+ns)
+	apply(t, ns, kindDefinition("Album", "albums"))
+	mustKubectl(t, "", "wait --for=condition=Established crd/albums."+ns+".example --timeout=60s")
+	teach := func(rule string) {
+		t.Helper()
+		apply(t, ns, strings.ReplaceAll(albumInterpreter, "$RULE", rule))
 	}
-	web := orderedApplication("web", "1s", "  dependsOn: [{name: db}]\n")
-	apply(t, ns, web)
-	testwait.UntilNil(t, "the dependency is missing", rolloutShows(t, ns, "^DependencyMissing: clusters wait for PropagationPolicy db, which places nothing, or an edit of dependsOn; the application's owner must act$"))
-	apply(t, ns, orderedApplication("db", "1h", ""))
-	testwait.UntilNil(t, "the dependency is applied", exists("db", "member1", "member2"))
-	testwait.UntilNil(t, "explain says why", explanationMatches("deployment/web -n "+ns, "member1.* waits for PropagationPolicy db to be ready in the same cluster"))
-	if err := exists("web")(t.Context()); err != nil {
-		t.Errorf("it comes before its dependency is ready: %v", err)
+	has := func(name string, clusters ...string) func(context.Context) error {
+		return existsIn("v1", "ConfigMap", ns, name, clusters...)
 	}
-	readyAfter("db", "registry.example/web:1", "1s")
-	testwait.UntilNil(t, "it comes after its dependency", exists("web", "member1", "member2"))
-
-	var policy unstructured.Unstructured
-	policy.SetAPIVersion("atoll.dev/v1alpha1")
-	policy.SetKind("PropagationPolicy")
-	policy.SetNamespace(ns)
-	policy.SetName("db")
-	err := hubClient().Patch(t.Context(), &policy, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"dependsOn":[{"name":"web"}]}}`)))
-	if err == nil || !strings.Contains(err.Error(), "spec.dependsOn[0]: Forbidden: the policies would depend on each other: PropagationPolicy db on PropagationPolicy web on PropagationPolicy db") {
-		t.Errorf("a circle is refused with %v", err)
+	label := func(name, of string) {
+		t.Helper()
+		mustKubectl(t, "", "label configmap "+name+" -n "+ns+" --overwrite "+of)
 	}
 
-	const before, after = "registry.example/web:1", "registry.example/web:2"
-	readyAfter("db", after, "1h")
-	testwait.UntilNil(t, "the dependency changes", func(ctx context.Context) error {
-		for _, m := range []string{"member1", "member2"} {
-			o, err := get(ctx, m, "apps/v1", "Deployment", ns, "db")
-			if err != nil || o == nil || !strings.Contains(fmt.Sprint(o.Object["spec"]), after) {
-				return fmt.Errorf("%s: %v (%w)", m, o, errors.Join(err, errors.New("db has not changed")))
-			}
-		}
-		return nil
-	})
-	edited := writeManifest(t, "web.yaml", ns, strings.Replace(web, before, after, 1))
-	testwait.UntilNil(t, "the plan says why", func(context.Context) error {
-		if out := runCLI(t, "plan", "-f", edited); !strings.Contains(out, "would wait for PropagationPolicy db to be ready in the same cluster") {
-			return errors.New(out)
-		}
-		return nil
-	})
-	readyAfter("web", after, "1s")
-	testwait.UntilNil(t, "the change waits", rolloutShows(t, ns, "^WaitsForDependency: clusters wait for PropagationPolicy db to be ready in the same cluster; Atoll must act$"))
-	if err := allChecks(imageIn("member1", ns, before), imageIn("member2", ns, before))(t.Context()); err != nil {
-		t.Errorf("it changes before its dependency: %v", err)
-	}
-	readyAfter("db", after, "1s")
-	testwait.UntilNil(t, "it changes after its dependency", allChecks(imageIn("member1", ns, after), imageIn("member2", ns, after)))
-	testwait.UntilNil(t, "it is ready", allChecks(fieldIs("member1", ns, "web", "status.readyReplicas", 1), fieldIs("member2", ns, "web", "status.readyReplicas", 1)))
+	teach(albumByLabels)
+	apply(t, ns, albumObjects)
+	testwait.UntilNil(t, "what matches goes along", allChecks(has("tabby", "member1"), has("rex")))
+	apply(t, ns, "\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: felix, namespace: $NS, labels: {of: cats}}\n")
+	testwait.UntilNil(t, "what comes later, too", allChecks(has("felix", "member1"), has("rex")))
 
-	setFinalizers(t, "member1", ns, "web", `["test.atoll.dev/stays"]`)
-	remove(t, "apps/v1", "Deployment", ns, "db")
-	remove(t, "apps/v1", "Deployment", ns, "web")
-	testwait.UntilNil(t, "both leave one member, and the other keeps what is needed", allChecks(exists("web", "member1"), exists("db", "member1")))
-	testwait.UntilNil(t, "the status says what leaves first", func(context.Context) error {
-		const want = "WaitsForDependents: clusters wait for PropagationPolicy web to leave the cluster first"
-		if out := runCLI(t, "rollout", "status", "deployment/db", "-n", ns); !strings.Contains(out, want) {
-			return errors.New(out)
-		}
-		return nil
-	})
-	setFinalizers(t, "member1", ns, "web", `null`)
-	testwait.UntilNil(t, "all is gone", allChecks(exists("web"), exists("db")))
+	// An object that stops matching stays with its last content, and its status shows it.
+	label("felix", "of-")
+	testwait.UntilNil(t, "it says so", explanationMatches("configmap/felix -n "+ns, "Unnamed"))
+	patch(t, "v1", "ConfigMap", ns, "felix", `{"data":{"age":"9"}}`)
+	patch(t, "v1", "ConfigMap", ns, "tabby", `{"data":{"age":"9"}}`)
+	testwait.UntilNil(t, "edits of what matches are sent, and of what does not are not", allChecks(
+		fieldShows([]string{"member1"}, objectName{"v1", "ConfigMap", ns, "tabby"}, "data.age", "9"),
+		fieldShows([]string{"member1"}, objectName{"v1", "ConfigMap", ns, "felix"}, "data.age", "<nil>"),
+	))
+	label("felix", "of=cats")
+	testwait.UntilNil(t, "and it follows again", fieldShows([]string{"member1"}, objectName{"v1", "ConfigMap", ns, "felix"}, "data.age", "9"))
+
+	// Another edition of the interpreter takes nothing away, nor does one that is refused.
+	teach("")
+	testwait.UntilNil(t, "they stay", allChecks(
+		explanationMatches("configmap/felix -n "+ns, "Unnamed"), explanationMatches("configmap/tabby -n "+ns, "Unnamed"), has("felix", "member1"), has("tabby", "member1"),
+	))
+	teach(albumOfRights)
+	testwait.UntilNil(t, "rights are not sent along", allChecks(explanationMatches("album/mine -n "+ns, "it gives rights"), has("felix", "member1"), has("tabby", "member1")))
+	teach(albumByLabels)
+	testwait.UntilNil(t, "they follow again", explanationMatches("configmap/felix -n "+ns, "a dependency"))
+
+	// The user of the template selects others: the previous objects are removed.
+	mustKubectl(t, "", "patch album mine -n "+ns+` --type=merge -p {"spec":{"of":"dogs"}}`)
+	testwait.UntilNil(t, "others", allChecks(has("rex", "member1"), has("felix"), has("tabby")))
+	mustKubectl(t, "", "delete album mine -n "+ns)
+	testwait.UntilNil(t, "they go with it", has("rex"))
 }
