@@ -145,8 +145,8 @@ func TestATagIsSignedAgain(t *testing.T) {
 	}
 }
 
-// cosign signs an artifact after its push, so a refused one is read again, soon and at each check, until its signature is there. A status
-// that is written once is not written again.
+// cosign signs an artifact after its push, so a refused one is read again, soon and at each check, until its signature is there. No state is
+// written twice.
 func TestAnArtifactIsSignedLater(t *testing.T) {
 	h, setKeys := verifiedHub(t)
 	setKeys("one")

@@ -168,7 +168,7 @@ func TestSignedArtifacts(t *testing.T) {
 	expectContent(t, "signed later", c.readSigned(t, "tag@unsigned", key.Public), "unsigned.yaml:1")
 }
 
-// The verified content is read: neither a tag that moves nor a registry that sends other bytes changes it.
+// The verified digest is read: neither a tag that moves nor a registry that sends other bytes changes it.
 func TestTheVerifiedDigestIsRead(t *testing.T) {
 	key := cosigntest.NewKey(t)
 	c := newChangedRegistry(t)

@@ -73,8 +73,8 @@ func IsReferrerWithSignatures(artifactType string, annotations map[string]string
 	return false
 }
 
-// VerifyArtifact returns the signer of an artifact, whose manifest has a digest such as sha256:HEX. The statement of a signature is parsed
-// after a trusted key verified it.
+// VerifyArtifact returns the signer of an artifact, whose manifest has a digest such as sha256:HEX. The statement of a signature is
+// parsed after a trusted key verified it.
 func (k *TrustedKeys) VerifyArtifact(s ArtifactSignature, digest string) (Signer, error) {
 	f, is := formatOf(s.MediaType)
 	if !is {
@@ -146,7 +146,7 @@ func (k *TrustedKeys) verifySimpleSigning(s ArtifactSignature, digest string) (S
 	return by, nil
 }
 
-// The parts of a bundle of Sigstore that signs an artifact: a statement of in-toto in an envelope of DSSE.
+// A bundle of Sigstore signs an artifact by a statement of in-toto in an envelope of DSSE.
 const (
 	bundleType    = "application/vnd.dev.sigstore.bundle"
 	statementType = "application/vnd.in-toto+json"

@@ -19,7 +19,7 @@ const MaxProvenanceBytes = 256 << 10
 const beginClearText = "-----BEGIN PGP SIGNED MESSAGE-----"
 
 // VerifyProvenance returns the signer of the provenance file of a chart, as helm package --sign writes it. The file must state the
-// digest of the archive, such as sha256:HEX. Its statement is parsed after a trusted key verified it.
+// digest of the archive, such as sha256:HEX. Its text is parsed after a trusted key verified it.
 func (k *TrustedKeys) VerifyProvenance(text []byte, archive string, now time.Time) (Signer, error) {
 	o := signedObject{noun: "provenance", isText: true}
 	if len(text) > MaxProvenanceBytes {
