@@ -181,7 +181,7 @@ function Shell({ person, onLeave, onLanguage }: { person: Person; onLeave: () =>
           <p class="person small" title={safeText(person.user)}><Text>{person.user}</Text></p>
           <div class="foot-buttons">
             <button type="button" class="ghost small" onClick={switchTheme}>{t("nav.theme")}: {t(`nav.theme.${theme}`)}</button>
-            <button type="button" class="ghost small" onClick={switchLanguage} aria-label={t("nav.language")}>{otherLanguage()}</button>
+            <button type="button" class="ghost small" onClick={switchLanguage} aria-label={`${t("nav.language")}: ${otherLanguage()}`}>{otherLanguage()}</button>
             <button type="button" class="ghost small" onClick={onLeave}>{t("nav.signOut")}</button>
           </div>
         </div>
