@@ -34,7 +34,7 @@ func (m *fakeHub) orderBundle(uid string, clusters []string, dependsOn ...v1alph
 	})
 }
 
-func on(name string) v1alpha1.PolicyDependency { return v1alpha1.PolicyDependency{Name: name} }
+func dependOn(name string) v1alpha1.PolicyDependency { return v1alpha1.PolicyDependency{Name: name} }
 
 // markDeleted begins the deletion of a Bundle.
 func (m *fakeHub) markDeleted(uid string) {
@@ -70,7 +70,7 @@ func TestBundlesComeInOrder(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
 	runWithRestarts(t, m, func(t *testing.T) {
-		m.orderBundle("web", []string{"a", "b"}, on("db"))
+		m.orderBundle("web", []string{"a", "b"}, dependOn("db"))
 		m.cutRevision("web", oneItem())
 		expectOrdered(t, m, "web", "a Pending r1, b Pending r1")
 		expectReason(t, m, "web", "a", atoll.ReasonDependencyMissing)
@@ -119,7 +119,7 @@ func TestAWaitForADependencyCostsNothing(t *testing.T) {
 		m.settleRows("other")
 		m.orderBundle("db", []string{"a", "b"})
 		m.cutRevision("db", oneItem())
-		m.orderBundle("web", []string{"a"}, on("db"))
+		m.orderBundle("web", []string{"a"}, dependOn("db"))
 		m.cutRevision("web", oneItem())
 		awaitWakes()
 		writes, steps := m.countsAfterWait()
@@ -167,7 +167,7 @@ func TestACircleOfDependencies(t *testing.T) {
 	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		names := []string{"a1", "a2", "a3"}
 		for i, name := range names {
-			m.orderBundle(name, []string{"a"}, on(names[(i+1)%3]))
+			m.orderBundle(name, []string{"a"}, dependOn(names[(i+1)%3]))
 			m.cutRevision(name, oneItem())
 		}
 		for _, name := range names {
@@ -182,7 +182,7 @@ func TestACircleOfDependencies(t *testing.T) {
 			expectOrdered(t, m, name, "a Active r1")
 		}
 		// Both are deleted in a circle: none is first.
-		m.orderBundle("a2", []string{"a"}, on("a3"))
+		m.orderBundle("a2", []string{"a"}, dependOn("a3"))
 		for _, name := range names {
 			m.markDeleted(name)
 		}
@@ -192,7 +192,7 @@ func TestACircleOfDependencies(t *testing.T) {
 	})
 }
 
-// Bundles that are deleted leave each cluster in reverse order, also where the hub is started anew. One that stays delays a removal for a moment.
+// Bundles that are deleted leave each cluster in reverse order, also after a restart of the hub. One that stays delays a removal for a moment.
 func TestBundlesLeaveInReverse(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")
@@ -200,7 +200,7 @@ func TestBundlesLeaveInReverse(t *testing.T) {
 		m.orderBundle("db", []string{"a", "b"})
 		m.cutRevision("db", oneItem())
 		m.settleRows("db")
-		m.orderBundle("web", []string{"a"}, on("db"))
+		m.orderBundle("web", []string{"a"}, dependOn("db"))
 		m.cutRevision("web", oneItem())
 		m.settleRows("web")
 		m.markDeleted("db")
@@ -227,7 +227,7 @@ func TestADependentThatStays(t *testing.T) {
 		m.orderBundle("db", []string{"a"})
 		m.cutRevision("db", oneItem())
 		m.settleRows("db")
-		m.orderBundle("web", []string{"a"}, on("db"))
+		m.orderBundle("web", []string{"a"}, dependOn("db"))
 		m.cutRevision("web", oneItem())
 		m.settleRows("web")
 		m.markDeleted("db")
@@ -249,7 +249,7 @@ func TestTemplatesLeaveInReverse(t *testing.T) {
 		m.orderBundle("db", []string{"a"})
 		m.cutRevision("db", oneItem())
 		m.settleRows("db")
-		m.orderBundle("web", []string{"a"}, on("db"))
+		m.orderBundle("web", []string{"a"}, dependOn("db"))
 		m.cutRevision("web", oneItem())
 		m.settleRows("web")
 		m.reportState("db", "a", atoll.RowDegraded)
@@ -278,7 +278,7 @@ func TestADependencyIsPreviewed(t *testing.T) {
 	runReconciler(t, m, func(t *testing.T, r *PlacementReconciler) {
 		m.orderBundle("db", []string{"a"})
 		m.cutRevision("db", oneItem())
-		m.orderBundle("web", []string{"a"}, on("db"))
+		m.orderBundle("web", []string{"a"}, dependOn("db"))
 		m.cutRevision("web", oneItem())
 		m.settleRows("db")
 		m.settleRows("web")
@@ -291,7 +291,7 @@ func TestADependencyIsPreviewed(t *testing.T) {
 			"both change": {[]SupposedBundle{{of("web"), "web-1-r2", oneItem()}, {of("db"), "db-1-r2", oneItem()}}, atoll.ReasonWaitsForDependency},
 			"it is edited": {[]SupposedBundle{{func() state.Bundle {
 				b := of("web")
-				b.Spec.DependsOn = []v1alpha1.PolicyDependency{on("none")}
+				b.Spec.DependsOn = []v1alpha1.PolicyDependency{dependOn("none")}
 				return b
 			}(), "web-1-r2", oneItem()}}, atoll.ReasonDependencyMissing},
 		} {
@@ -324,7 +324,7 @@ func TestDependencyIndexForgets(t *testing.T) {
 		uid := fmt.Sprint("b", n%7)
 		switch n % 5 {
 		case 0, 1, 2:
-			m.orderBundle(uid, nil, on(fmt.Sprint("b", n%3)), on(fmt.Sprint("b", n%4)))
+			m.orderBundle(uid, nil, dependOn(fmt.Sprint("b", n%3)), dependOn(fmt.Sprint("b", n%4)))
 		case 3:
 			m.orderBundle(uid, nil)
 		default:
@@ -356,7 +356,7 @@ func TestPathOfDependencies(t *testing.T) {
 	m, x := newFakeHub(), newDependencyIndex()
 	for _, edge := range []string{"a b", "b c", "c a", "d a"} {
 		from, to, _ := strings.Cut(edge, " ")
-		m.orderBundle(from, nil, on(to))
+		m.orderBundle(from, nil, dependOn(to))
 		x.recordBundle(from, fakeBundles{m})
 	}
 	ref := func(name string) v1alpha1.PolicyRef {

@@ -139,9 +139,7 @@ func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBu
 	f.startedAt.Store(r.startedAt.Load())
 	f.previewed = r
 	f.Rows, f.Revisions, f.Bundles = readOnlySupposedRows{s}, supposedRevisions{s}, supposedBundles{r.Bundles, list}
-	if r.dependencies.hasLoaded() {
-		f.dependencies.load(f.Bundles.List)
-	}
+	f.supposeDependencies(r)
 	if t.Clusters != nil {
 		f.Clusters = t.Clusters
 	}

@@ -118,6 +118,12 @@ export interface Bundle {
       stage: string;
     }>;
     conflictResolution: string;
+    dependsOn?: Array<{
+      acceptedStates?: Array<"Ready" | "Applied">;
+      kind?: "PropagationPolicy" | "ClusterPropagationPolicy";
+      name: string;
+      scope?: "Cluster" | "All";
+    }>;
     freezeExemption?: {
       at?: string;
       by?: string;
