@@ -101,7 +101,7 @@ var Reasons = []ReasonInfo{
 	{ReasonMaxConcurrencyReached, "wait", ActorAtoll, "As many clusters of the stage change as `maxConcurrency` allows."},
 	{ReasonMaxUnavailableReached, "wait", ActorMember, "As many connected clusters are unhealthy as `maxUnavailable` allows; the row waits until one is healthy."},
 	{ReasonTooManyUnhealthy, "wait", ActorUser, "As many connected clusters failed as `maxUnavailable` allows; the rollout waits for another template, or for their recovery."},
-	{ReasonWaitsForDependency, "row; wait", ActorAtoll, "A Bundle of a policy in `dependsOn` is not in an accepted state at its latest revision; its own wait names the actor."},
+	{ReasonWaitsForDependency, "row; wait", ActorAtoll, "A Bundle of a policy in `dependsOn` is not in an accepted state at its latest revision yet."},
 	{ReasonDependencyMissing, "row; wait", ActorUser, "A policy in `dependsOn` places nothing, or does not exist; the row waits until it has a Bundle, or `dependsOn` is edited."},
 	{ReasonDependencyNotPlaced, "row; wait", ActorUser, "No Bundle of a policy in `dependsOn` is placed in the cluster, or in any with `scope: All`; place it there, or edit `dependsOn`."},
 	{ReasonDependencyDisconnected, "row; wait", ActorMember, "All clusters of a policy in `dependsOn` are disconnected, so that its state is not known."},

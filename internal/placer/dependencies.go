@@ -22,6 +22,13 @@ func (r *PlacementReconciler) loadDependencies() {
 	}
 }
 
+// supposeDependencies fills the index of a preview, if a Bundle states a dependency.
+func (r *PlacementReconciler) supposeDependencies(from *PlacementReconciler) {
+	if from.dependencies.hasLoaded() {
+		r.dependencies.load(r.Bundles.List)
+	}
+}
+
 // recordDependencies records a Bundle that changed, and reconciles the Bundles whose wait may follow from that.
 func (r *PlacementReconciler) recordDependencies(uid string) {
 	r.wakeOrdered(r.dependencies.recordBundle(uid, r.Bundles))

@@ -192,7 +192,7 @@ func TestACircleOfDependencies(t *testing.T) {
 	})
 }
 
-// Bundles that are deleted leave each cluster in reverse order, also after a start of the hub. One that stays delays a removal for a moment.
+// Bundles that are deleted leave each cluster in reverse order, also after a restart of the hub. One that stays delays a removal for a moment.
 func TestBundlesLeaveInReverse(t *testing.T) {
 	m := newFakeHub()
 	addClusters(m, "a", "b")

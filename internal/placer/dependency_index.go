@@ -34,8 +34,8 @@ type orderWaits struct {
 	clusters []string // sorted
 }
 
-// awaitsRows reports whether rows of these clusters, or nil for all, are waited for.
-func (w orderWaits) awaitsRows(clusters []string) bool {
+// concernsClusters reports whether rows of these clusters, or nil for all, are waited for.
+func (w orderWaits) concernsClusters(clusters []string) bool {
 	return w.any || clusters == nil || slices.ContainsFunc(clusters, func(c string) bool {
 		_, waits := slices.BinarySearch(w.clusters, c)
 		return waits
@@ -220,7 +220,7 @@ func (x *dependencyIndex) listWaiting(uid string, clusters []string) (uids []str
 	}
 	add := func(of map[string]struct{}) {
 		for other := range of {
-			if other != uid && x.bundles[other].waits.awaitsRows(clusters) {
+			if other != uid && x.bundles[other].waits.concernsClusters(clusters) {
 				uids = append(uids, other)
 			}
 		}

@@ -158,10 +158,22 @@ func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBu
 	f.startedAt.Store(r.startedAt.Load())
 	f.previewed = r
 	f.Rows, f.Revisions, f.Bundles = readOnlySupposedRows{s}, supposedRevisions{s}, supposedBundles{r.Bundles, list}
-	if r.dependencies.hasLoaded() {
-		f.dependencies.load(f.Bundles.List)
+	f.supposeDependencies(r)
+	if t.Clusters != nil {
+		f.Clusters = t.Clusters
 	}
-	f.useTables(t)
+	if t.Views != nil {
+		f.Views = t.Views
+	}
+	if t.Sets != nil {
+		f.Sets = t.Sets
+	}
+	if t.Scores != nil {
+		f.Scores = t.Scores
+	}
+	if t.Settings != nil {
+		f.Settings = t.Settings
+	}
 	divides := slices.ContainsFunc(list, func(b SupposedBundle) bool {
 		return b.Bundle.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType == v1alpha1.Divided
 	})
