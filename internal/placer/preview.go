@@ -126,25 +126,6 @@ func (b *PreviewedBundle) recordOldCopyWaits(changes map[string]*atoll.RowSpec) 
 	}
 }
 
-// useTables replaces the tables that are hypothetical.
-func (r *PlacementReconciler) useTables(t SupposedTables) {
-	if t.Clusters != nil {
-		r.Clusters = t.Clusters
-	}
-	if t.Views != nil {
-		r.Views = t.Views
-	}
-	if t.Sets != nil {
-		r.Sets = t.Sets
-	}
-	if t.Scores != nil {
-		r.Scores = t.Scores
-	}
-	if t.Settings != nil {
-		r.Settings = t.Settings
-	}
-}
-
 // forkForPreview makes a Reconciler over hypothetical tables, with a copy of the state of these
 // Bundles in r.
 func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBundle) (*PlacementReconciler, *supposedState) {
