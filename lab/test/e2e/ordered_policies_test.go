@@ -67,7 +67,7 @@ func TestApplicationsComeAndGoInOrder(t *testing.T) {
 	testwait.UntilNil(t, "the dependency is missing", rolloutShows(t, ns, "^DependencyMissing: clusters wait for PropagationPolicy db, which places nothing, or an edit of dependsOn; the application's owner must act$"))
 	apply(t, ns, orderedApplication("db", "1h", ""))
 	testwait.UntilNil(t, "the dependency is applied", exists("db", "member1", "member2"))
-	testwait.UntilNil(t, "explain says why", explanationMatches("deployment/web -n "+ns, "member1.* waits for PropagationPolicy db to be ready in the same cluster"))
+	testwait.UntilNil(t, "explain says why", explanationMatches("deployment/web -n "+ns, "(?s)member1.{0,200}waits for PropagationPolicy db to be ready in the same cluster"))
 	if err := exists("web")(t.Context()); err != nil {
 		t.Errorf("it comes before its dependency is ready: %v", err)
 	}
