@@ -50,7 +50,11 @@ func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.A
 	if err := p.validatePlacementReferences(a, placementReferences(&spec.Placement, at.Child("placement")), had, at.Child("placement")); err != nil {
 		return err
 	}
-	if err := cmp.Or(p.validateDependencies(a, spec.DependsOn, at.Child("dependsOn")), p.validatePolicyOverwriteRight(ctx, a, spec), p.validateGateSecrets(ctx, a, now, before)); err != nil {
+	dependsOn := spec.DependsOn
+	if before != nil && apiequality.Semantic.DeepEqual(before.Spec.DependsOn, dependsOn) {
+		dependsOn = nil // a circle that two writes made at one time holds no other edit
+	}
+	if err := cmp.Or(p.validateDependencies(a, dependsOn, at.Child("dependsOn")), p.validatePolicyOverwriteRight(ctx, a, spec), p.validateGateSecrets(ctx, a, now, before)); err != nil {
 		return err
 	}
 	if err := p.mayRead(ctx, a.GetUserInfo(), p.requiredPropagationReads(spec, a.GetNamespace())); err != nil {

@@ -119,7 +119,7 @@ func (r *PlacementReconciler) dependenciesOf(b state.Bundle, own v1alpha1.Policy
 		one := rollout.Dependency{PolicyDependency: d, Policy: ref}
 		one.FindCycle = sync.OnceValue(func() []v1alpha1.PolicyRef { return r.findCycle(own, ref) })
 		for _, uid := range r.dependencies.bundlesOf(ref, b.Ref.UID) {
-			if other, is := r.dependencyBundle(uid); is {
+			if other, is := r.dependencyBundle(uid, b.Ref.Namespace); is {
 				one.Bundles = append(one.Bundles, other)
 			}
 		}
@@ -136,8 +136,8 @@ func (r *PlacementReconciler) findCycle(own, dependency v1alpha1.PolicyRef) []v1
 	return r.dependencies.findPath(dependency, own)
 }
 
-// dependencyBundle returns a Bundle on which others depend; false for one that is removed.
-func (r *PlacementReconciler) dependencyBundle(uid string) (out rollout.DependencyBundle, is bool) {
+// dependencyBundle returns a Bundle on which those of a namespace depend; false for one that is removed.
+func (r *PlacementReconciler) dependencyBundle(uid, namespace string) (out rollout.DependencyBundle, is bool) {
 	b, exists := r.Bundles.Get(uid)
 	latest, hasRevision := r.Revisions.LatestOfBundle(uid)
 	if !exists || r.isRemoved(b) {
@@ -146,6 +146,7 @@ func (r *PlacementReconciler) dependencyBundle(uid string) (out rollout.Dependen
 	if hasRevision {
 		out.Revision, out.MinRevision = latest.Name, latest.Spec.Base
 	}
+	out.IsOfOthers = b.Ref.Namespace != "" && b.Ref.Namespace != namespace
 	out.FindRow = func(cluster string) (rollout.Row, bool) {
 		row, has := r.Rows.Get(uid, cluster)
 		if !has {
@@ -180,7 +181,7 @@ func (r *PlacementReconciler) dependentsOf(ctx context.Context, b state.Bundle, 
 		switch {
 		case !one.IsRemoved:
 			one.Patience = rollout.DependentsGrace
-		case policy.Kind != own.Kind:
+		case policy.Kind != own.Kind, other.Ref.Namespace != b.Ref.Namespace: // users of another namespace could hold it for ever
 			one.Patience = rollout.DependentsLimit
 		}
 		if one.HasLeft, err = r.leftCheckOf(ctx, uid); err != nil {

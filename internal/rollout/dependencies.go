@@ -44,6 +44,8 @@ type DependencyBundle struct {
 	// Revision that its rows are to hold, and MinRevision as in Input. Revision is empty before the first.
 	Revision    string
 	MinRevision int64
+	// IsOfOthers is true for a Bundle of another namespace. It counts where it is placed alone: one that fits no cluster holds nothing.
+	IsOfOthers bool
 	// FindRow returns its row in a cluster, and ListRows all of them.
 	FindRow  func(cluster string) (Row, bool)
 	ListRows func() []Row
@@ -133,7 +135,8 @@ func (d *Dependency) withCycle(w *atoll.RowReason) *atoll.RowReason {
 }
 
 // judgeInCluster returns the wait for the Bundles of a policy in one cluster; nil: they are there. A Bundle without a row anywhere may
-// come to the cluster, and one with rows elsewhere is not placed there.
+// come to the cluster, and one with rows elsewhere is not placed there. A Bundle of another namespace counts
+// where it has a row.
 func (s *rolloutStep) judgeInCluster(d *Dependency, c string) *atoll.RowReason {
 	isPlaced, isAccepted := false, true
 	for i := range d.Bundles {
@@ -142,7 +145,7 @@ func (s *rolloutStep) judgeInCluster(d *Dependency, c string) *atoll.RowReason {
 		switch {
 		case has && row.Spec.Phase.IsChosen():
 			isPlaced, isAccepted = true, s.acceptsRow(d, b, row) && isAccepted
-		case isAccepted && len(b.ListRows()) == 0:
+		case isAccepted && !b.IsOfOthers && len(b.ListRows()) == 0:
 			isAccepted = false
 		}
 	}
@@ -155,7 +158,7 @@ func (s *rolloutStep) judgeInAllClusters(d *Dependency) *atoll.RowReason {
 	for i := range d.Bundles {
 		b := &d.Bundles[i]
 		rows := b.ListRows()
-		if len(rows) == 0 {
+		if len(rows) == 0 && !b.IsOfOthers {
 			isAccepted = false
 		}
 		for _, row := range rows {

@@ -244,12 +244,7 @@ func (a *application) applyForm(ctx context.Context, i int, form *unstructured.U
 	} else if !apierrors.IsNotFound(err) {
 		return err
 	}
-	form = a.keepGenerated(i, form, before)
-	var drift changes.ObjectDrift
-	after, err := a.sendApply(ctx, objects, form)
-	if err != nil {
-		after, drift, err = a.applyAgain(ctx, i, before, form, err)
-	}
+	after, drift, err := a.applyOver(ctx, i, before, a.keepGenerated(i, form, before))
 	if err != nil {
 		return err
 	}

@@ -133,17 +133,14 @@ func (a *application) tryObject(ctx context.Context, i int) error {
 	if a.wanted.Resources[i].Empty() {
 		return &meta.NoKindMatchError{GroupKind: form.GroupVersionKind().GroupKind()}
 	}
-	objects := a.objectsOf(a.wanted.Resources[i], form.GetNamespace())
-	if len(a.wanted.Generated[i]) > 0 {
-		existing, err := objects.Get(ctx, form.GetName(), metav1.GetOptions{})
-		switch {
-		case err == nil:
-			form = a.keepGenerated(i, form, existing)
-		case !apierrors.IsNotFound(err):
-			return err
-		}
+	existing, err := a.objectsOf(a.wanted.Resources[i], form.GetNamespace()).Get(ctx, form.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		existing, err = nil, nil
 	}
-	_, err := a.sendApply(ctx, objects, form, metav1.DryRunAll)
+	if err != nil {
+		return err
+	}
+	_, _, err = a.applyOver(ctx, i, existing, a.keepGenerated(i, form, existing), metav1.DryRunAll)
 	return err
 }
 

@@ -247,6 +247,7 @@ func (r *Reconciler) sourceChanged(key types.NamespacedName) {
 	if !ok {
 		r.bundles.dropSource(key)
 		r.drift.dropSource(key)
+		r.reports.SourceChanged(key)
 		r.mu.Lock()
 		delete(r.writing, key)
 		r.mu.Unlock()

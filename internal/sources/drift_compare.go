@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -40,7 +41,7 @@ func (a *application) compareObjects(ctx context.Context, found map[changes.Key]
 		if err := a.compareOne(ctx, i); ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
-			a.uncompared = true
+			a.uncompared, entry.Drift = true, cmp.Or(entry.Drift, changes.UnreadObject)
 			a.noteDrift(i, changes.ObjectDrift{Key: changes.KeyOf(old)}, "it cannot be compared: "+changes.DescribeError(a.source, old, err))
 		}
 	}
@@ -85,7 +86,7 @@ func (a *application) findDrift(ctx context.Context, i int, live, form *unstruct
 	if live == nil {
 		return changes.ObjectDrift{Key: key, IsGone: true}, nil
 	}
-	applied, err := a.takeOver(ctx, i, form, metav1.DryRunAll)
+	applied, err := a.takeOver(ctx, i, live, form, metav1.DryRunAll)
 	if err != nil {
 		return changes.ObjectDrift{}, err
 	}
@@ -105,7 +106,11 @@ func (a *application) findObstacle(i int, drift changes.ObjectDrift) string {
 
 // correctObject applies an object again that others changed or deleted.
 func (a *application) correctObject(ctx context.Context, i int, live, form *unstructured.Unstructured, drift changes.ObjectDrift) error {
-	after, err := a.takeOver(ctx, i, form)
+	why, _, err := a.findInterruption(ctx)
+	if err != nil || why != "" {
+		return err // the check of the present spec decides
+	}
+	after, err := a.takeOver(ctx, i, live, form)
 	if err != nil {
 		return err
 	}
@@ -116,31 +121,38 @@ func (a *application) correctObject(ctx context.Context, i int, live, form *unst
 	return nil
 }
 
-// applyAgain applies an object of the content that the hub refused because others own fields of it. Fields that are allowed to differ keep
-// their values. The other ones are taken over where the Source corrects drift, but for those of another Source. The drift is what was
-// found.
-func (a *application) applyAgain(ctx context.Context, i int, live, form *unstructured.Unstructured, refusal error) (after *unstructured.Unstructured, drift changes.ObjectDrift, err error) {
-	if !apierrors.IsConflict(refusal) || live == nil || a.oldEntry(i).Hash == "" {
-		return nil, drift, refusal
+// applyOver applies an object of the content over what the hub has; nil for nothing. Where others changed the object since the Source applied
+// it, fields that are allowed to differ keep their values, and the other ones are taken over where the Source corrects drift. A field that the
+// Source states for the first time is not taken over, and no field of another Source. The drift is what was found.
+func (a *application) applyOver(ctx context.Context, i int, live, form *unstructured.Unstructured, dryRun ...string) (after *unstructured.Unstructured, drift changes.ObjectDrift, err error) {
+	objects := a.objectsOf(a.wanted.Resources[i], form.GetNamespace())
+	old, manager := a.oldEntry(i), changes.FieldManagerOf(a.source)
+	if live == nil || old.Hash == "" || !changes.IsChangedByOthers(old, live, manager) {
+		after, err = a.sendApply(ctx, objects, form, dryRun...)
+		return after, drift, err
 	}
 	if drift, err = a.findDrift(ctx, i, live, form); err != nil {
-		return nil, drift, refusal
+		return nil, drift, err
 	}
-	takesOver := a.source.Spec.DriftMode() == v1alpha1.SourceDriftCorrect && drift.FindRival() == ""
-	switch {
-	case takesOver:
-		after, err = a.takeOver(ctx, i, drift.KeepAllowed(form))
-	case len(drift.Allowed) > 0:
-		after, err = a.sendApply(ctx, a.objectsOf(a.wanted.Resources[i], form.GetNamespace()), drift.KeepAllowed(form))
-	default:
-		err = refusal
+	form = drift.KeepAllowed(form)
+	after, err = a.sendApply(ctx, objects, form, dryRun...)
+	if !apierrors.IsConflict(err) || a.source.Spec.DriftMode() != v1alpha1.SourceDriftCorrect || drift.FindRival() != "" {
+		return after, drift, err
+	}
+	if after, err = a.takeOver(ctx, i, live, form, dryRun...); err == nil && len(dryRun) == 0 {
+		a.recordDrift(atoll.ReasonDriftCorrected, describeChangedObject(newChangedObject(a.wanted.Keys[i], drift, ""))+"; the Source applied it as the commit has it")
 	}
 	return after, drift, err
 }
 
-// takeOver applies a form of an object, and takes each of its fields over. An object that does not exist is created.
-func (a *application) takeOver(ctx context.Context, i int, form *unstructured.Unstructured, dryRun ...string) (*unstructured.Unstructured, error) {
+// takeOver applies a form of an object, and takes each of its fields over. An object that does not exist is created. One that has changed
+// since it was read is refused, because values that are to stay may be other ones now.
+func (a *application) takeOver(ctx context.Context, i int, live, form *unstructured.Unstructured, dryRun ...string) (*unstructured.Unstructured, error) {
 	objects := a.objectsOf(a.wanted.Resources[i], form.GetNamespace())
+	if live != nil && len(dryRun) == 0 {
+		form = form.DeepCopy()
+		form.SetResourceVersion(live.GetResourceVersion())
+	}
 	return objects.Apply(ctx, form.GetName(), form, metav1.ApplyOptions{FieldManager: changes.FieldManagerOf(a.source), Force: true, DryRun: dryRun})
 }
 
@@ -186,8 +198,14 @@ func (a *application) setDrift(now *v1alpha1.Source) {
 	now.Status.Objects.Drifted = changes.CountDrifted(now.Status.Inventory)
 	if a.compared != nil {
 		now.Status.Drift = a.drift[:min(len(a.drift), maxDriftedObjects)]
-		setInSync(now)
+	} else {
+		now.Status.Drift = slices.DeleteFunc(slices.Clone(now.Status.Drift), func(o v1alpha1.ChangedObject) bool {
+			return !slices.ContainsFunc(now.Status.Inventory, func(entry v1alpha1.SourceObject) bool {
+				return entry.Kind == o.Kind && entry.Namespace == o.Namespace && entry.Name == o.Name && changes.IsDrifted(entry)
+			})
+		})
 	}
+	setInSync(now)
 }
 
 // describeDrift returns the objects that differ, in a sentence.

@@ -180,6 +180,29 @@ func TestDriftIsCorrected(t *testing.T) {
 	h.expectCheck("a commit of an edited object", "apply a", good)
 }
 
+// A commit keeps an allowed value also where the hub would take the commit's, such as a number of replicas that no client owns. A field that
+// the commit states for the first time is not taken from its owner.
+func TestCommitsKeepAllowedValues(t *testing.T) {
+	h := newHub(t, allowsHPA)
+	h.setCommit("c1", "a=1", "b=1")
+	h.expectCheck("the first commit", "apply a, apply b", good)
+	h.editObject("a", "v", "2", "hpa")
+	h.expectFound("an allowed edit", 1)
+	h.expectCheck("an allowed edit", "", good)
+	h.setCommit("c2", "a=1", "b=1")
+	h.commit.Digest = "c2"
+	h.commit.Objects[0].Fields["data"].(map[string]any)["more"] = "yes"
+	h.expectCheck("a commit of another field", "apply a", good)
+	if data, _, _ := unstructured.NestedStringMap(h.objects["configmaps/a"].Object, "data"); data["v"] != "2" || data["more"] != "yes" {
+		t.Errorf("after the commit: %v", data)
+	}
+
+	h.refuse["b"] = apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "b", fmt.Errorf("conflict with an operator"))
+	h.setCommit("c3", "a=1", "b=3")
+	h.commit.Objects[0].Fields["data"].(map[string]any)["more"] = "yes"
+	h.expectCheck("a commit of a field that an operator owns", "", "Applied=False/OwnedByOthers")
+}
+
 // Another Source that owns the fields is not overwritten, in a correction and by a commit.
 func TestSourcesDoNotCorrectEachOther(t *testing.T) {
 	h := newHub(t, corrects)

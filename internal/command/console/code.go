@@ -3,13 +3,13 @@ package console
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -80,6 +80,9 @@ func requestCode(ctx context.Context, c *client.Connection, lifetime time.Durati
 	return out, nil
 }
 
+// codeForm is the form of codes. A decoder of base64 would pass over line breaks.
+var codeForm = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
 // readCode reads the hub's answer.
 func readCode(text []byte) (oneTimeCode, error) {
 	var in struct {
@@ -91,7 +94,7 @@ func readCode(text []byte) (oneTimeCode, error) {
 		return oneTimeCode{}, err
 	}
 	// The code becomes a part of a link, and of a command.
-	if _, err := base64.RawURLEncoding.DecodeString(in.Code); err != nil || in.Code == "" || len(in.Code) > maxCode {
+	if len(in.Code) > maxCode || !codeForm.MatchString(in.Code) {
 		return oneTimeCode{}, errors.New("it has another form")
 	}
 	return oneTimeCode{text: in.Code, user: phrase.EscapeLine(in.User), until: in.Until}, nil

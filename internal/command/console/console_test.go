@@ -167,6 +167,7 @@ func TestRequestsThatGetNoCode(t *testing.T) {
 		"a proxy":                {func(w http.ResponseWriter) { http.Error(w, "<html>", http.StatusBadGateway) }, "Bad Gateway"},
 		"no JSON":                {func(w http.ResponseWriter) { w.WriteHeader(201); fmt.Fprint(w, "<html>") }, "answered with no code"},
 		"no code":                {func(w http.ResponseWriter) { w.WriteHeader(201); fmt.Fprint(w, `{"user":"aiko"}`) }, "another form"},
+		"a code of two lines":    {func(w http.ResponseWriter) { w.WriteHeader(201); fmt.Fprint(w, `{"code":"AAAA\nBBBB"}`) }, "another form"},
 		"a code of another form": {func(w http.ResponseWriter) { w.WriteHeader(201); fmt.Fprint(w, `{"code":"a b;c"}`) }, "another form"},
 		"a long code": {func(w http.ResponseWriter) {
 			w.WriteHeader(201)

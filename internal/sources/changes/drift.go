@@ -18,6 +18,9 @@ import (
 // differences are allowed.
 const goneObject, allowedPrefix = "gone", "allowed-"
 
+// UnreadObject is the drift of an object that could not be read.
+const UnreadObject = "unread"
+
 // IsDrifted reports whether an object differs from what the Source applied, in a way that is not allowed.
 func IsDrifted(o v1alpha1.SourceObject) bool {
 	return o.Drift != "" && !strings.HasPrefix(o.Drift, allowedPrefix)
@@ -62,6 +65,12 @@ func HasDriftChanged(o v1alpha1.SourceObject, object *unstructured.Unstructured,
 		return now != strings.TrimPrefix(o.Drift, allowedPrefix)
 	}
 	return now != o.Fields
+}
+
+// IsChangedByOthers reports whether an object differs from what the Source applied, allowed differences included. An object that an earlier
+// hub applied counts as changed, because its fields are not known.
+func IsChangedByOthers(o v1alpha1.SourceObject, object *unstructured.Unstructured, manager string) bool {
+	return o.Drift != "" || HashOwnedFields(object, manager) != o.Fields
 }
 
 // ObjectDrift is how an object on the hub differs from what a Source applies.

@@ -1,7 +1,8 @@
 // Package commitreport sends the states of Sources to git servers, as statuses of commits.
 //
 // Contract: a Reporter runs on the leading hub. It sends a report when the commit or the state of a Source has changed since the last one that
-// the server took, which the status of the Source has. A server that does not take a report delays no other Source for longer than a request.
+// the server took, which the status of the Source has. Sources whose last report was not taken are reported by workers of their own, and those of
+// one namespace have a part of the workers.
 // The token is sent to the host of the API alone, over TLS. No text of a server is kept.
 package commitreport
 
@@ -32,8 +33,10 @@ import (
 const (
 	// debounce joins the changes of a Source to one report, and maxDebounce is the longest wait.
 	debounce, maxDebounce = 2 * time.Second, 10 * time.Second
-	// workers send at the same time.
-	workers = 4
+	// healthyWorkers and failingWorkers send at the same time: for Sources whose last report was taken, and for the others.
+	healthyWorkers, failingWorkers = 4, 2
+	// namespaceReports is how many reports of one namespace are sent at the same time, and namespacePause the wait of one more.
+	namespaceReports, namespacePause = 2, time.Second
 	// connectTimeout and answerTimeout bound a request.
 	connectTimeout, answerTimeout = 10 * time.Second, 15 * time.Second
 	// maxAnswerBytes of an answer are read, so that the connection can be closed in order.
@@ -70,11 +73,24 @@ type Config struct {
 // Reporter reports to git servers. Make it with New.
 type Reporter struct {
 	Config
-	loop *reconcile.Loop[types.NamespacedName]
+	// healthy and failing report Sources, which are in one of them at a time.
+	healthy, failing *reconcile.Loop[types.NamespacedName]
 
 	mu sync.Mutex
-	// failures are reports in a row that failed, by Source.
-	failures map[types.NamespacedName]int
+	// failures are of Sources whose last report was not taken.
+	failures map[types.NamespacedName]failedReport
+	// sending counts the reports that are being sent, by namespace.
+	sending map[string]int
+}
+
+// failedReport is a report that a server did not take.
+type failedReport struct {
+	report commitstatus.Report
+	// generation is that of the Repository.
+	generation int64
+	// inARow are the tries, and notBefore is the time of the next one.
+	inARow    int
+	notBefore time.Time
 }
 
 // New makes a Reporter.
@@ -82,43 +98,58 @@ func New(cfg Config) *Reporter {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	r := &Reporter{Config: cfg, failures: map[types.NamespacedName]int{}}
-	r.loop = reconcile.New(reconcile.Options[types.NamespacedName]{
-		Name: "commit-statuses", Workers: workers, Debounce: debounce, MaxDebounce: maxDebounce,
-		Backoff:   workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, maxRetry),
-		Reconcile: r.reportSource,
-		Failed: func(key types.NamespacedName, err error) {
-			cfg.Log.Warn("the status of a commit could not be recorded, trying again", "namespace", key.Namespace, "name", key.Name, "err", err)
-		},
-	})
+	r := &Reporter{Config: cfg, failures: map[types.NamespacedName]failedReport{}, sending: map[string]int{}}
+	lane := func(name string, workers int) *reconcile.Loop[types.NamespacedName] {
+		return reconcile.New(reconcile.Options[types.NamespacedName]{
+			Name: name, Workers: workers, Debounce: debounce, MaxDebounce: maxDebounce,
+			Backoff:   workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, maxRetry),
+			Reconcile: r.reportSource,
+			Failed: func(key types.NamespacedName, err error) {
+				cfg.Log.Warn("the status of a commit could not be recorded, trying again", "namespace", key.Namespace, "name", key.Name, "err", err)
+			},
+		})
+	}
+	r.healthy, r.failing = lane("commit-statuses", healthyWorkers), lane("failing-commit-statuses", failingWorkers)
 	return r
 }
 
 // Run reports until ctx ends. It looks at each Source first.
 func (r *Reporter) Run(ctx context.Context) {
-	r.loop.Run(ctx, func() {
+	var group sync.WaitGroup
+	r.failing.AcceptKeys()
+	group.Go(func() { r.failing.Run(ctx, nil) })
+	r.healthy.Run(ctx, func() {
 		for _, s := range r.Sources.InNamespace("") {
-			r.loop.EnqueueRecheck(client.ObjectKeyFromObject(s), debounce)
+			r.healthy.EnqueueRecheck(client.ObjectKeyFromObject(s), debounce)
 		}
 	})
+	group.Wait()
 }
 
-// SourceChanged reports a Source soon, if its commit or its state has changed.
-func (r *Reporter) SourceChanged(key types.NamespacedName) { r.loop.EnqueueDebounced(key) }
+// SourceChanged reports a Source soon, if its commit or its state has changed. A Source that is gone is dropped.
+func (r *Reporter) SourceChanged(key types.NamespacedName) { r.laneOf(key).EnqueueDebounced(key) }
+
+// laneOf returns the loop that reports a Source.
+func (r *Reporter) laneOf(key types.NamespacedName) *reconcile.Loop[types.NamespacedName] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failures[key].inARow > 0 {
+		return r.failing
+	}
+	return r.healthy
+}
 
 // reportSource sends a report that the server does not have yet.
 func (r *Reporter) reportSource(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	s, ok := r.Sources.Get(key)
 	if !ok {
-		r.countFailure(key, false)
+		r.dropFailure(key)
 		return 0, nil
 	}
 	repo, ok := r.Repositories.Get(types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.Repository})
-	if !ok || repo.Spec.Suspend {
-		return 0, nil
-	}
-	if repo.Spec.CommitStatus == nil {
-		if s.Status.CommitStatus == nil {
+	if !ok || repo.Spec.Suspend || repo.Spec.CommitStatus == nil {
+		r.dropFailure(key)
+		if !ok || repo.Spec.CommitStatus != nil || s.Status.CommitStatus == nil {
 			return 0, nil
 		}
 		return 0, r.Update(ctx, s, func(now *v1alpha1.Source) { now.Status.CommitStatus = nil })
@@ -127,15 +158,61 @@ func (r *Reporter) reportSource(ctx context.Context, key types.NamespacedName) (
 	if !ok || !commitstatus.IsNews(s.Status.CommitStatus, report) {
 		return 0, nil
 	}
+	if wait := r.beginReport(key, report, repo.Generation); wait > 0 {
+		return wait, nil
+	}
 	err := r.send(ctx, repo, s, report)
+	wait := r.endReport(key, report, repo.Generation, err != nil)
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
-	failures := r.countFailure(key, err != nil)
-	if updateErr := r.Update(ctx, s, func(now *v1alpha1.Source) { recordReport(now, report, err) }); updateErr != nil || err == nil {
-		return 0, updateErr
+	if err != nil {
+		r.failing.EnqueueAfter(key, wait)
 	}
-	return min(maxRetry, firstRetry<<min(failures-1, 10)), nil
+	return 0, r.Update(ctx, s, func(now *v1alpha1.Source) { recordReport(now, report, err) })
+}
+
+// beginReport begins a report, or returns how long it must wait: until the next try of a report that failed, or for other ones of its namespace.
+func (r *Reporter) beginReport(key types.NamespacedName, report commitstatus.Report, generation int64) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.failures[key]
+	if wait := time.Until(f.notBefore); wait > 0 && f.report == report && f.generation == generation {
+		return wait
+	}
+	if r.sending[key.Namespace] >= namespaceReports {
+		return namespacePause
+	}
+	r.sending[key.Namespace]++
+	return 0
+}
+
+// endReport ends a report, and returns the wait before the next try of one that failed.
+func (r *Reporter) endReport(key types.NamespacedName, report commitstatus.Report, generation int64, failed bool) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sending[key.Namespace]--; r.sending[key.Namespace] == 0 {
+		delete(r.sending, key.Namespace)
+	}
+	if !failed {
+		delete(r.failures, key)
+		return 0
+	}
+	f := failedReport{report: report, generation: generation, inARow: r.failures[key].inARow + 1}
+	wait := retryAfter(f.inARow)
+	f.notBefore = time.Now().Add(wait)
+	r.failures[key] = f
+	return wait
+}
+
+// retryAfter returns the wait after a number of tries in a row that failed.
+func retryAfter(inARow int) time.Duration { return min(maxRetry, firstRetry<<min(inARow-1, 10)) }
+
+// dropFailure drops what is known of a Source that is not reported.
+func (r *Reporter) dropFailure(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.failures, key)
 }
 
 // recordReport records what the server took, or why it did not.
@@ -154,18 +231,6 @@ func recordReport(now *v1alpha1.Source, report commitstatus.Report, err error) {
 		st.Problem, st.ProblemSince = problem, &at
 	}
 	now.Status.CommitStatus = st
-}
-
-// countFailure counts the reports in a row that failed.
-func (r *Reporter) countFailure(key types.NamespacedName, failed bool) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !failed {
-		delete(r.failures, key)
-		return 0
-	}
-	r.failures[key]++
-	return r.failures[key]
 }
 
 // problem is a text for people that no server wrote.

@@ -116,6 +116,13 @@ func reportOnce(t *testing.T, r *Reporter) time.Duration {
 	return again
 }
 
+// endWait lets the wait of a report end.
+func endWait(r *Reporter) {
+	f := r.failures[key]
+	f.notBefore = time.Time{}
+	r.failures[key] = f
+}
+
 // A report is sent once for each commit and state, and the status has what the server took.
 func TestReportsAreSentOnce(t *testing.T) {
 	g := newGitServer(t)
@@ -164,21 +171,22 @@ func TestReportsThatFail(t *testing.T) {
 			g.setAnswer(http.StatusCreated, "")
 			r, x := newReporter(t, g)
 			c.spoil(x, r)
-			if again := reportOnce(t, r); again != firstRetry {
-				t.Errorf("tries again after %s", again)
+			reportOnce(t, r)
+			if n := r.failures[key].inARow; n != 1 {
+				t.Errorf("%d tries", n)
+			}
+			if again := reportOnce(t, r); again <= 0 || again > firstRetry {
+				t.Errorf("an event of the recorded problem tries again after %s", again)
 			}
 			got := x.source.Status.CommitStatus
 			if got == nil || !strings.Contains(got.Problem, c.want) || got.ProblemSince.IsZero() || got.Commit != "" || strings.Contains(got.Problem, "colours") {
 				t.Fatalf("recorded %+v, want %q", got, c.want)
 			}
 			since := *got.ProblemSince
-			if again := reportOnce(t, r); again != 2*firstRetry || !x.source.Status.CommitStatus.ProblemSince.Equal(&since) {
-				t.Errorf("the second try: after %s, %+v", again, x.source.Status.CommitStatus)
-			}
-			for range 10 {
-				if again := reportOnce(t, r); again > maxRetry {
-					t.Errorf("tries again after %s", again)
-				}
+			endWait(r)
+			reportOnce(t, r)
+			if n := r.failures[key].inARow; n != 2 || !x.source.Status.CommitStatus.ProblemSince.Equal(&since) {
+				t.Errorf("the second try: %d, %+v", n, x.source.Status.CommitStatus)
 			}
 			for _, request := range g.listRequests() {
 				if strings.Contains(request, "elsewhere") {
@@ -186,6 +194,29 @@ func TestReportsThatFail(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The waits double up to their bound.
+func TestRetriesAreLaterAndLater(t *testing.T) {
+	for tries, want := range map[int]time.Duration{1: 30 * time.Second, 2: time.Minute, 5: 8 * time.Minute, 6: 10 * time.Minute, 1000: 10 * time.Minute} {
+		if got := retryAfter(tries); got != want {
+			t.Errorf("%d tries: %s, want %s", tries, got, want)
+		}
+	}
+}
+
+// A namespace whose server does not answer leaves workers to the others.
+func TestANamespaceHasAPartOfTheWorkers(t *testing.T) {
+	g := newGitServer(t)
+	r, _ := newReporter(t, g)
+	r.sending["shop"] = namespaceReports
+	if again := reportOnce(t, r); again != namespacePause || len(g.listRequests()) != 0 {
+		t.Errorf("one more report of the namespace waits %s, requests %q", again, g.listRequests())
+	}
+	r.sending["shop"] = namespaceReports - 1
+	if reportOnce(t, r); len(g.listRequests()) != 1 || r.sending["shop"] != namespaceReports-1 {
+		t.Errorf("requests %q, and %d are being sent", g.listRequests(), r.sending["shop"])
 	}
 }
 

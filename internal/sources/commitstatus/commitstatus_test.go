@@ -140,6 +140,8 @@ func TestCheckRepository(t *testing.T) {
 		"an API in the clear": {newSpec("GitLab", "https://example.com/a/b", "http://example.com/api/v4"), "must be https://"},
 		"an API with a user":  {newSpec("GitLab", "https://example.com/a/b", "https://u:p@example.com/api/v4"), "must be https://"},
 		"an API with a query": {newSpec("GitLab", "https://example.com/a/b", "https://example.com/api/v4?a=b"), "must be https://"},
+		"an API with a mark":  {newSpec("GitLab", "https://example.com/a/b", "https://example.com/do?"), "must be https://"},
+		"a path that climbs":  {newSpec("Gitea", "https://example.com/a/..", ""), "no owner and name"},
 		"an API with no host": {newSpec("GitLab", "https://example.com/a/b", "https:///api"), "must be https://"},
 		"an API with a zone":  {newSpec("GitLab", "https://example.com/a/b", "https://[fe80::1%25eth0]/api"), "must be https://"},
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -72,7 +73,7 @@ func findAPI(spec *v1alpha1.RepositorySpec) (api *url.URL, repository []string, 
 	if err != nil {
 		return nil, nil, errors.New("the URL of the repository is no URL")
 	}
-	if repository = repositoryPath(u); len(repository) < 2 {
+	if repository = repositoryPath(u); len(repository) < 2 || slices.Contains(repository, ".") || slices.Contains(repository, "..") {
 		return nil, nil, errors.New("the URL of the repository has no owner and name")
 	}
 	host := u.Host
@@ -83,7 +84,7 @@ func findAPI(spec *v1alpha1.RepositorySpec) (api *url.URL, repository []string, 
 	if text == "" {
 		text = gitServers[spec.CommitStatus.Server].apiURL(host)
 	}
-	if api, err = url.Parse(text); err != nil || api.Scheme != "https" || api.Hostname() == "" || api.User != nil || api.RawQuery != "" || api.Fragment != "" || strings.Contains(api.Host, "%") {
+	if api, err = url.Parse(text); err != nil || api.Scheme != "https" || api.Hostname() == "" || api.User != nil || api.Opaque != "" || api.RawQuery != "" || api.ForceQuery || api.Fragment != "" || strings.Contains(api.Host, "%") {
 		return nil, nil, errors.New("the URL of the API must be https://HOST/PATH, without credentials")
 	}
 	return api, repository, nil
