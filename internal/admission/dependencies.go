@@ -1,6 +1,7 @@
 package admission
 
 import (
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 
@@ -16,15 +17,16 @@ type Policies interface {
 }
 
 // validateDependencies refuses policies that would depend on each other. Policies of the same namespace and cluster policies are
-// read: no dependency leads to others. Two writes at one time
-// can still make a circle: their Bundles show it then.
-func (p *AdmissionPlugin) validateDependencies(a admission.Attributes, list []v1alpha1.PolicyDependency, at *field.Path) error {
+// read: no dependency leads to others. Two writes at one time can still make a circle: their Bundles show it then, and it refuses no other
+// edit of the policies.
+func (p *AdmissionPlugin) validateDependencies(a admission.Attributes, now, before *v1alpha1.PropagationPolicy) error {
 	hub, ready := p.currentHub()
-	if len(list) == 0 || !ready || hub.Policies == nil {
+	list := now.Spec.DependsOn
+	if len(list) == 0 || !ready || hub.Policies == nil || before != nil && apiequality.Semantic.DeepEqual(before.Spec.DependsOn, list) {
 		return nil
 	}
 	own := v1alpha1.PolicyRef{Kind: a.GetKind().Kind, Namespace: a.GetNamespace(), Name: a.GetName()}
-	if errs := policycheck.CheckDependencyCycles(own, list, dependenciesIn(hub.Policies), at); len(errs) > 0 {
+	if errs := policycheck.CheckDependencyCycles(own, list, dependenciesIn(hub.Policies), field.NewPath("spec", "dependsOn")); len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
 	return nil

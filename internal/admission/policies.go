@@ -50,11 +50,7 @@ func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.A
 	if err := p.validatePlacementReferences(a, placementReferences(&spec.Placement, at.Child("placement")), had, at.Child("placement")); err != nil {
 		return err
 	}
-	dependsOn := spec.DependsOn
-	if before != nil && apiequality.Semantic.DeepEqual(before.Spec.DependsOn, dependsOn) {
-		dependsOn = nil // a circle that two writes made at one time holds no other edit
-	}
-	if err := cmp.Or(p.validateDependencies(a, dependsOn, at.Child("dependsOn")), p.validatePolicyOverwriteRight(ctx, a, spec), p.validateGateSecrets(ctx, a, now, before)); err != nil {
+	if err := cmp.Or(p.validateDependencies(a, now, before), p.validatePolicyOverwriteRight(ctx, a, spec), p.validateGateSecrets(ctx, a, now, before)); err != nil {
 		return err
 	}
 	if err := p.mayRead(ctx, a.GetUserInfo(), p.requiredPropagationReads(spec, a.GetNamespace())); err != nil {

@@ -121,8 +121,8 @@ func (a *application) correctObject(ctx context.Context, i int, live, form *unst
 	return nil
 }
 
-// applyOver applies an object of the content over what the hub has; nil for nothing. Where others changed the object since the Source applied
-// it, fields that are allowed to differ keep their values, and the other ones are taken over where the Source corrects drift. A field that the
+// applyOver applies an object of the content over what the hub has; nil for nothing. An object that others changed since the Source applied
+// it keeps the values of fields that are allowed to differ. The other fields are taken over if the Source corrects drift. A field that the
 // Source states for the first time is not taken over, and no field of another Source. The drift is what was found.
 func (a *application) applyOver(ctx context.Context, i int, live, form *unstructured.Unstructured, dryRun ...string) (after *unstructured.Unstructured, drift changes.ObjectDrift, err error) {
 	objects := a.objectsOf(a.wanted.Resources[i], form.GetNamespace())

@@ -141,15 +141,14 @@ func (r *Reporter) laneOf(key types.NamespacedName) *reconcile.Loop[types.Namesp
 
 // reportSource sends a report that the server does not have yet.
 func (r *Reporter) reportSource(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	s, ok := r.Sources.Get(key)
-	if !ok {
+	s, repo := r.findReported(key)
+	switch {
+	case repo == nil:
 		r.dropFailure(key)
 		return 0, nil
-	}
-	repo, ok := r.Repositories.Get(types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.Repository})
-	if !ok || repo.Spec.Suspend || repo.Spec.CommitStatus == nil {
+	case repo.Spec.CommitStatus == nil:
 		r.dropFailure(key)
-		if !ok || repo.Spec.CommitStatus != nil || s.Status.CommitStatus == nil {
+		if s.Status.CommitStatus == nil {
 			return 0, nil
 		}
 		return 0, r.Update(ctx, s, func(now *v1alpha1.Source) { now.Status.CommitStatus = nil })
@@ -170,6 +169,19 @@ func (r *Reporter) reportSource(ctx context.Context, key types.NamespacedName) (
 		r.failing.EnqueueAfter(key, wait)
 	}
 	return 0, r.Update(ctx, s, func(now *v1alpha1.Source) { recordReport(now, report, err) })
+}
+
+// findReported returns a Source and its Repository; no Repository for a Source of which nothing is reported now.
+func (r *Reporter) findReported(key types.NamespacedName) (*v1alpha1.Source, *v1alpha1.Repository) {
+	s, ok := r.Sources.Get(key)
+	if !ok {
+		return nil, nil
+	}
+	repo, ok := r.Repositories.Get(types.NamespacedName{Namespace: s.Namespace, Name: s.Spec.Repository})
+	if !ok || repo.Spec.Suspend {
+		return s, nil
+	}
+	return s, repo
 }
 
 // beginReport begins a report, or returns how long it must wait: until the next try of a report that failed, or for other ones of its namespace.

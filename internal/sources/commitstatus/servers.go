@@ -84,10 +84,16 @@ func findAPI(spec *v1alpha1.RepositorySpec) (api *url.URL, repository []string, 
 	if text == "" {
 		text = gitServers[spec.CommitStatus.Server].apiURL(host)
 	}
-	if api, err = url.Parse(text); err != nil || api.Scheme != "https" || api.Hostname() == "" || api.User != nil || api.Opaque != "" || api.RawQuery != "" || api.ForceQuery || api.Fragment != "" || strings.Contains(api.Host, "%") {
+	if api, err = url.Parse(text); err != nil || !isPlainAPI(api) {
 		return nil, nil, errors.New("the URL of the API must be https://HOST/PATH, without credentials")
 	}
 	return api, repository, nil
+}
+
+// isPlainAPI reports whether a URL has a host and a path alone, and TLS.
+func isPlainAPI(u *url.URL) bool {
+	plain := url.URL{Scheme: "https", Host: u.Host, Path: u.Path, RawPath: u.RawPath}
+	return u.Hostname() != "" && !strings.Contains(u.Host, "%") && *u == plain
 }
 
 // CheckRepository returns why statuses of commits cannot be reported for a Repository; nil when they can.
