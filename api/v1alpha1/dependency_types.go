@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "slices"
+
 // PolicyDependency is a policy whose Bundles come first.
 type PolicyDependency struct {
 	// Kind of the policy. Absent: the kind of the policy that states the dependency. A PropagationPolicy may also depend on a
@@ -69,12 +71,7 @@ func (d *PolicyDependency) IsOfAllClusters() bool { return d.Scope == Dependency
 
 // AcceptsUnhealthy reports whether the objects need not be healthy.
 func (d *PolicyDependency) AcceptsUnhealthy() bool {
-	for _, s := range d.AcceptedStates {
-		if s == DependencyApplied {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(d.AcceptedStates, DependencyApplied)
 }
 
 // PolicyOf returns the policy of a Bundle in a namespace; the zero value: no policy placed its objects.

@@ -66,6 +66,12 @@ func DescribeRequestError(err error, flag, bundle string) string {
 	var operation *net.OpError
 	var timeout interface{ Timeout() bool }
 	switch {
+	case errors.Is(err, ErrBundle):
+		return bundle + " has no certificate in PEM"
+	case errors.Is(err, ErrNetworks):
+		return flag + " has no networks"
+	case errors.Is(err, ErrAddresses), errors.Is(err, ErrProxy):
+		return err.Error()
 	case errors.As(err, &refused):
 		return refused.Error() + "; the hub's operator allows it by " + flag
 	case errors.As(err, &certificate):

@@ -4,16 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"sigs.k8s.io/yaml"
-
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// fakePolicies has policies by their names, all of namespace shop or without one.
+// fakePolicies has policies as NAMESPACE/NAME.
 type fakePolicies map[string][]v1alpha1.PolicyDependency
 
 func (f fakePolicies) GetPropagationPolicy(namespace, name string) (*v1alpha1.PropagationPolicy, bool) {
@@ -31,26 +25,35 @@ func TestACircleOfDependenciesIsRefused(t *testing.T) {
 	policies := fakePolicies{
 		"shop/db": {{Name: "web"}}, "shop/api": {{Name: "db"}}, "/crds": {{Name: "operator"}}, "other/db": nil,
 	}
-	for name, c := range map[string]struct{ kind, namespace, own, dependsOn, want string }{
-		"direct":           {"PropagationPolicy", "shop", "web", "[{name: db}]", "spec.dependsOn[0]: Forbidden: the policies would depend on each other: PropagationPolicy web on PropagationPolicy db on PropagationPolicy web"},
-		"over two":         {"PropagationPolicy", "shop", "web", "[{name: api, scope: All}]", "PropagationPolicy web on PropagationPolicy api on PropagationPolicy db on PropagationPolicy web"},
-		"itself":           {"PropagationPolicy", "shop", "web", "[{name: web}]", "spec.dependsOn[0]: Forbidden"},
-		"another name":     {"PropagationPolicy", "shop", "shop", "[{name: api}]", ""},
-		"of a namespace":   {"PropagationPolicy", "other", "web", "[{name: db}]", ""},
-		"cluster policies": {"ClusterPropagationPolicy", "", "operator", "[{name: crds}]", "ClusterPropagationPolicy operator on ClusterPropagationPolicy crds on ClusterPropagationPolicy operator"},
-		"the wrong way":    {"ClusterPropagationPolicy", "", "crds", "[{kind: PropagationPolicy, name: db}]", "spec.dependsOn[0].kind: Forbidden"},
-		"to a cluster's":   {"PropagationPolicy", "shop", "operator", "[{kind: ClusterPropagationPolicy, name: crds}]", ""},
+	for name, c := range map[string]struct{ namespace, own, dependsOn, want string }{
+		"direct":           {"shop", "web", "[{name: db}]", "spec.dependsOn[0]: Forbidden: the policies would depend on each other: PropagationPolicy web on PropagationPolicy db on PropagationPolicy web"},
+		"over two":         {"shop", "web", "[{name: api, scope: All}]", "PropagationPolicy web on PropagationPolicy api on PropagationPolicy db on PropagationPolicy web"},
+		"itself":           {"shop", "web", "[{name: web}]", "spec.dependsOn[0]: Forbidden"},
+		"another name":     {"shop", "shop", "[{name: api}]", ""},
+		"of a namespace":   {"other", "web", "[{name: db}]", ""},
+		"cluster policies": {"", "operator", "[{name: crds}]", "ClusterPropagationPolicy operator on ClusterPropagationPolicy crds on ClusterPropagationPolicy operator"},
+		"the wrong way":    {"", "crds", "[{kind: PropagationPolicy, name: db}]", "spec.dependsOn[0].kind: Forbidden"},
+		"to a cluster's":   {"shop", "operator", "[{kind: ClusterPropagationPolicy, name: crds}]", ""},
 	} {
-		u := &unstructured.Unstructured{}
-		text := "apiVersion: atoll.dev/v1alpha1\nkind: " + c.kind + "\nmetadata: {name: " + c.own + "}\nspec: {resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: c}], dependsOn: " + c.dependsOn + "}"
-		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
-			t.Fatal(err)
-		}
-		gvk := schema.GroupVersionKind{Group: "atoll.dev", Version: "v1alpha1", Kind: c.kind}
-		a := admission.NewAttributesRecord(u, nil, gvk, c.namespace, c.own, gvk.GroupVersion().WithResource("policies"), "", admission.Create, nil, false, &user.DefaultInfo{Name: "ann"})
-		err := newGrantingPlugin(Hub{Policies: policies}, "", "ann list configmaps "+c.namespace+"/").validatePropagation(t.Context(), a)
+		u := policyOf(t, c.namespace, "", "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: c}], dependsOn: "+c.dependsOn)
+		u.SetName(c.own)
+		err := newGrantingPlugin(Hub{Policies: policies}, "", "ann list configmaps "+c.namespace+"/").validatePropagation(t.Context(), requestOf("ann", u, nil))
 		if c.want == "" && err != nil && strings.Contains(err.Error(), "dependsOn") || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: refused with %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// A circle that two writes at one time made refuses no other edit of its policies.
+func TestACircleRefusesNoOtherEdit(t *testing.T) {
+	policies := fakePolicies{"shop/db": {{Name: "p"}}}
+	const circle = "resourceSelectors: [{apiVersion: v1, kind: ConfigMap, name: c}], dependsOn: [{name: db}]"
+	plugin := newGrantingPlugin(Hub{Policies: policies}, "ann get configmaps shop/c")
+	before, now := policyOf(t, "shop", "", circle), policyOf(t, "shop", "", circle+", suspension: {dispatching: true}")
+	if err := plugin.validatePropagation(t.Context(), requestOf("ann", now, before)); err != nil {
+		t.Errorf("an edit of another field is refused with %v", err)
+	}
+	if err := plugin.validatePropagation(t.Context(), requestOf("ann", before, nil)); err == nil || !strings.Contains(err.Error(), "depend on each other") {
+		t.Errorf("the circle itself is refused with %v", err)
 	}
 }

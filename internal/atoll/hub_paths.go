@@ -1,5 +1,7 @@
 package atoll
 
+import "time"
+
 // Paths of the hub's API that are no resources. Answers are JSON, or with output=text text for people;
 // all=true lists what is otherwise a count.
 const (
@@ -33,3 +35,6 @@ const (
 	// request. It is no path of the API's chain: the console answers it.
 	ConsoleCodesPath = "/console/codes"
 )
+
+// ConsoleCodeTime is how long a one-time code of the console is good, and MaxConsoleCodeTime the longest that a request may state.
+const ConsoleCodeTime, MaxConsoleCodeTime = time.Minute, 10 * time.Minute

@@ -12,14 +12,16 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"atoll.dev/atoll/internal/atoll"
 )
 
 // The bounds of one-time codes that a hub makes. The oldest code of a person ends when another one is over the bound.
 const (
 	maxCodes         = 1000
 	maxCodesOfPerson = 5
-	codeTime         = time.Minute
-	maxCodeTime      = 10 * time.Minute
+	codeTime         = atoll.ConsoleCodeTime
+	maxCodeTime      = atoll.MaxConsoleCodeTime
 )
 
 // A code is the mark of its hubs and a random part.

@@ -248,26 +248,9 @@ func (c *console) agreeToOffer(w http.ResponseWriter, r *http.Request) {
 		writeCodeRefusal(w, status)
 		return
 	}
-	c.endTerminals(r)
-	c.log.Info("signed in to the console", "user", p.User, "network", networkOf(r), "by", "one-time code")
-	sessionCookies(r).setText(w, r, c.seal.sealSession(s), s.until.Sub(c.now()))
+	c.beginSession(w, r, s, p, s.until.Sub(c.now()), "by", "one-time code")
 	offerCookies(r).clearText(w, r)
-	clearKeptCookie(w, r, renewalCookieName(r))
 	writeJSON(w, http.StatusOK, p)
-}
-
-// readOfPage takes a turn of the request's network and reads its body, or refuses the request.
-func (c *console) readOfPage(w http.ResponseWriter, r *http.Request, into any, form string, limiter *fairness.RequestLimiter) bool {
-	if !c.takeTurn(w, r, limiter) {
-		return false
-	}
-	// A writer that has no deadlines, as in tests, reads without.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(signInTime))
-	if problem := readSignInBody(r, into, form); problem != "" {
-		writeRefusal(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, problem)
-		return false
-	}
-	return true
 }
 
 // offerOf returns the sign-in that the browser was offered, if the person agrees to exactly this one.
@@ -278,15 +261,6 @@ func (c *console) offerOf(r *http.Request, agreed string) (session, bool) {
 	}
 	s, err := c.seal.openPerson(offerLabel, text, c.now())
 	return s, err == nil
-}
-
-// endOfSession returns the end of a session that begins now: after sessionTime, or with its certificate.
-func (c *console) endOfSession(s session) time.Time {
-	until := c.now().Add(sessionTime)
-	if len(s.chain) > 0 && s.chain[0].NotAfter.Before(until) {
-		until = s.chain[0].NotAfter
-	}
-	return until.Truncate(time.Second)
 }
 
 // writeCodeRefusal refuses a sign-in by a code whose credential the API does not accept now.

@@ -454,3 +454,18 @@ func TestALongCertificateHasTwoCookies(t *testing.T) {
 		t.Errorf("the API gets %v", got)
 	}
 }
+
+// Sessions of two certificates that end together have two names, so that a page of one does not act as the other. A renewed token keeps the
+// name.
+func TestNamesOfSessions(t *testing.T) {
+	until := testStart.Add(time.Hour)
+	name := func(s session) string { s.until = until; return s.pageName() }
+	first, second := newCertificate(t, until, 10), newCertificate(t, until, 10)
+	one, two := name(session{chain: []*x509.Certificate{first}}), name(session{chain: []*x509.Certificate{second}})
+	if again := name(session{chain: []*x509.Certificate{first}}); one == two || one != again || strings.ContainsAny(one, " /+=,") {
+		t.Errorf("the names %q, %q and %q", one, two, again)
+	}
+	if a, b := name(session{token: "a"}), name(session{token: "b"}); a != b || a == one {
+		t.Errorf("the names of tokens %q and %q", a, b)
+	}
+}

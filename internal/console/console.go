@@ -39,7 +39,7 @@ const (
 	answerTime = 30 * time.Second
 	// pageHeader is on every request of the console's own script. No other site's page can set it.
 	pageHeader = "X-Atoll-Console"
-	// sessionHeader is on every write: the end of the session that the page shows. After another sign-in in the same browser,
+	// sessionHeader is on every write: the name of the session that the page shows. After another sign-in in the same browser,
 	// the page does not act as another person than it names.
 	sessionHeader = "X-Atoll-Session"
 )

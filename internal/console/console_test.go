@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -98,7 +99,7 @@ func pageRequest(method, target, body string) *http.Request {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	r.Host, r.RemoteAddr = hubHost, "192.0.2.1:999"
 	r.Header.Set(pageHeader, "1")
-	r.Header.Set(sessionHeader, testStart.Add(sessionTime).UTC().Format(time.RFC3339))
+	r.Header.Set(sessionHeader, strconv.FormatInt(testStart.Add(sessionTime).Unix(), 10))
 	r.Header.Set("Origin", "https://"+hubHost)
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
 	if body != "" {

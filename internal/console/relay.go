@@ -88,7 +88,7 @@ func (c *console) relayToAPI(w http.ResponseWriter, r *http.Request) {
 		refuseWithoutSession(w)
 		return
 	}
-	if !isRead && r.Header.Get(sessionHeader) != s.until.UTC().Format(time.RFC3339) {
+	if !isRead && r.Header.Get(sessionHeader) != s.pageName() {
 		writeRefusal(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, otherSessionMessage)
 		return
 	}

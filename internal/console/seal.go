@@ -11,8 +11,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+
+	"atoll.dev/atoll/internal/console/issuer"
 )
 
 const (
@@ -36,6 +39,16 @@ type session struct {
 	// handshake of the request for the session's code.
 	chain []*x509.Certificate
 	until time.Time
+}
+
+// pageName returns the name by which a page states the session that it shows: its end, and a hash of its certificate, because
+// certificates that are made together can end together. A renewed session keeps its name.
+func (s session) pageName() string {
+	name := strconv.FormatInt(s.until.Unix(), 10)
+	if len(s.chain) > 0 {
+		name += "-" + issuer.HashToken(s.encodeCredential())
+	}
+	return name
 }
 
 // encodeCredential returns the session's credential as one text.

@@ -40,6 +40,8 @@ type person struct {
 	User   string    `json:"user"`
 	Groups []string  `json:"groups,omitempty"`
 	Until  time.Time `json:"until"`
+	// Session is the name by which the page states the session that it shows.
+	Session string `json:"session"`
 	// RenewInSeconds is when the page renews the session; 0: it is not renewed.
 	RenewInSeconds int `json:"renewInSeconds,omitempty"`
 }
@@ -88,25 +90,52 @@ func (c *console) reportPerson(w http.ResponseWriter, r *http.Request) {
 
 // signIn checks a token by the API, and puts it into a cookie.
 func (c *console) signIn(w http.ResponseWriter, r *http.Request) {
-	if !c.takeTurn(w, r, c.limiter) {
+	var in signIn
+	if !c.readOfPage(w, r, &in, `{"token": "..."}`, c.limiter) {
 		return
+	}
+	if !isToken(in.Token) {
+		writeRefusal(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "a token has from 1 to 5600 printable ASCII characters, without spaces")
+		return
+	}
+	s := session{token: in.Token}
+	s.until = c.endOfSession(s)
+	p, code := c.reviewCredential(r, s)
+	if code == http.StatusOK { // a refused one is the caller's alone, and in the audit log
+		c.beginSession(w, r, s, p, sessionTime)
+	}
+	writePerson(w, p, code)
+}
+
+// beginSession makes a session the browser's, for a time, and ends what an earlier one had. more is for the log.
+func (c *console) beginSession(w http.ResponseWriter, r *http.Request, s session, p person, lifetime time.Duration, more ...any) {
+	c.endTerminals(r)
+	c.log.Info("signed in to the console", append([]any{"user", p.User, "network", networkOf(r)}, more...)...)
+	sessionCookies(r).setText(w, r, c.seal.sealSession(s), lifetime)
+	clearKeptCookie(w, r, renewalCookieName(r))
+}
+
+// endOfSession returns the end of a session that begins now: after sessionTime, or with its certificate.
+func (c *console) endOfSession(s session) time.Time {
+	until := c.now().Add(sessionTime)
+	if len(s.chain) > 0 && s.chain[0].NotAfter.Before(until) {
+		until = s.chain[0].NotAfter
+	}
+	return until.Truncate(time.Second)
+}
+
+// readOfPage takes a turn of the request's network and reads its body, or refuses the request.
+func (c *console) readOfPage(w http.ResponseWriter, r *http.Request, into any, form string, limiter *fairness.RequestLimiter) bool {
+	if !c.takeTurn(w, r, limiter) {
+		return false
 	}
 	// A writer that has no deadlines, as in tests, reads without.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(signInTime))
-	token, problem := readToken(r)
-	if problem != "" {
+	if problem := readSignInBody(r, into, form); problem != "" {
 		writeRefusal(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, problem)
-		return
+		return false
 	}
-	s := session{token: token, until: c.now().Add(sessionTime).Truncate(time.Second)}
-	p, code := c.reviewCredential(r, s)
-	if code == http.StatusOK { // a refused one is the caller's alone, and in the audit log
-		c.endTerminals(r)
-		c.log.Info("signed in to the console", "user", p.User, "network", fairness.NetworkOfRequest(r))
-		sessionCookies(r).setText(w, r, c.seal.sealSession(s), sessionTime)
-		clearKeptCookie(w, r, renewalCookieName(r))
-	}
-	writePerson(w, p, code)
+	return true
 }
 
 // takeTurn takes a turn of the request's network, or refuses the request.
@@ -133,18 +162,6 @@ func writePerson(w http.ResponseWriter, p person, code int) {
 	default:
 		writeRefusal(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, noReviewMessage)
 	}
-}
-
-// readToken reads the token of a sign-in, or returns what is wrong with the request.
-func readToken(r *http.Request) (token, problem string) {
-	var in signIn
-	if problem := readSignInBody(r, &in, `{"token": "..."}`); problem != "" {
-		return "", problem
-	}
-	if !isToken(in.Token) {
-		return "", "a token has from 1 to 5600 printable ASCII characters, without spaces"
-	}
-	return in.Token, ""
 }
 
 // readSignInBody reads the body of a sign-in, or returns what is wrong with the request. form is what the body should be.
@@ -182,7 +199,7 @@ func (c *console) reviewCredential(r *http.Request, s session) (person, int) {
 		return person{}, http.StatusServiceUnavailable
 	}
 	u := review.Status.UserInfo
-	return person{User: u.Username, Groups: u.Groups, Until: s.until.UTC()}, http.StatusOK
+	return person{User: u.Username, Groups: u.Groups, Until: s.until.UTC(), Session: s.pageName()}, http.StatusOK
 }
 
 // boundedAnswer keeps an answer of the API of at most maxReviewBody.

@@ -68,8 +68,8 @@ func (c *console) serveTerminal(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, http.StatusForbidden, metav1.StatusReasonForbidden, "only the console's own page opens terminals here; clients use the API of the hub; a proxy before the hub must keep the header Host")
 		return
 	}
-	offered, ends := readProtocols(r)
-	if !websocket.IsWebSocketUpgrade(r) || len(r.Header.Values("Upgrade")) != 1 || len(offered) == 0 || ends == "" {
+	offered, name := readProtocols(r)
+	if !websocket.IsWebSocketUpgrade(r) || len(r.Header.Values("Upgrade")) != 1 || len(offered) == 0 || name == "" {
 		writeRefusal(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "a terminal is a WebSocket of the protocol "+terminalProtocols[0]+", which names the session of its page")
 		return
 	}
@@ -82,7 +82,7 @@ func (c *console) serveTerminal(w http.ResponseWriter, r *http.Request) {
 	case !ok:
 		refuseTerminal(w, r, newRefusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, noSessionMessage))
 		return
-	case ends != strconv.FormatInt(s.until.Unix(), 10):
+	case name != s.pageName():
 		refuseTerminal(w, r, newRefusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, otherSessionMessage))
 		return
 	}
@@ -94,16 +94,16 @@ func (c *console) serveTerminal(w http.ResponseWriter, r *http.Request) {
 	c.runTerminal(w, r, s, t, offered)
 }
 
-// readProtocols returns the protocols of terminals that a request offers, and the end of the session that it names.
-func readProtocols(r *http.Request) (offered []string, ends string) {
+// readProtocols returns the protocols of terminals that a request offers, and the name of the session that it states.
+func readProtocols(r *http.Request) (offered []string, name string) {
 	for _, p := range websocket.Subprotocols(r) {
-		if seconds, ok := strings.CutPrefix(p, sessionProtocol); ok {
-			ends = seconds
+		if text, ok := strings.CutPrefix(p, sessionProtocol); ok {
+			name = text
 		} else if slices.Contains(terminalProtocols, p) {
 			offered = append(offered, p)
 		}
 	}
-	return offered, ends
+	return offered, name
 }
 
 func isTerminalQuery(u *url.URL) bool {

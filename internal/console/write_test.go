@@ -60,7 +60,7 @@ func TestWritesThatDoNotReachTheAPI(t *testing.T) {
 		"no header of the page":     {path: bundlePath, change: func(r *http.Request) { r.Header.Del(pageHeader) }, want: 403},
 		"another site":              {path: bundlePath, change: func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") }, want: 403},
 		"no session":                {path: bundlePath, change: func(r *http.Request) { r.Header.Del("Cookie") }, want: 401},
-		"a page of another sign-in": {path: bundlePath, change: func(r *http.Request) { r.Header.Set(sessionHeader, "2026-01-01T00:00:00Z") }, want: 401},
+		"a page of another sign-in": {path: bundlePath, change: func(r *http.Request) { r.Header.Set(sessionHeader, "1767225600") }, want: 401},
 		"a page without a sign-in":  {path: bundlePath, change: func(r *http.Request) { r.Header.Del(sessionHeader) }, want: 401},
 		"a form":                    {path: bundlePath, change: func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, want: 415},
 		"an apply":                  {path: bundlePath, change: func(r *http.Request) { r.Header.Set("Content-Type", "application/apply-patch+yaml") }, want: 415},
@@ -139,7 +139,7 @@ func TestAPageActsAsItsPerson(t *testing.T) {
 	write := func() int {
 		r := pageRequest("PATCH", apiPath+bundlePath, "{}")
 		r.Header.Set("Content-Type", patchType)
-		r.Header.Set(sessionHeader, shown.Until.Format(time.RFC3339Nano)) // as JSON has it
+		r.Header.Set(sessionHeader, shown.Session)
 		r.AddCookie(h.signIn())
 		return h.serve(r).StatusCode
 	}

@@ -14,7 +14,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -97,25 +96,11 @@ func (c *Checker) readSecret(ctx context.Context, b state.Bundle, ref *v1alpha1.
 	return secret.Data, nil
 }
 
-// newClient returns a client that follows no redirect.
-func (c *Checker) newClient(server *url.URL, secret map[string][]byte, timeout time.Duration) (*http.Client, error) {
-	sender, err := addressguard.NewClient(server, addressguard.ClientOptions{
-		AllowedNetworks: c.AllowedNetworks, Bundle: secret[corev1.ServiceAccountRootCAKey], ConnectTimeout: connectTimeout, Timeout: timeout,
-	})
-	switch {
-	case errors.Is(err, addressguard.ErrBundle):
-		return nil, problem("ca.crt of the Secret has no certificate in PEM")
-	case errors.Is(err, addressguard.ErrNetworks):
-		return nil, problem("--gate-allowed-cidrs has no networks")
-	case errors.Is(err, addressguard.ErrAddresses), errors.Is(err, addressguard.ErrProxy):
-		return nil, problem(err.Error())
-	}
-	return sender, err
-}
-
 // sendRequest sends a request, and returns the bounded body of an answer in JSON with its status.
 func (c *Checker) sendRequest(req *http.Request, secret map[string][]byte, timeout time.Duration) (body []byte, status int, err error) {
-	sender, err := c.newClient(req.URL, secret, timeout)
+	sender, err := addressguard.NewClient(req.URL, addressguard.ClientOptions{
+		AllowedNetworks: c.AllowedNetworks, Bundle: secret[corev1.ServiceAccountRootCAKey], ConnectTimeout: connectTimeout, Timeout: timeout,
+	})
 	if err != nil {
 		return nil, 0, err
 	}

@@ -14,8 +14,8 @@ import (
 type Managers []managedFields
 
 type managedFields struct {
-	manager string
-	fields  map[string]any
+	manager, subresource string
+	fields               map[string]any
 }
 
 // ManagersOf returns the managers that managedFields of an object list.
@@ -23,7 +23,7 @@ func ManagersOf(obj *unstructured.Unstructured) (out Managers) {
 	for _, f := range obj.GetManagedFields() {
 		var fields map[string]any
 		if f.FieldsV1 != nil && json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) == nil {
-			out = append(out, managedFields{f.Manager, fields})
+			out = append(out, managedFields{f.Manager, f.Subresource, fields})
 		}
 	}
 	return out
@@ -31,14 +31,25 @@ func ManagersOf(obj *unstructured.Unstructured) (out Managers) {
 
 // OfField returns the managers of the field at a JSON Pointer, sorted. For an element of a list they are
 // the managers of the list. It returns none for a field without a manager.
-func (m Managers) OfField(pointer string) (out []string) {
+func (m Managers) OfField(pointer string) []string {
+	return m.collectOfField(pointer, func(one managedFields) string { return one.manager })
+}
+
+// SubresourcesOfField returns the subresources by which managers own the field at a JSON Pointer, sorted; an empty text for the object itself.
+// It returns none for a field without a manager.
+func (m Managers) SubresourcesOfField(pointer string) []string {
+	return m.collectOfField(pointer, func(one managedFields) string { return one.subresource })
+}
+
+// collectOfField returns a text of each manager of a field, sorted.
+func (m Managers) collectOfField(pointer string, text func(managedFields) string) (out []string) {
 	path, err := jsonpointer.ParsePointer(pointer)
 	if err != nil {
 		return nil
 	}
 	for _, one := range m {
 		if hasManagedField(one.fields, path) {
-			out = append(out, one.manager)
+			out = append(out, text(one))
 		}
 	}
 	slices.Sort(out)

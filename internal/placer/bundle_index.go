@@ -194,13 +194,16 @@ func (x *bundleIndex) compileUnlocked(terms schedule.PlacementTerms) *compiledTe
 	return x.compileTerms(terms)
 }
 
-// requireAllRows makes the next step look at all rows of a Bundle.
-func (x *bundleIndex) requireAllRows(uid string) {
+// requireAllRows makes the next step look at all rows of a Bundle, and returns how long the step may wait for further changes.
+func (x *bundleIndex) requireAllRows(uid string) (after time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if e := x.entries[uid]; e != nil {
-		e.requireAllRows()
+	e := x.entries[uid]
+	if e == nil {
+		return 0
 	}
+	e.requireAllRows()
+	return e.awaitDelay()
 }
 
 // requireWholeFleet makes the next step look at the whole fleet.

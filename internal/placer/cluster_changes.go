@@ -32,7 +32,6 @@ func (r *PlacementReconciler) handleClusterChange(ctx context.Context, name stri
 	}
 	r.capacityChanged(was, is)
 	r.connectionChanged(is)
-	r.dependencyConnectionChanged(&is)
 	r.enqueueBundlesAwaitingConnection(is)
 	if known && isSameForPlacement(was, is) {
 		if !slices.Equal(was.Resources, is.Resources) {

@@ -100,11 +100,11 @@ func (r *PlacementReconciler) earliestFailback(was failbackState) time.Time {
 // recordConnection records whether the cluster is connected. When that changed, it returns the
 // Bundles whose decision may differ: those that wait for this cluster, that overflow, and those whose
 // step may have read the connection before. holds reports whether a Bundle has a row on the cluster.
-func (x *bundleIndex) recordConnection(c *schedule.Cluster, well bool, now time.Time, holds func(uid string) bool) (uids []string) {
+func (x *bundleIndex) recordConnection(c *schedule.Cluster, well bool, now time.Time, holds func(uid string) bool) (uids []string, changed bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.connected[c.Name] == well {
-		return nil
+		return nil, false
 	}
 	if well {
 		x.connected[c.Name] = true
@@ -119,7 +119,7 @@ func (x *bundleIndex) recordConnection(c *schedule.Cluster, well bool, now time.
 			uids = append(uids, uid)
 		}
 	}
-	return uids
+	return uids, true
 }
 
 // recordStartConnection records the connections at the start of the hub. A cluster that was ready before counts as
@@ -164,14 +164,21 @@ func (e *bundleEntry) concernsConnection(c *schedule.Cluster, connected bool, ho
 	return connected && (held || e.connectionWait.newcomers && e.filter.AdmitsCluster(c) && !holds(e.uid))
 }
 
-// enqueueBundlesAwaitingConnection reconciles the Bundles that wait for a cluster to connect or disconnect.
+// enqueueBundlesAwaitingConnection reconciles the Bundles that wait for a cluster to connect or disconnect, or for rows of others there.
 func (r *PlacementReconciler) enqueueBundlesAwaitingConnection(c schedule.Cluster) {
 	holds := func(uid string) bool {
 		_, has := r.Rows.Get(uid, c.Name)
 		return has
 	}
-	for _, uid := range r.index.recordConnection(&c, r.Clusters.IsOnline(c.UID), time.Now(), holds) {
+	uids, changed := r.index.recordConnection(&c, r.Clusters.IsOnline(c.UID), time.Now(), holds)
+	for _, uid := range uids {
 		r.enqueueAllRows(uid)
+	}
+	if !changed || !r.dependencies.hasLoaded() {
+		return
+	}
+	for _, row := range r.Rows.ListOfCluster(c.UID) {
+		r.wakeDependents(row.Bundle.UID, []string{c.Name})
 	}
 }
 

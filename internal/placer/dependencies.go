@@ -10,7 +10,6 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/rollout"
-	"atoll.dev/atoll/internal/schedule"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -42,29 +41,7 @@ func (r *PlacementReconciler) wakeDependents(uid string, clusters []string) {
 // wakeOrdered reconciles all rows of Bundles that wait for others, after the time in which further changes may come.
 func (r *PlacementReconciler) wakeOrdered(uids []string) {
 	for _, uid := range uids {
-		r.bundleLoop.EnqueueAfter(uid, r.index.requireStep(uid))
-	}
-}
-
-// requireStep makes the next step look at all rows, and returns how long it may wait for further changes.
-func (x *bundleIndex) requireStep(uid string) time.Duration {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	e := x.entries[uid]
-	if e == nil {
-		return 0
-	}
-	e.requireAllRows()
-	return e.awaitDelay()
-}
-
-// dependencyConnectionChanged reconciles the Bundles that wait for rows in a cluster that connected, or was lost.
-func (r *PlacementReconciler) dependencyConnectionChanged(c *schedule.Cluster) {
-	if !r.dependencies.recordConnection(c.Name, r.Clusters.IsOnline(c.UID)) {
-		return
-	}
-	for _, row := range r.Rows.ListOfCluster(c.UID) {
-		r.wakeDependents(row.Bundle.UID, []string{c.Name})
+		r.bundleLoop.EnqueueAfter(uid, r.index.requireAllRows(uid))
 	}
 }
 

@@ -45,7 +45,7 @@ func (m *fakeHub) markDeleted(uid string) {
 
 // awaitWakes waits as long as a wake may be delayed for further changes.
 func awaitWakes() {
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(maxTouchDelay)
 	synctest.Wait()
 }
 

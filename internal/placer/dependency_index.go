@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/rollout"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -17,8 +18,6 @@ type dependencyIndex struct {
 	isLoaded bool
 	bundles  map[string]*orderedBundle // by UID
 	policies map[v1alpha1.PolicyRef]*orderedPolicy
-	// connected clusters, by name, as last compared.
-	connected map[string]bool
 }
 
 // orderedBundle is a Bundle of a policy.
@@ -52,7 +51,7 @@ type orderedPolicy struct {
 }
 
 func newDependencyIndex() *dependencyIndex {
-	return &dependencyIndex{bundles: map[string]*orderedBundle{}, policies: map[v1alpha1.PolicyRef]*orderedPolicy{}, connected: map[string]bool{}}
+	return &dependencyIndex{bundles: map[string]*orderedBundle{}, policies: map[v1alpha1.PolicyRef]*orderedPolicy{}}
 }
 
 // load reads all Bundles, once.
@@ -298,50 +297,10 @@ func (x *dependencyIndex) policyOf(uid string) v1alpha1.PolicyRef {
 func (x *dependencyIndex) findPath(from, to v1alpha1.PolicyRef) []v1alpha1.PolicyRef {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	queue, before := []v1alpha1.PolicyRef{from}, map[v1alpha1.PolicyRef]v1alpha1.PolicyRef{}
-	for ; len(queue) > 0; queue = queue[1:] {
-		p := x.policies[queue[0]]
-		if p == nil {
-			continue
+	return rollout.FindDependencyPath(from, to, func(of v1alpha1.PolicyRef) []v1alpha1.PolicyDependency {
+		if p := x.policies[of]; p != nil {
+			return p.dependsOn
 		}
-		for i := range p.dependsOn {
-			next := p.dependsOn[i].RefFrom(queue[0])
-			if _, isSeen := before[next]; isSeen {
-				continue
-			}
-			if before[next] = queue[0]; next == to {
-				return tracePath(from, to, before)
-			}
-			queue = append(queue, next)
-		}
-	}
-	return nil
-}
-
-// tracePath returns the path to a policy by the one before each.
-func tracePath(from, to v1alpha1.PolicyRef, before map[v1alpha1.PolicyRef]v1alpha1.PolicyRef) []v1alpha1.PolicyRef {
-	path := []v1alpha1.PolicyRef{to}
-	for at := before[to]; at != from; at = before[at] {
-		path = append(path, at)
-	}
-	if from != to {
-		path = append(path, from)
-	}
-	slices.Reverse(path)
-	return path
-}
-
-// recordConnection records whether a cluster is connected, and reports whether that changed for Bundles that depend on others.
-func (x *dependencyIndex) recordConnection(cluster string, isConnected bool) (changed bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.connected[cluster] == isConnected {
-		return false
-	}
-	if isConnected {
-		x.connected[cluster] = true
-	} else {
-		delete(x.connected, cluster)
-	}
-	return x.isLoaded
+		return nil
+	})
 }

@@ -39,7 +39,7 @@ func TestConnectedOrLost(t *testing.T) {
 		{"a", false, nil},
 	} {
 		c := &schedule.Cluster{ClusterView: atoll.ClusterView{Name: step.cluster}, UID: "uid-" + step.cluster, Accepted: true}
-		if got := x.recordConnection(c, step.connected, time.Now(), func(string) bool { return false }); !slices.Equal(got, step.want) {
+		if got, _ := x.recordConnection(c, step.connected, time.Now(), func(string) bool { return false }); !slices.Equal(got, step.want) {
 			t.Errorf("%d: %v, want %v", i, got, step.want)
 		}
 	}

@@ -54,7 +54,6 @@ func (r *PlacementReconciler) startAcceptingChanges() {
 	for _, c := range r.Clusters.List() {
 		is := r.Views.ViewOf(c)
 		r.index.replaceCluster(is)
-		r.dependencies.recordConnection(c.Name, r.Clusters.IsOnline(is.UID))
 		r.index.recordStartConnection(&is, r.Clusters.IsOnline(is.UID), isReady(c), now)
 		r.capacity.setReportedCapacity(c, r.Rows, now)
 	}

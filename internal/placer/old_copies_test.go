@@ -236,7 +236,7 @@ func TestDeletionWithAPendingRow(t *testing.T) {
 		m.setOnline("a", false)
 		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement = placementNamed("b") })
 		expectRows(t, m, "web", "a Removing r1, b Pending r1")
-		m.changeBundle("web", func(b *state.Bundle) { now := metav1.Now(); b.Meta.DeletionTimestamp = &now })
+		m.markDeleted("web")
 		expectRows(t, m, "web", "a Removing r1")
 	})
 }

@@ -69,6 +69,7 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 		t = &SupposedTables{}
 	}
 	f, s := r.forkForPreview(*t, list)
+	f.supposeDependencies(r)
 	out := make([]PreviewedBundle, len(list))
 	for i, b := range list {
 		out[i] = s.addBundle(b, r.Rows.ListOfBundle(b.Bundle.Ref.UID))
@@ -139,7 +140,6 @@ func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBu
 	f.startedAt.Store(r.startedAt.Load())
 	f.previewed = r
 	f.Rows, f.Revisions, f.Bundles = readOnlySupposedRows{s}, supposedRevisions{s}, supposedBundles{r.Bundles, list}
-	f.supposeDependencies(r)
 	if t.Clusters != nil {
 		f.Clusters = t.Clusters
 	}

@@ -248,8 +248,8 @@ func (r *PlacementReconciler) restoreRemovalLedger() {
 
 // bundleChanged reconciles a Bundle whose intent changed; its status does not matter.
 func (r *PlacementReconciler) bundleChanged(uid string) {
-	r.recordDependencies(uid)
 	if b, ok := r.Bundles.Get(uid); !ok || r.index.recordIntent(b) {
+		r.recordDependencies(uid)
 		r.markGroupMemberStale(uid)
 		r.enqueueAllRows(uid)
 	}

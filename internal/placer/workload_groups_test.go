@@ -51,7 +51,7 @@ func (m *fakeHub) addMember(uid string, terms *v1alpha1.WorkloadAffinity, change
 
 // deleteBundle deletes a Bundle with its rows.
 func (m *fakeHub) deleteBundle(uid string) {
-	m.changeBundle(uid, func(b *state.Bundle) { now := metav1.Now(); b.Meta.DeletionTimestamp = &now })
+	m.markDeleted(uid)
 	m.settleRows(uid)
 	m.mu.Lock()
 	delete(m.bundles, uid)
@@ -66,7 +66,7 @@ func (m *fakeHub) deleteBundle(uid string) {
 // repeated.
 func (m *fakeHub) endRows(t *testing.T, uid string) {
 	t.Helper()
-	m.changeBundle(uid, func(b *state.Bundle) { now := metav1.Now(); b.Meta.DeletionTimestamp = &now })
+	m.markDeleted(uid)
 	for range 600 {
 		if m.settleRows(uid); len((fakeRows{m}).ListOfBundle(uid)) == 0 {
 			return
@@ -151,7 +151,7 @@ func TestARemovalThatIsUnderWayTakesTheCluster(t *testing.T) {
 		m.addMember("m0", keptApart(), nil)
 		m.settleRows("m0")
 		m.addMember("m1", keptApart(), nil)
-		m.changeBundle("m0", func(b *state.Bundle) { now := metav1.Now(); b.Meta.DeletionTimestamp = &now })
+		m.markDeleted("m0")
 		expectRows(t, m, "m0", "a Removing r1")
 		expectRows(t, m, "m1", "")
 		m.dropRow("m0", "a")

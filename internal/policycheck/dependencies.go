@@ -8,6 +8,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/rollout"
 )
 
 // checkDependencies returns the dependencies of a policy that could not be honoured, but for circles. The namespace is empty for a cluster policy.
@@ -59,13 +60,22 @@ type DependenciesOf func(policy v1alpha1.PolicyRef) []v1alpha1.PolicyDependency
 
 // CheckDependencyCycles returns the first dependency of a policy that leads back to it, over one or more steps. Each policy is looked at once.
 func CheckDependencyCycles(own v1alpha1.PolicyRef, list []v1alpha1.PolicyDependency, others DependenciesOf, at *field.Path) field.ErrorList {
-	before := map[v1alpha1.PolicyRef]v1alpha1.PolicyRef{}
+	looked := map[v1alpha1.PolicyRef]bool{}
 	for i := range list {
-		path := findDependencyPath(list[i].RefFrom(own), own, before, others)
+		path := rollout.FindDependencyPath(own, own, func(of v1alpha1.PolicyRef) []v1alpha1.PolicyDependency {
+			switch {
+			case of == own:
+				return list[i : i+1]
+			case looked[of]:
+				return nil
+			}
+			looked[of] = true
+			return others(of)
+		})
 		if path == nil {
 			continue
 		}
-		names := make([]string, 0, len(path))
+		names := []string{own.String()}
 		for _, p := range path {
 			names = append(names, p.String())
 		}
@@ -76,38 +86,3 @@ func CheckDependencyCycles(own v1alpha1.PolicyRef, list []v1alpha1.PolicyDepende
 
 // maxCycleNames is how many policies of a circle a refusal names.
 const maxCycleNames = 8
-
-// findDependencyPath returns the policies from one by a dependency back to it; nil: it does not lead back. before has, for each policy that was
-// looked at, the one that depends on it.
-func findDependencyPath(dependency, own v1alpha1.PolicyRef, before map[v1alpha1.PolicyRef]v1alpha1.PolicyRef, others DependenciesOf) []v1alpha1.PolicyRef {
-	if _, isSeen := before[dependency]; isSeen {
-		return nil
-	}
-	before[dependency] = own
-	for queue := []v1alpha1.PolicyRef{dependency}; len(queue) > 0; queue = queue[1:] {
-		by := queue[0]
-		if by == own {
-			return tracePath(own, before)
-		}
-		list := others(by)
-		for i := range list {
-			next := list[i].RefFrom(by)
-			if _, isSeen := before[next]; !isSeen {
-				before[next] = by
-				queue = append(queue, next)
-			}
-		}
-	}
-	return nil
-}
-
-// tracePath returns the path from a policy back to it.
-func tracePath(own v1alpha1.PolicyRef, before map[v1alpha1.PolicyRef]v1alpha1.PolicyRef) []v1alpha1.PolicyRef {
-	path := []v1alpha1.PolicyRef{own}
-	for at := before[own]; at != own; at = before[at] {
-		path = append(path, at)
-	}
-	path = append(path, own)
-	slices.Reverse(path)
-	return path
-}

@@ -72,11 +72,6 @@ type orderJudge struct {
 // hasOrder reports whether rows of the Bundle may have to wait for other Bundles.
 func (s *rolloutStep) hasOrder() bool { return len(s.Order.Dependencies)+len(s.Order.Dependents) > 0 }
 
-// hasOrderedRows reports whether a row that changes may have to wait for other Bundles.
-func (s *rolloutStep) hasOrderedRows() bool {
-	return s.hasOrder() && (len(s.suspended) > 0 || s.changesMember())
-}
-
 // isHeldBack reports whether a cluster keeps what it has: its policy is suspended, or another Bundle comes first.
 func (s *rolloutStep) isHeldBack(c string) bool { return s.isSuspended(c) || s.orderWaitOf(c) != nil }
 

@@ -100,12 +100,9 @@ func (s *rolloutStep) findLeavingWait(c string, since time.Time) RowWait {
 	return newRowWait(atoll.ReasonWaitsForReplacements, blockers.formatNames()+" to become ready", since)
 }
 
-// hasSuspendedRows reports whether a cluster of the Bundle is suspended alone, and does not hold what is ordered.
-func (s *rolloutStep) hasSuspendedRows() bool {
-	if !s.Halt.Suspension.HasSuspendedClusters() {
-		return false
-	}
-	return len(s.suspended) > 0 || s.changesMember()
+// hasHeldBackRows reports whether a row that changes may have to wait: a cluster of the Bundle is suspended alone, or other Bundles come first.
+func (s *rolloutStep) hasHeldBackRows() bool {
+	return (s.Halt.Suspension.HasSuspendedClusters() || s.hasOrder()) && (len(s.suspended) > 0 || s.changesMember())
 }
 
 // tallySuspendedCopies counts the clusters that wait for their first copy until the end of the suspension, or for other Bundles. The latter wait

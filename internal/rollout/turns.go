@@ -125,7 +125,7 @@ func (s *rolloutStep) isRolloutBounded() bool {
 		s.Terms = s.Terms.ForClusters(s.countCopies(v1alpha1.DefaultFreeClusters + 1))
 	}
 	switch {
-	case s.Halt.IsHalted() || s.hasSuspendedRows() || s.hasOrderedRows():
+	case s.Halt.IsHalted() || s.hasHeldBackRows():
 		return true
 	case isDefault:
 		return s.Terms != nil && s.changesMember()

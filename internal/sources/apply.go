@@ -94,15 +94,16 @@ type application struct {
 	revision string
 	later    *bool
 	removed  []v1alpha1.SourceObject
-	// compared are the unchanged objects whose entries a comparison with the hub completed. drift is of those that differ.
-	// uncompared is true when one could not be compared.
-	compared   map[int]bool
+	// isCompared is true after the comparison of unchanged objects with the hub. drift is of those that differ, and uncompared is true when one
+	// could not be compared.
+	isCompared bool
 	drift      []v1alpha1.ChangedObject
 	uncompared bool
 }
 
 // run applies the objects, and removes the dropped ones when all are applied. It compares the others with what the hub has.
 func (a *application) run(ctx context.Context, c fetch.Content) error {
+	a.keepOldHashes(a.decision.Unchanged)
 	if missing, err := a.isAccountMissing(ctx); err != nil {
 		return err
 	} else if missing {
@@ -132,12 +133,8 @@ func (a *application) run(ctx context.Context, c fetch.Content) error {
 
 // isGone reports whether an object that stays does not exist any more; false while that is not known.
 func (a *application) isGone(ctx context.Context, o v1alpha1.SourceObject) bool {
-	m, err := a.reconciler.Client.RESTMapper().RESTMapping(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).GroupKind())
-	if err != nil {
-		return false
-	}
-	_, err = a.objectsOf(m.Resource, o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
-	return apierrors.IsNotFound(err)
+	object, known, err := a.reconciler.readObject(ctx, a.source, o)
+	return err == nil && known && object == nil
 }
 
 // removeObjects removes what the commit dropped, while the Source and its Repository are those that the check began
@@ -237,11 +234,8 @@ func (a *application) applyForm(ctx context.Context, i int, form *unstructured.U
 		return &meta.NoKindMatchError{GroupKind: form.GroupVersionKind().GroupKind()}
 	}
 	entry := a.wanted.Keys[i]
-	objects := a.objectsOf(a.wanted.Resources[i], entry.Namespace)
-	var before *unstructured.Unstructured
-	if existing, err := objects.Get(ctx, entry.Name, metav1.GetOptions{}); err == nil {
-		before = existing
-	} else if !apierrors.IsNotFound(err) {
+	before, err := a.readLive(ctx, i)
+	if err != nil {
 		return err
 	}
 	after, drift, err := a.applyOver(ctx, i, before, a.keepGenerated(i, form, before))
@@ -252,6 +246,16 @@ func (a *application) applyForm(ctx context.Context, i int, form *unstructured.U
 	a.noteApplied(i, before, after, cmp.Or(entry.UID, a.oldEntry(i).UID))
 	drift.MarkApplied(&a.wanted.Keys[i])
 	return nil
+}
+
+// readLive returns an object of the content as the hub has it; nil when it does not exist.
+func (a *application) readLive(ctx context.Context, i int) (*unstructured.Unstructured, error) {
+	entry := a.wanted.Keys[i]
+	live, err := a.objectsOf(a.wanted.Resources[i], entry.Namespace).Get(ctx, entry.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return live, err
 }
 
 // noteApplied notes an object that the hub has stored as the Source applied it. recorded is the UID of the object that the Source created.
@@ -340,9 +344,14 @@ func (a *application) recordRemovals(c fetch.Content) {
 		what += " (" + c.Message + ")"
 	}
 	message := fmt.Sprintf("%s dropped %s, deleted on the hub", what, phrase.JoinFirst(names, 10, len(names)))
+	a.recordEvent(atoll.ReasonRemovedByCommit, message)
+}
+
+// recordEvent records an Event about the Source.
+func (a *application) recordEvent(reason atoll.Reason, text string) {
 	a.reconciler.Events.RecordEvent(corev1.ObjectReference{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Source", Namespace: a.source.Namespace, Name: a.source.Name, UID: a.source.UID,
-	}, atoll.ReasonRemovedByCommit, phrase.TruncateText(phrase.EscapeLine(message), 1024))
+	}, reason, phrase.TruncateText(phrase.EscapeLine(text), 1024))
 }
 
 // reportFailure counts an object that is not applied. The first failure gives the reason.
@@ -388,10 +397,7 @@ func (a *application) describeFailure() string {
 
 // newInventory returns the objects that the Source has applied.
 func (a *application) newInventory() (out []v1alpha1.SourceObject) {
-	for i, o := range a.wanted.Keys {
-		if old := a.oldEntry(i); slices.Contains(a.decision.Unchanged, i) && !a.compared[i] {
-			o.UID, o.Fields, o.Drift = old.UID, old.Fields, old.Drift
-		}
+	for _, o := range a.wanted.Keys {
 		if o.Hash != "" {
 			out = append(out, o)
 		}

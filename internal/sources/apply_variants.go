@@ -133,14 +133,11 @@ func (a *application) tryObject(ctx context.Context, i int) error {
 	if a.wanted.Resources[i].Empty() {
 		return &meta.NoKindMatchError{GroupKind: form.GroupVersionKind().GroupKind()}
 	}
-	existing, err := a.objectsOf(a.wanted.Resources[i], form.GetNamespace()).Get(ctx, form.GetName(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		existing, err = nil, nil
-	}
+	live, err := a.readLive(ctx, i)
 	if err != nil {
 		return err
 	}
-	_, _, err = a.applyOver(ctx, i, existing, a.keepGenerated(i, form, existing), metav1.DryRunAll)
+	_, _, err = a.applyOver(ctx, i, live, a.keepGenerated(i, form, live), metav1.DryRunAll)
 	return err
 }
 
@@ -188,13 +185,12 @@ func filterIndexes(all []int, keep func(int) bool) []int {
 
 // applyTransition applies a policy that is valid for an object as the hub has it, and as the commit has it.
 func (a *application) applyTransition(ctx context.Context, t changes.Transition) error {
-	object := a.wanted.Objects[t.Template]
-	existing, err := a.objectsOf(a.wanted.Resources[t.Template], object.GetNamespace()).Get(ctx, object.GetName(), metav1.GetOptions{})
-	switch {
-	case err == nil:
-		t.FitObjects(existing, object, changes.FieldManagerOf(a.source))
-	case !apierrors.IsNotFound(err):
+	live, err := a.readLive(ctx, t.Template)
+	if err != nil {
 		return err
+	}
+	if live != nil {
+		t.FitObjects(live, a.wanted.Objects[t.Template], changes.FieldManagerOf(a.source))
 	}
 	if t.Policy >= 0 {
 		return a.applyForm(ctx, t.Policy, t.Object)
@@ -250,16 +246,12 @@ func (a *application) isLaterOnce(ctx context.Context) (bool, error) {
 // isLater reports whether the revision comes after those that were applied or attempted. A repository that lost a version, or has another
 // archive of it, gives a revision that no person stated, and that comes after none. The error is one of the hub.
 func (a *application) isLater(ctx context.Context) (bool, error) {
-	request := a.check.request
-	request.Wants = nil
 	for _, ancestor := range a.newHistory().Ancestors() {
-		request.Descends = &fetch.Descent{Old: ancestor, New: a.revision}
-		answer, err := a.reconciler.Fetcher.Fetch(ctx, request)
-		var failure *fetch.Failure
-		if err != nil && !errors.As(err, &failure) {
+		descends, failure, err := a.readDescent(ctx, ancestor)
+		if err != nil {
 			return false, err
 		}
-		if failure != nil || !answer.Descends {
+		if failure != nil || !descends {
 			return false, nil
 		}
 	}

@@ -109,7 +109,7 @@ func (r *Reconciler) applyContent(ctx context.Context, s *v1alpha1.Source, c fet
 	a := &application{source: s, check: check, wanted: w, decision: d, reconciler: r, revision: c.Commit}
 	a.unedited = s.Status.ObservedGeneration == s.Generation && s.Status.SyncRequest.Equal(s.Spec.SyncRequest)
 	a.keepsPlaced = a.unedited && s.Status.Settings != settings
-	if err := a.keepWithoutDescent(ctx, c, check.request); err != nil {
+	if err := a.keepWithoutDescent(ctx); err != nil {
 		return false, err
 	}
 	if why, _, err := a.findInterruption(ctx); err != nil || why != "" {
@@ -189,7 +189,7 @@ func (a *application) newHistory() changes.History {
 
 // keepWithoutDescent keeps every object when the commit does not descend from those of the inventory, because a history
 // that was rewritten removes nothing. Removals wait while commits cannot be compared.
-func (a *application) keepWithoutDescent(ctx context.Context, c fetch.Content, request fetch.Request) error {
+func (a *application) keepWithoutDescent(ctx context.Context) error {
 	if len(a.decision.Remove) == 0 {
 		return nil
 	}
@@ -198,23 +198,35 @@ func (a *application) keepWithoutDescent(ctx context.Context, c fetch.Content, r
 		a.decision.KeepAll(atoll.ReasonHistoryRewritten)
 		return nil
 	}
-	request.Wants, request.Verify = nil, nil // a history has no content, and verifies nothing
 	for _, ancestor := range h.Ancestors() {
-		request.Descends = &fetch.Descent{Old: ancestor, New: c.Commit}
-		answer, err := a.reconciler.Fetcher.Fetch(ctx, request)
-		var failure *fetch.Failure
+		descends, failure, err := a.readDescent(ctx, ancestor)
 		switch {
-		case errors.As(err, &failure) && h.MayWait():
+		case failure != nil && h.MayWait():
 			a.failedRemovals, a.decision.Remove = a.decision.Remove, nil
 			a.reason = failure.Reason
 			a.errors = append(a.errors, v1alpha1.SourceError{Message: fmt.Sprintf("the commit cannot be compared with %s, an applied one: %s", changes.ShortenRevision(ancestor), failure.Message)})
 			return nil
-		case err != nil && failure == nil:
+		case err != nil:
 			return err
-		case failure != nil || !answer.Descends:
+		case failure != nil || !descends:
 			a.decision.KeepAll(atoll.ReasonHistoryRewritten)
 			return nil
 		}
 	}
 	return nil
+}
+
+// readDescent reports whether the revision comes after another one. The failure is one of the repository, and the error one of the hub.
+func (a *application) readDescent(ctx context.Context, ancestor string) (descends bool, failure *fetch.Failure, err error) {
+	request := a.check.request
+	request.Wants, request.Verify = nil, nil // a history has no content, and verifies nothing
+	request.Descends = &fetch.Descent{Old: ancestor, New: a.revision}
+	answer, err := a.reconciler.Fetcher.Fetch(ctx, request)
+	if errors.As(err, &failure) {
+		return false, failure, nil
+	}
+	if err != nil {
+		return false, nil, err
+	}
+	return answer.Descends, nil, nil
 }

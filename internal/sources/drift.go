@@ -65,11 +65,8 @@ func (w *driftWatch) dropSource(source types.NamespacedName) {
 func (w *driftWatch) addFound(source types.NamespacedName, keys []changes.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.found[source] == nil {
-		w.found[source] = map[changes.Key]bool{}
-	}
 	for _, key := range keys {
-		w.found[source][key] = true
+		addToSet(w.found, source, key)
 	}
 }
 
@@ -91,10 +88,7 @@ func (w *driftWatch) dropFound(source types.NamespacedName, compared map[changes
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key := range compared {
-		delete(w.found[source], key)
-	}
-	if len(w.found[source]) == 0 {
-		delete(w.found, source)
+		removeFromSet(w.found, source, key)
 	}
 }
 
@@ -109,11 +103,7 @@ func (w *driftWatch) noteCorrection(source types.NamespacedName) {
 func (w *driftWatch) pauseLeft(source types.NamespacedName) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	last, ok := w.corrected[source]
-	if !ok {
-		return 0
-	}
-	return max(0, time.Until(last.Add(correctionPause)))
+	return max(0, time.Until(w.corrected[source].Add(correctionPause)))
 }
 
 // finishComparison follows the objects of a Source after a check that compared those that had changed. It finds changes that others made

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,15 +24,13 @@ const maxDriftedObjects, maxDriftedFields, maxDriftManagers = 20, 10, 5
 // compareObjects compares the objects that others changed with the content, and corrects them where the Source states it. found are those
 // that changed since the last comparison. Objects that the check applied are as in the content.
 func (a *application) compareObjects(ctx context.Context, found map[changes.Key]bool) error {
-	a.compared = map[int]bool{}
+	a.isCompared = true
 	for _, i := range a.decision.Unchanged {
 		old := a.oldEntry(i)
 		if old.Fields != "" && old.Drift == "" && !found[changes.KeyOf(old)] || a.wanted.Resources[i].Empty() {
 			continue
 		}
 		entry := &a.wanted.Keys[i]
-		entry.UID, entry.Fields, entry.Drift = old.UID, old.Fields, old.Drift
-		a.compared[i] = true
 		if a.source.Spec.DriftMode() == v1alpha1.SourceDriftIgnore {
 			entry.Drift = ""
 			continue
@@ -42,7 +39,7 @@ func (a *application) compareObjects(ctx context.Context, found map[changes.Key]
 			return ctx.Err()
 		} else if err != nil {
 			a.uncompared, entry.Drift = true, cmp.Or(entry.Drift, changes.UnreadObject)
-			a.noteDrift(i, changes.ObjectDrift{Key: changes.KeyOf(old)}, "it cannot be compared: "+changes.DescribeError(a.source, old, err))
+			a.noteDrift(i, changes.ObjectDrift{}, "it cannot be compared: "+changes.DescribeError(a.source, old, err))
 		}
 	}
 	return nil
@@ -51,10 +48,7 @@ func (a *application) compareObjects(ctx context.Context, found map[changes.Key]
 // compareOne compares an object with the content, and corrects it where the Source states it.
 func (a *application) compareOne(ctx context.Context, i int) error {
 	entry, manager := &a.wanted.Keys[i], changes.FieldManagerOf(a.source)
-	live, err := a.objectsOf(a.wanted.Resources[i], entry.Namespace).Get(ctx, entry.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		live, err = nil, nil
-	}
+	live, err := a.readLive(ctx, i)
 	if err != nil {
 		return err
 	}
@@ -82,15 +76,14 @@ func (a *application) compareOne(ctx context.Context, i int) error {
 
 // findDrift returns how an object differs from its form in the content.
 func (a *application) findDrift(ctx context.Context, i int, live, form *unstructured.Unstructured) (changes.ObjectDrift, error) {
-	key := changes.KeyOf(a.wanted.Keys[i])
 	if live == nil {
-		return changes.ObjectDrift{Key: key, IsGone: true}, nil
+		return changes.ObjectDrift{IsGone: true}, nil
 	}
 	applied, err := a.takeOver(ctx, i, live, form, metav1.DryRunAll)
 	if err != nil {
 		return changes.ObjectDrift{}, err
 	}
-	return changes.FindDrift(a.source, key, live, applied), nil
+	return changes.FindDrift(a.source, changes.KeyOf(a.wanted.Keys[i]), live, applied), nil
 }
 
 // findObstacle returns why an object is not corrected; empty when it is.
@@ -117,7 +110,7 @@ func (a *application) correctObject(ctx context.Context, i int, live, form *unst
 	a.noteApplied(i, live, after, a.wanted.Keys[i].UID)
 	drift.MarkApplied(&a.wanted.Keys[i])
 	a.reconciler.drift.noteCorrection(client.ObjectKeyFromObject(a.source))
-	a.recordDrift(atoll.ReasonDriftCorrected, describeChangedObject(newChangedObject(a.wanted.Keys[i], drift, ""))+"; the Source applied it again")
+	a.recordEvent(atoll.ReasonDriftCorrected, describeChangedObject(newChangedObject(a.wanted.Keys[i], drift, ""))+"; the Source applied it again")
 	return nil
 }
 
@@ -140,7 +133,7 @@ func (a *application) applyOver(ctx context.Context, i int, live, form *unstruct
 		return after, drift, err
 	}
 	if after, err = a.takeOver(ctx, i, live, form, dryRun...); err == nil && len(dryRun) == 0 {
-		a.recordDrift(atoll.ReasonDriftCorrected, describeChangedObject(newChangedObject(a.wanted.Keys[i], drift, ""))+"; the Source applied it as the commit has it")
+		a.recordEvent(atoll.ReasonDriftCorrected, describeChangedObject(newChangedObject(a.wanted.Keys[i], drift, ""))+"; the Source applied it as the commit has it")
 	}
 	return after, drift, err
 }
@@ -166,7 +159,7 @@ func (a *application) noteDrift(i int, drift changes.ObjectDrift, message string
 		o.Since = a.source.Status.Drift[before].Since
 	}
 	if !changes.IsDrifted(a.oldEntry(i)) {
-		a.recordDrift(atoll.ReasonChangedOnHub, describeChangedObject(o))
+		a.recordEvent(atoll.ReasonChangedOnHub, describeChangedObject(o))
 	}
 	a.drift = append(a.drift, o)
 }
@@ -186,17 +179,10 @@ func newChangedObject(entry v1alpha1.SourceObject, drift changes.ObjectDrift, me
 	return o
 }
 
-// recordDrift records an Event about an object that differs, or differed.
-func (a *application) recordDrift(reason atoll.Reason, text string) {
-	a.reconciler.Events.RecordEvent(corev1.ObjectReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Source", Namespace: a.source.Namespace, Name: a.source.Name, UID: a.source.UID,
-	}, reason, phrase.TruncateText(text, 1024))
-}
-
 // setDrift sets what the comparison found. Without one, the status keeps what the last one found of objects that still differ.
 func (a *application) setDrift(now *v1alpha1.Source) {
 	now.Status.Objects.Drifted = changes.CountDrifted(now.Status.Inventory)
-	if a.compared != nil {
+	if a.isCompared {
 		now.Status.Drift = a.drift[:min(len(a.drift), maxDriftedObjects)]
 	} else {
 		now.Status.Drift = slices.DeleteFunc(slices.Clone(now.Status.Drift), func(o v1alpha1.ChangedObject) bool {

@@ -8,13 +8,11 @@
 package demo
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -136,18 +134,9 @@ func printConsole(ctx context.Context, s *storyTerminal, l *lab.Lab) {
 
 // consoleLink has atoll make a link for the administrator of the demo's hub.
 func consoleLink(ctx context.Context, l *lab.Lab) (string, error) {
-	path, err := lab.ProgramPath("atoll")
-	if err != nil {
-		return "", err
-	}
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, path, "console", "--no-browser", "--lifetime", linkTime.String(), "--kubeconfig", l.KubeconfigPath("hub"))
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("atoll console: %w: %s", err, strings.TrimSpace(stderr.String()))
-	}
-	return strings.TrimSpace(string(out)), nil
+	w := demoClusters{lab: l, files: l.Dir()}
+	out, err := w.runOnHub(ctx, "atoll", "console", "--no-browser", "--lifetime", linkTime.String())
+	return strings.TrimSpace(out), err
 }
 
 func printNextSteps(s *storyTerminal, l *lab.Lab) {

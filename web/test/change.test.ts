@@ -387,7 +387,7 @@ test("a write names the session that the page shows", async (t) => {
   const sent: [string, string | null][] = [];
   t.mock.method(globalThis, "fetch", (path: string, init: RequestInit) => {
     sent.push([`${init.method ?? "GET"} ${path}`, (init.headers as Headers).get("X-Atoll-Session")]);
-    return Promise.resolve(new Response(JSON.stringify({ user: "aiko", until: sent.length < 3 ? "2026-11-30T00:00:00Z" : "2026-11-30T00:05:00Z" })));
+    return Promise.resolve(new Response(JSON.stringify({ user: "aiko", until: "", session: sent.length < 3 ? "2026-11-30T00:00:00Z" : "2026-11-30T00:05:00Z" })));
   });
   actAs(await getPerson());
   await sendWrite({ method: "PATCH", path: "/a", body: "{}" });

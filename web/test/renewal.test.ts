@@ -5,7 +5,10 @@ import { mock, test } from "node:test";
 import { RequestError, getJSON, recoverSession, sendWrite, setSignedOutHandler } from "../src/api/client";
 import { beginSession, endSession, openSession, renewOnce, stopRenewal } from "../src/api/renewal";
 
-const person = (more: object = {}) => ({ user: "aiko", until: "2026-11-30T12:00:00Z", renewInSeconds: 600, ...more });
+const person = (more: object = {}) => {
+  const p = { user: "aiko", until: "2026-11-30T12:00:00Z", renewInSeconds: 600, ...more };
+  return { session: p.until, ...p };
+};
 const refusal = (code: number, reason: string) => ({ code, body: { kind: "Status", code, reason, message: "" } });
 type Answer = { code: number; body: object };
 

@@ -14,12 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/command/client"
 	"atoll.dev/atoll/internal/phrase"
 )
-
-// maxLifetime is how long a code may be good, by the hub.
-const maxLifetime = 10 * time.Minute
 
 type options struct {
 	noBrowser, addressOnly bool
@@ -48,15 +46,15 @@ The session has the same credentials, so it has the rights of its user and ends 
 	}
 	cmd.Flags().BoolVar(&o.noBrowser, "no-browser", false, "print the link, and open no browser")
 	cmd.Flags().BoolVar(&o.addressOnly, "address", false, "print the address of the console alone, without a code and without a request")
-	cmd.Flags().DurationVar(&o.lifetime, "lifetime", time.Minute, "how long the link is good until it is used, at most 10m")
+	cmd.Flags().DurationVar(&o.lifetime, "lifetime", atoll.ConsoleCodeTime, "how long the link is good until it is used, at most 10m")
 	cmd.MarkFlagsMutuallyExclusive("address", "no-browser")
 	cmd.MarkFlagsMutuallyExclusive("address", "lifetime")
 	return cmd
 }
 
 func runConsole(cmd *cobra.Command, flags *client.ConnectionFlags, o options) error {
-	if o.lifetime < time.Second || o.lifetime > maxLifetime {
-		return fmt.Errorf("--lifetime is %s: it is from 1s to %s", o.lifetime, phrase.FormatDuration(maxLifetime))
+	if o.lifetime < time.Second || o.lifetime > atoll.MaxConsoleCodeTime {
+		return fmt.Errorf("--lifetime is %s: it is from 1s to %s", o.lifetime, phrase.FormatDuration(atoll.MaxConsoleCodeTime))
 	}
 	c, err := flags.LoadClusterConnection()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// unplacedDependencies returns the policies that a Bundle would depend on and that have no Bundle, nor would get one.
-func (x *userQuery) unplacedDependencies(b state.Bundle, foreseen map[policymatch.BundleID]binder.PreviewedBundle) (out []string) {
+// listPlacingPolicies returns the policies that have a Bundle, or would get one.
+func (x *userQuery) listPlacingPolicies(foreseen map[policymatch.BundleID]binder.PreviewedBundle) map[v1alpha1.PolicyRef]bool {
 	placing := map[v1alpha1.PolicyRef]bool{}
 	for _, other := range x.sources.State.Bundles.List() {
 		placing[other.Spec.Source.PolicyOf(other.Ref.Namespace)] = true
@@ -16,6 +16,11 @@ func (x *userQuery) unplacedDependencies(b state.Bundle, foreseen map[policymatc
 	for id, f := range foreseen {
 		placing[f.Bundle.Spec.Source.PolicyOf(id.Namespace)] = true
 	}
+	return placing
+}
+
+// listUnplacedDependencies returns the policies that a Bundle would depend on and that place nothing.
+func listUnplacedDependencies(b state.Bundle, placing map[v1alpha1.PolicyRef]bool) (out []string) {
 	own := b.Spec.Source.PolicyOf(b.Ref.Namespace)
 	for i := range b.Spec.DependsOn {
 		if ref := b.Spec.DependsOn[i].RefFrom(own); !placing[ref] {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -211,9 +212,10 @@ func (x *userQuery) planObjects(ctx context.Context, in planRequest, admitted bo
 	}
 	out.DroppedChanges = x.countDroppedChanges(s.ownObjects)
 	byID, waiting := foreseenByID(foreseen)
+	placing := sync.OnceValue(func() map[v1alpha1.PolicyRef]bool { return x.listPlacingPolicies(byID) })
 	out.Bundles = waiting
 	for _, f := range after {
-		out.Bundles = append(out.Bundles, x.bundleChange(ctx, f, byID))
+		out.Bundles = append(out.Bundles, x.bundleChange(ctx, f, byID, placing))
 	}
 	out.Placements = x.changedPlacements(ctx, s, tables)
 	out.Unplaced = append(unplacedTemplates(s, foreseen, after), x.unplacedUnchanged(in.Unchanged)...)
@@ -309,7 +311,7 @@ func selectNamesNotIn(list, of []string) []string {
 	})
 }
 
-func (x *userQuery) bundleChange(ctx context.Context, f placer.PreviewedBundle, byID map[policymatch.BundleID]binder.PreviewedBundle) preview.BundleChange {
+func (x *userQuery) bundleChange(ctx context.Context, f placer.PreviewedBundle, byID map[policymatch.BundleID]binder.PreviewedBundle, placing func() map[v1alpha1.PolicyRef]bool) preview.BundleChange {
 	ref := f.Bundle.Ref
 	c := preview.BundleChange{
 		ID: policymatch.BundleID{Namespace: ref.Namespace, Name: ref.Name}, Source: f.Bundle.Spec.Source,
@@ -324,7 +326,7 @@ func (x *userQuery) bundleChange(ctx context.Context, f placer.PreviewedBundle, 
 		c.PlacementEdited = !apiequality.Semantic.DeepEqual(b.Spec.Placement, c.Placement)
 		c.SuspensionEdited = !apiequality.Semantic.DeepEqual(b.Spec.Suspension, c.Suspension)
 		if !apiequality.Semantic.DeepEqual(b.Spec.DependsOn, f.Bundle.Spec.DependsOn) {
-			c.UnplacedDependencies = x.unplacedDependencies(f.Bundle, byID)
+			c.UnplacedDependencies = listUnplacedDependencies(f.Bundle, placing())
 		}
 	}
 	if b, ok := byID[c.ID]; ok {

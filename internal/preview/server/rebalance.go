@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -111,8 +112,9 @@ func (x *userQuery) planRebalance(ctx context.Context, in rebalanceRequest) (pre
 	if why, holding := x.sources.State.Hub.HoldReason(); holding {
 		p.Holding = why
 	}
+	placing := sync.OnceValue(func() map[v1alpha1.PolicyRef]bool { return x.listPlacingPolicies(nil) })
 	for _, f := range after {
-		p.Bundles = append(p.Bundles, x.bundleChange(ctx, f, nil))
+		p.Bundles = append(p.Bundles, x.bundleChange(ctx, f, nil, placing))
 	}
 	out.Plan = preview.BuildPlan(p)
 	out.Looked, out.Asked = len(supposed), atoll.FormatRebalanceTime(t.requestTime)

@@ -1,7 +1,6 @@
 package changes
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/jsonpointer"
 	"atoll.dev/atoll/internal/kinds"
 	"atoll.dev/atoll/internal/objectdiff"
 )
@@ -75,8 +75,6 @@ func IsChangedByOthers(o v1alpha1.SourceObject, object *unstructured.Unstructure
 
 // ObjectDrift is how an object on the hub differs from what a Source applies.
 type ObjectDrift struct {
-	// Key of the object.
-	Key Key
 	// IsGone is true for an object that does not exist.
 	IsGone bool
 	// Fields that differ and that no entry of spec.drift.allow allows, with the other managers of these fields.
@@ -104,12 +102,12 @@ func (d *ObjectDrift) MarkEntry(o *v1alpha1.SourceObject, hash string) {
 // FindDrift compares an object on the hub with the answer of a dry run that applies it as the content has it, and takes each field
 // over.
 func FindDrift(s *v1alpha1.Source, key Key, live, applied *unstructured.Unstructured) ObjectDrift {
-	d := ObjectDrift{Key: key}
+	var d ObjectDrift
 	managers, own := objectdiff.ManagersOf(live), FieldManagerOf(s)
 	for _, difference := range objectdiff.Compare(TemplateFields(live), TemplateFields(applied)) {
 		// The Source can own other elements of a list.
 		by := slices.DeleteFunc(managers.OfField(difference.Path), func(m string) bool { return m == own })
-		if isAllowed(s.Spec.AllowedDrifts(), key, difference.Path, by) || isScaled(live, difference.Path) {
+		if isAllowed(s.Spec.AllowedDrifts(), key, difference.Path, by) || isScaled(live, managers, difference.Path) {
 			d.Allowed = append(d.Allowed, difference)
 			continue
 		}
@@ -143,40 +141,16 @@ func isAllowed(allowed []v1alpha1.AllowedDrift, key Key, path string, managers [
 
 // isScaled reports whether a path is the number of replicas, and the subresource scale set it. The API server records no owner for a
 // scale to zero.
-func isScaled(live *unstructured.Unstructured, path string) bool {
+func isScaled(live *unstructured.Unstructured, managers objectdiff.Managers, path string) bool {
 	at := []string{"spec", "replicas"}
 	if _, of, ok := kinds.ReplicasOf(live); ok {
 		at = of
 	}
-	if path != "/"+strings.Join(at, "/") {
+	if path != jsonpointer.FormatPointer(at...) {
 		return false
 	}
-	isOwned := false
-	for _, m := range live.GetManagedFields() {
-		if !ownsField(m, at) {
-			continue
-		}
-		if isOwned = true; m.Subresource == "scale" {
-			return true
-		}
-	}
-	return !isOwned
-}
-
-// ownsField reports whether an entry of managedFields has the field at a path.
-func ownsField(m metav1.ManagedFieldsEntry, path []string) bool {
-	var fields map[string]any
-	if m.FieldsV1 == nil || json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields) != nil {
-		return false
-	}
-	for _, name := range path {
-		next, has := fields["f:"+name].(map[string]any)
-		if !has {
-			return false
-		}
-		fields = next
-	}
-	return true
+	by := managers.SubresourcesOfField(path)
+	return len(by) == 0 || slices.Contains(by, "scale")
 }
 
 // KeepAllowed returns a form of an object with the values that the hub has in the fields that are allowed to differ. The form is not

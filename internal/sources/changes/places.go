@@ -78,15 +78,14 @@ func PlaceOf(s *v1alpha1.RepositorySpec) Place {
 }
 
 // UsesSSH reports whether the place is read over SSH, by a key and known hosts.
-func (p Place) UsesSSH() bool {
-	u, err := url.Parse(p.URL)
-	return err == nil && u.Scheme == "ssh"
-}
+func (p Place) UsesSSH() bool { return p.usesScheme("ssh") }
 
 // UsesRegistry reports whether the place is in an OCI registry.
-func (p Place) UsesRegistry() bool {
+func (p Place) UsesRegistry() bool { return p.usesScheme("oci") }
+
+func (p Place) usesScheme(scheme string) bool {
 	u, err := url.Parse(p.URL)
-	return err == nil && u.Scheme == "oci"
+	return err == nil && u.Scheme == scheme
 }
 
 // VerificationModes returns what can be signed at the place. The first one is the default of atoll.

@@ -153,14 +153,14 @@ func (r *Reporter) reportSource(ctx context.Context, key types.NamespacedName) (
 		}
 		return 0, r.Update(ctx, s, func(now *v1alpha1.Source) { now.Status.CommitStatus = nil })
 	}
-	report, ok := commitstatus.Desired(s)
+	report, ok := commitstatus.DesiredReport(s)
 	if !ok || !commitstatus.IsNews(s.Status.CommitStatus, report) {
 		return 0, nil
 	}
 	if wait := r.beginReport(key, report, repo.Generation); wait > 0 {
 		return wait, nil
 	}
-	err := r.send(ctx, repo, s, report)
+	err := r.sendReport(ctx, repo, s, report)
 	wait := r.endReport(key, report, repo.Generation, err != nil)
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
@@ -251,8 +251,8 @@ type problem string
 // Error returns the text.
 func (p problem) Error() string { return string(p) }
 
-// send sends a report.
-func (r *Reporter) send(ctx context.Context, repo *v1alpha1.Repository, s *v1alpha1.Source, report commitstatus.Report) error {
+// sendReport sends a report.
+func (r *Reporter) sendReport(ctx context.Context, repo *v1alpha1.Repository, s *v1alpha1.Source, report commitstatus.Report) error {
 	token, err := r.readToken(ctx, repo)
 	if err != nil {
 		return err
@@ -307,14 +307,8 @@ func (r *Reporter) readToken(ctx context.Context, repo *v1alpha1.Repository) (st
 
 // describeProblem returns why a report failed. No text that a server wrote is in it.
 func describeProblem(err error) string {
-	var known problem
-	switch {
-	case errors.As(err, &known):
+	if known := problem(""); errors.As(err, &known) {
 		return string(known)
-	case errors.Is(err, addressguard.ErrBundle):
-		return "caBundle of the Repository has no certificate in PEM"
-	case errors.Is(err, addressguard.ErrAddresses), errors.Is(err, addressguard.ErrNetworks), errors.Is(err, addressguard.ErrProxy):
-		return err.Error()
 	}
 	return addressguard.DescribeRequestError(err, "--source-allowed-cidrs", "caBundle of the Repository")
 }

@@ -30,7 +30,7 @@ func newSource(seen, attempted string, conditions ...string) *v1alpha1.Source {
 }
 
 // A report is of the last commit that was read: refused, not applied, on its way, or ready.
-func TestDesired(t *testing.T) {
+func TestDesiredReport(t *testing.T) {
 	const applied = "Applied=True/Applied"
 	suspended := newSource(commitA, commitA, applied, "Ready=True/Ready")
 	suspended.Spec.Suspend = true
@@ -53,7 +53,7 @@ func TestDesired(t *testing.T) {
 		"a spec that is not observed": {edited, ""},
 		"a suspended Source":          {suspended, ""},
 	} {
-		r, ok := Desired(c.source)
+		r, ok := DesiredReport(c.source)
 		got := ""
 		if ok {
 			got = string(r.State) + " " + r.Description

@@ -28,8 +28,8 @@ type Report struct {
 // commitHash is the form of a commit. Other revisions, such as those of charts, are no commits.
 var commitHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// Desired returns the report of a Source; false while there is none. A commit that was read and not attempted is refused content.
-func Desired(s *v1alpha1.Source) (Report, bool) {
+// DesiredReport returns the report of a Source; false while there is none. A commit that was read and not attempted is refused content.
+func DesiredReport(s *v1alpha1.Source) (Report, bool) {
 	st := &s.Status
 	if st.ObservedGeneration != s.Generation || s.Spec.Suspend || !commitHash.MatchString(st.SeenCommit) {
 		return Report{}, false

@@ -12,6 +12,7 @@ import (
 	_ "crypto/sha256" // what keys sign
 	_ "crypto/sha512" // what keys sign
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -90,11 +91,7 @@ func NewPayload(digest string) []byte {
 // SignPayload returns the layer of a signed payload of simple signing.
 func (k Key) SignPayload(t testing.TB, payload []byte) Layer {
 	t.Helper()
-	text, err := json.Marshal(k.Sign(t, payload)) // base64 in quotes
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Layer{SimpleType, map[string]string{"dev.cosignproject.cosign/signature": strings.Trim(string(text), `"`)}, payload}
+	return Layer{SimpleType, map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(k.Sign(t, payload))}, payload}
 }
 
 // SignPredicate is the type of a statement that signs.

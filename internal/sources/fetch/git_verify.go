@@ -31,8 +31,7 @@ type signedRepository interface {
 
 // gitVerifier verifies what is signed in a git repository.
 type gitVerifier struct {
-	mode signature.Mode
-	keys *signature.TrustedKeys
+	*contentVerifier
 	// tags are the refs of tags that Sources read.
 	tags []string
 }
@@ -50,7 +49,7 @@ func newGitVerifier(r Request, of place) (*gitVerifier, error) {
 			tags[w.Ref] = true
 		}
 	}
-	return &gitVerifier{mode: v.mode, keys: v.keys, tags: slices.Sorted(maps.Keys(tags))}, nil
+	return &gitVerifier{v, slices.Sorted(maps.Keys(tags))}, nil
 }
 
 const tagPrefix = "refs/tags/"

@@ -263,13 +263,13 @@ func TestATerminalNeedsItsRight(t *testing.T) {
 		}
 		return nil
 	})
-	until := p.evaluateScript(`fetch("/console/session", {headers: {"X-Atoll-Console": "1"}}).then((r) => r.json()).then((s) => String(Math.floor(Date.parse(s.until) / 1000)))`)
+	session := p.evaluateScript(`fetch("/console/session", {headers: {"X-Atoll-Console": "1"}}).then((r) => r.json()).then((s) => s.session)`)
 	got := p.evaluateScript(fmt.Sprintf(`new Promise((done) => {
 		const socket = new WebSocket("wss://" + location.host + "/console/api/api/v1/namespaces/noterm/pods/%s/exec?command=sh&stdin=true&stdout=true&tty=true", ["v5.channel.k8s.io", "session.console.atoll.dev.%s"]);
 		socket.binaryType = "arraybuffer"; // a Blob is read later than the close
 		socket.onmessage = (e) => done(new TextDecoder().decode(e.data));
 		socket.onclose = (e) => done("closed " + e.code);
-	})`, pod, until))
+	})`, pod, session))
 	if !strings.HasPrefix(got, "\x03") || !strings.Contains(got, `"reason":"Forbidden"`) || !strings.Contains(got, "pods/exec") {
 		t.Errorf("the WebSocket of a person without the right has %q", got)
 	}

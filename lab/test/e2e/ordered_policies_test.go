@@ -37,19 +37,6 @@ spec:
 `, name, readyAfter, dependsOn)
 }
 
-// setFinalizers sets the finalizers of a Deployment in a member.
-func setFinalizers(t *testing.T, member, ns, name, list string) {
-	t.Helper()
-	var o unstructured.Unstructured
-	o.SetAPIVersion("apps/v1")
-	o.SetKind("Deployment")
-	o.SetNamespace(ns)
-	o.SetName(name)
-	if err := sharedWorld.clients[member].Patch(t.Context(), &o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":`+list+`}}`))); err != nil {
-		t.Fatalf("set finalizers in %s: %v", member, err)
-	}
-}
-
 // TestApplicationsComeAndGoInOrder checks that an application waits for another one, at its first installation and at a change. Status, explain and plan
 // show it, a circle is refused, and both leave each member in reverse order.
 func TestApplicationsComeAndGoInOrder(t *testing.T) {
@@ -57,10 +44,6 @@ func TestApplicationsComeAndGoInOrder(t *testing.T) {
 	ns := createNamespace(t, "in-order")
 	exists := func(name string, members ...string) func(ctx context.Context) error {
 		return existsIn("apps/v1", "Deployment", ns, name, members...)
-	}
-	readyAfter := func(name, image, after string) {
-		patch(t, "apps/v1", "Deployment", ns, name, fmt.Sprintf(
-			`{"spec":{"template":{"metadata":{"annotations":{"lab.atoll.dev/ready-after":%q}},"spec":{"containers":[{"name":%q,"image":%q}]}}}}`, after, name, image))
 	}
 	web := orderedApplication("web", "1s", "  dependsOn: [{name: db}]\n")
 	apply(t, ns, web)
@@ -71,7 +54,7 @@ func TestApplicationsComeAndGoInOrder(t *testing.T) {
 	if err := exists("web")(t.Context()); err != nil {
 		t.Errorf("it comes before its dependency is ready: %v", err)
 	}
-	readyAfter("db", "registry.example/web:1", "1s")
+	setImageOf(t, ns, "db", "registry.example/web:1", "1s")
 	testwait.UntilNil(t, "it comes after its dependency", exists("web", "member1", "member2"))
 
 	var policy unstructured.Unstructured
@@ -85,7 +68,7 @@ func TestApplicationsComeAndGoInOrder(t *testing.T) {
 	}
 
 	const before, after = "registry.example/web:1", "registry.example/web:2"
-	readyAfter("db", after, "1h")
+	setImageOf(t, ns, "db", after, "1h")
 	testwait.UntilNil(t, "the dependency changes", func(ctx context.Context) error {
 		for _, m := range []string{"member1", "member2"} {
 			o, err := get(ctx, m, "apps/v1", "Deployment", ns, "db")
@@ -102,16 +85,16 @@ func TestApplicationsComeAndGoInOrder(t *testing.T) {
 		}
 		return nil
 	})
-	readyAfter("web", after, "1s")
+	setImageOf(t, ns, "web", after, "1s")
 	testwait.UntilNil(t, "the change waits", rolloutShows(t, ns, "^WaitsForDependency: clusters wait for PropagationPolicy db to be ready in the same cluster; Atoll must act$"))
 	if err := allChecks(imageIn("member1", ns, before), imageIn("member2", ns, before))(t.Context()); err != nil {
 		t.Errorf("it changes before its dependency: %v", err)
 	}
-	readyAfter("db", after, "1s")
+	setImageOf(t, ns, "db", after, "1s")
 	testwait.UntilNil(t, "it changes after its dependency", allChecks(imageIn("member1", ns, after), imageIn("member2", ns, after)))
 	testwait.UntilNil(t, "it is ready", allChecks(fieldIs("member1", ns, "web", "status.readyReplicas", 1), fieldIs("member2", ns, "web", "status.readyReplicas", 1)))
 
-	setFinalizers(t, "member1", ns, "web", `["test.atoll.dev/stays"]`)
+	patchInMember(t, "member1", "patch deployment web -n "+ns+` --type=merge -p {"metadata":{"finalizers":["test.atoll.dev/stays"]}}`)
 	remove(t, "apps/v1", "Deployment", ns, "db")
 	remove(t, "apps/v1", "Deployment", ns, "web")
 	testwait.UntilNil(t, "both leave one member, and the other keeps what is needed", allChecks(exists("web", "member1"), exists("db", "member1")))
@@ -122,6 +105,6 @@ func TestApplicationsComeAndGoInOrder(t *testing.T) {
 		}
 		return nil
 	})
-	setFinalizers(t, "member1", ns, "web", `null`)
+	patchInMember(t, "member1", "patch deployment web -n "+ns+` --type=merge -p {"metadata":{"finalizers":null}}`)
 	testwait.UntilNil(t, "all is gone", allChecks(exists("web"), exists("db")))
 }

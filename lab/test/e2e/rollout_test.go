@@ -64,8 +64,14 @@ func rolloutShows(t *testing.T, ns string, patterns ...string) func(ctx context.
 // setImage changes the image of Deployment web on the hub. Pods of a bad image never become ready.
 func setImage(t *testing.T, ns, image, readyAfter string) {
 	t.Helper()
-	patch(t, "apps/v1", "Deployment", ns, "web", fmt.Sprintf(
-		`{"spec":{"template":{"metadata":{"annotations":{"lab.atoll.dev/ready-after":%q}},"spec":{"containers":[{"name":"web","image":%q}]}}}}`, readyAfter, image))
+	setImageOf(t, ns, "web", image, readyAfter)
+}
+
+// setImageOf changes the image of a Deployment on the hub, and how long after its start each pod is ready.
+func setImageOf(t *testing.T, ns, name, image, readyAfter string) {
+	t.Helper()
+	patch(t, "apps/v1", "Deployment", ns, name, fmt.Sprintf(
+		`{"spec":{"template":{"metadata":{"annotations":{"lab.atoll.dev/ready-after":%q}},"spec":{"containers":[{"name":%q,"image":%q}]}}}}`, readyAfter, name, image))
 }
 
 // TestAChangeGoesThroughStages checks that a bad image stops in the first stage, that a person resumes and pauses,

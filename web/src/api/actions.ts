@@ -3,18 +3,24 @@
 import { RequestError, type Write, sendWriteText } from "./client";
 import type { CertificateRequest, KubeObject, ObjectMeta } from "./kubernetes";
 import { nextSyncRequest } from "../model/source";
+import { formatSeconds } from "../model/time";
 import type { Bundle, Cluster, HubSettings, Source } from "./types.gen";
 
-const group = "/apis/atoll.dev/v1alpha1";
+export const group = "/apis/atoll.dev/v1alpha1";
 const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 /** The field manager of what people change in the console, and that of dry runs, to which the hub adds no preview of its own. */
 const manager = "atoll-console";
 const planManager = "atoll-plan";
 
+/** Returns the path of a resource in a namespace. */
+export function inNamespace(resource: string, namespace: string): string {
+  return `${group}/namespaces/${encodeURIComponent(namespace)}/${resource}`;
+}
+
 export function bundlePath(o: ObjectMeta): string {
   const name = encodeURIComponent(o.name);
-  return o.namespace ? `${group}/namespaces/${encodeURIComponent(o.namespace)}/bundles/${name}` : `${group}/clusterbundles/${name}`;
+  return o.namespace ? `${inNamespace("bundles", o.namespace)}/${name}` : `${group}/clusterbundles/${name}`;
 }
 
 export function clusterPath(name: string): string {
@@ -38,7 +44,7 @@ export function approveWrite(b: Bundle, stage: string, revision: string): Write 
 
 /** Returns the write that resumes a rollout. The hub writes its own time and the person. */
 export function resumeWrite(b: Bundle, now: Date): Write {
-  const at = now.toISOString().replace(/\.\d+Z$/, "Z");
+  const at = formatSeconds(now);
   return patchOf(bundlePath(b.metadata), { metadata: { uid: b.metadata.uid }, spec: { pause: null, resume: { at } } });
 }
 
@@ -56,7 +62,7 @@ export function liftFreezeWrite(s: HubSettings): Write {
 }
 
 function sourcePath(o: ObjectMeta): string {
-  return `${group}/namespaces/${encodeURIComponent(o.namespace ?? "")}/sources/${encodeURIComponent(o.name)}`;
+  return `${inNamespace("sources", o.namespace ?? "")}/${encodeURIComponent(o.name)}`;
 }
 
 /** Returns the write that requests a check of the Repository, and the application of each object. */

@@ -14,13 +14,15 @@ export interface Person {
   user: string;
   groups?: string[];
   until: string;
+  /** The name by which the page states the session that it shows. */
+  session: string;
   /** When the page renews the session. */
   renewInSeconds?: number;
 }
 
 const root = "/console";
 let onSignedOut: () => void = () => {};
-/** The end of the session that the page shows. A write names it, and is refused after another sign-in in this browser. */
+/** The name of the session that the page shows. A write names it, and is refused after another sign-in in this browser. */
 let session = "";
 
 /** Renews the session after a refusal. It reports whether the session is good again. */
@@ -56,7 +58,7 @@ async function send(path: string, init: RequestInit = {}): Promise<Response> {
 export async function recoverSession(): Promise<boolean> {
   if (await renew()) return true;
   try {
-    if ((await getPerson()).until === session) return false;
+    if ((await getPerson()).session === session) return false;
   } catch (e) {
     if (!(e instanceof RequestError) || e.code !== 401) return false;
   }
@@ -71,7 +73,7 @@ export function webSocketAddress(path: string): string {
 
 /** Returns the protocol by which a WebSocket names the session of the page, as other requests do by a header. */
 export function sessionProtocol(): string {
-  return "session.console.atoll.dev." + Math.floor(Date.parse(session) / 1000);
+  return "session.console.atoll.dev." + session;
 }
 
 async function sendOnce(path: string, init: RequestInit): Promise<Response> {
@@ -191,7 +193,7 @@ export async function readLines(path: string, signal: AbortSignal, handler: Stre
 
 /** Makes a person the one as which the page acts. */
 export function actAs(p: Person): Person {
-  session = p.until;
+  session = p.session;
   return p;
 }
 

@@ -48,7 +48,7 @@ async function renewAlone(before: Person): Promise<boolean> {
     const person = await inTurn(renewUnlessDone);
     if (renewed !== before) return false;
     // Another sign-in in this browser: the page does not act as another person than it shows.
-    if (person.user !== before.user || person.until !== before.until) throw new RequestError(401, "Unauthorized", "");
+    if (person.user !== before.user || person.session !== before.session) throw new RequestError(401, "Unauthorized", "");
     planRenewal(person);
     return true;
   } catch (e) {

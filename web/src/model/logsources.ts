@@ -4,6 +4,7 @@ import type { ContainerStatus, KubeObject, Pod } from "../api/kubernetes";
 import { shortNameOf } from "./owners";
 import { commandOf } from "./shell";
 import { fieldSelector } from "./selector";
+import { formatSeconds } from "./time";
 
 /** Kinds with pods, by their place in the API. */
 const places: Record<string, string> = { Deployment: "apps/v1/deployments", StatefulSet: "apps/v1/statefulsets", DaemonSet: "apps/v1/daemonsets", ReplicaSet: "apps/v1/replicasets", Job: "batch/v1/jobs" };
@@ -113,7 +114,7 @@ export interface LogRange {
 /** Returns the request for a source. After a break it goes on from a time. */
 export function logPath(s: LogSource, range: LogRange, from?: number): string {
   const q = new URLSearchParams({ container: s.container, timestamps: "true", follow: "true" });
-  if (from) q.set("sinceTime", new Date(from).toISOString().replace(/\.\d+Z$/, "Z"));
+  if (from) q.set("sinceTime", formatSeconds(new Date(from)));
   else {
     q.set("tailLines", String(range.tail));
     if (range.since > 0) q.set("sinceSeconds", String(range.since));

@@ -4,6 +4,7 @@ import type { Condition } from "../api/kubernetes";
 import type { Source } from "../api/types.gen";
 import { conditionOf } from "./cluster";
 import type { Searchable } from "./filter";
+import { formatSeconds } from "./time";
 
 export type SourceState = "Failed" | "Drifted" | "Progressing" | "Suspended" | "Unknown" | "Ready";
 
@@ -74,5 +75,5 @@ export function nextSyncRequest(now: Date, before: string | undefined): string {
   let at = Math.floor(now.getTime() / 1000) * 1000;
   const last = before === undefined ? NaN : Date.parse(before);
   if (at <= last) at = Math.floor(last / 1000) * 1000 + 1000;
-  return new Date(at).toISOString().replace(/\.\d+Z$/, "Z");
+  return formatSeconds(new Date(at));
 }

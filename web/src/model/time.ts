@@ -11,6 +11,11 @@ export function formatAge(since: string | undefined, now: number): string {
   return `${Math.floor(s / 86400)}d`;
 }
 
+/** Returns a time in whole seconds, as the API states times. */
+export function formatSeconds(at: Date): string {
+  return at.toISOString().replace(/\.\d+Z$/, "Z");
+}
+
 export function formatAbsolute(time: string | undefined): string {
   const at = time ? Date.parse(time) : NaN;
   return Number.isNaN(at) ? "" : new Date(at).toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");

@@ -4,6 +4,11 @@ import { RequestError } from "../api/client";
 import { safeText } from "./safe";
 import { t } from "./text";
 
+/** Returns the sentence of a failed sign-in. */
+export function describeSignInError(e: unknown): string {
+  return e instanceof RequestError && e.message ? safeText(e.message) : t("signin.unreachable");
+}
+
 /** Returns the sentence of a failed request. */
 export function describeError(e: unknown): string {
   if (!(e instanceof RequestError)) return safeText(String(e));

@@ -7,13 +7,23 @@ import { formatAbsolute, formatAge } from "../model/time";
 import { type Tone, toneOf } from "../model/status";
 import { safeText } from "../text/safe";
 import { t, textOr } from "../text/text";
-import { Icon } from "./icons";
+import { Icon, Logo } from "./icons";
 import { navigate, useNow } from "./hooks";
 import { actorOf, sentenceOf } from "./reasons";
 
 /** Text of users or members. */
 export function Text({ children }: { children: string | undefined }) {
   return <bdi>{safeText(children)}</bdi>;
+}
+
+/** The name of the console, on pages without navigation. */
+export function Brand() {
+  return (
+    <div class="brand">
+      <Logo />
+      <span>{t("app.title")}</span>
+    </div>
+  );
 }
 
 export function StatusMark({ state, text, tone = toneOf(state) }: { state: string; text?: string; tone?: Tone }) {

@@ -37,6 +37,11 @@ export function sortRows<R>(rows: readonly R[], columns: Column<R>[], sort: stri
   return [...rows].sort((a, b) => (reverse ? compare(b, a) : compare(a, b)));
 }
 
+/** Compares rows by a text, in which numbers count as numbers, and then by their keys. */
+export function compareText<R>(value: (row: R) => string, keyOf: (row: R) => string): (a: R, b: R) => number {
+  return (a, b) => value(a).localeCompare(value(b), "en", { numeric: true }) || (keyOf(a) < keyOf(b) ? -1 : 1);
+}
+
 export function Table<R>(p: TableProps<R>) {
   const box = useRef<HTMLDivElement>(null);
   const [range, setRange] = useState<[number, number]>([0, 40]);

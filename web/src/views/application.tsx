@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { pauseWrite } from "../api/actions";
+import { group, inNamespace, pauseWrite } from "../api/actions";
 import { type Person, sendWrite } from "../api/client";
 import { collectionOf } from "../api/collection";
 import { fieldSelector } from "../model/selector";
@@ -28,8 +28,6 @@ import { TerminalLink } from "./terminal";
 import { Manifests } from "./manifests";
 import { Placement } from "./placement";
 
-const group = "/apis/atoll.dev/v1alpha1";
-
 /** Returns the policy of a Bundle; nothing where an annotation or a setting places it. */
 function policyOf(b: Bundle): Template | undefined {
   const { kind, name } = b.spec.source;
@@ -38,7 +36,7 @@ function policyOf(b: Bundle): Template | undefined {
 }
 
 export function Application({ namespace, name, person }: { namespace: string; name: string; person: Person }) {
-  const path = namespace === "" ? `${group}/clusterbundles` : `${group}/namespaces/${encodeURIComponent(namespace)}/bundles`;
+  const path = namespace === "" ? `${group}/clusterbundles` : inNamespace("bundles", namespace);
   const { items, loaded, refusal } = useCollection<Bundle>(path, fieldSelector({ "metadata.name": name }));
   const [templates, setTemplates] = useState<Template[]>([]);
   const bundle = items[0];

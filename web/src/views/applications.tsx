@@ -1,14 +1,15 @@
 import { useMemo } from "preact/hooks";
+import { group } from "../api/actions";
 import type { Person } from "../api/client";
 import type { Bundle } from "../api/types.gen";
-import { type AppRow, type AppStatus, appRow, appStatuses, searchApp } from "../model/application";
-import { matchesFilter, parseFilter } from "../model/filter";
+import { type AppRow, appRow, appStatuses, searchApp } from "../model/application";
 import { t, textOr } from "../text/text";
-import { linkTo, setQuery, useCollection, useRoute } from "../ui/hooks";
-import { Empty, FilterBox, Parts, Pills, Reason, Refusal, Since, StatusMark, Text } from "../ui/parts";
-import { type Column, Table, sortRows } from "../ui/table";
+import { linkTo, useCollection, useRoute } from "../ui/hooks";
+import { Empty, Parts, Reason, Since, StatusMark, Text } from "../ui/parts";
+import { type Column, compareText } from "../ui/table";
 import { safeText } from "../text/safe";
-import { NamespaceBox, type Namespaced, group, useNamespaced } from "./namespaced";
+import { NamespacedList } from "./list";
+import { type Namespaced, useNamespaced } from "./namespaced";
 
 /** Follows all Bundles that the person may list: of all namespaces, or of one. */
 export function useApplications(person: Person, chosen: string): Namespaced<Bundle> {
@@ -20,7 +21,7 @@ export function useApplications(person: Person, chosen: string): Namespaced<Bund
   }, [bundles, wide]);
 }
 
-const byText = (value: (r: AppRow) => string) => (a: AppRow, b: AppRow) => value(a).localeCompare(value(b), "en", { numeric: true }) || (a.key < b.key ? -1 : 1);
+const byText = (value: (r: AppRow) => string) => compareText(value, (r) => r.key);
 
 export function rolloutText(r: AppRow["rollout"]): string {
   if (!r) return "";
@@ -82,37 +83,13 @@ export function ClusterBar({ row }: { row: AppRow }) {
 
 export function ApplicationList({ person }: { person: Person }) {
   const { query } = useRoute();
-  const filter = query.get("q") ?? "";
-  const status = query.get("status") ?? "";
-  const sort = query.get("sort") ?? "status";
   const { items, loaded, refusal, namespace } = useApplications(person, query.get("ns") ?? "");
   const rows = useMemo(() => items.map(appRow), [items]);
-  const counts = useMemo(() => {
-    const n = new Map<AppStatus, number>();
-    for (const r of rows) n.set(r.status, (n.get(r.status) ?? 0) + 1);
-    return appStatuses.map((s): [string, number] => [s, n.get(s) ?? 0]);
-  }, [rows]);
-  const cols = columns();
-  const shown = useMemo(() => {
-    const terms = parseFilter(filter);
-    return sortRows(rows.filter((r) => (status === "" || r.status === status) && matchesFilter(terms, searchApp(r))), cols, sort);
-  }, [rows, filter, status, sort]);
-  const confined = namespace !== undefined && <NamespaceBox key={namespace} namespace={namespace} />;
-  if (refusal) return <Refusal error={refusal}>{confined}</Refusal>;
   return (
-    <>
-      <header class="page">
-        <h1>{t("apps.title")}</h1>
-        {confined}
-        <Pills counts={counts} selected={status} onSelect={(s) => setQuery("status", s)} prefix="app.status." />
-        {rows.length > 0 && <FilterBox value={filter} onChange={(v) => setQuery("q", v)} shown={shown.length} all={rows.length} />}
-      </header>
-      {!loaded && rows.length === 0 && namespace !== "" && <p class="muted pad">{t("loading")}</p>}
-      {loaded && rows.length === 0 && <Empty title={t("apps.empty")} hint={t("apps.empty.hint")} command="kubectl annotate deployment NAME atoll.dev/clusters='*'" />}
-      {loaded && rows.length > 0 && shown.length === 0 && <Empty title={t("filter.none")} />}
-      {shown.length > 0 && (
-        <Table columns={cols} rows={shown} keyOf={(r) => r.key} linkOf={(r) => linkTo("applications", r.namespace || "-", r.name)} label={t("apps.title")} sort={sort} onSort={(s) => setQuery("sort", s === "status" ? "" : s)} />
-      )}
-    </>
+    <NamespacedList
+      title={t("apps.title")} rows={rows} loaded={loaded} refusal={refusal} namespace={namespace} prefix="app.status." linkOf={(r) => linkTo("applications", r.namespace || "-", r.name)}
+      listing={{ columns: columns(), states: appStatuses, stateOf: (r) => r.status, search: searchApp }}
+      empty={<Empty title={t("apps.empty")} hint={t("apps.empty.hint")} command="kubectl annotate deployment NAME atoll.dev/clusters='*'" />}
+    />
   );
 }

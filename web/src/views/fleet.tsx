@@ -1,18 +1,17 @@
 import { useMemo } from "preact/hooks";
 import type { Cluster } from "../api/types.gen";
-import { type ClusterRow, type ClusterStatus, clusterRow, clusterStatuses, searchCluster } from "../model/cluster";
-import { matchesFilter, parseFilter } from "../model/filter";
+import { type ClusterRow, clusterRow, clusterStatuses, searchCluster } from "../model/cluster";
 import { formatBytes, formatCores } from "../model/quantity";
 import { t, textOr } from "../text/text";
-import { linkTo, setQuery, useCollection, useRoute } from "../ui/hooks";
+import { linkTo, setQuery, useCollection } from "../ui/hooks";
 import { Empty, FilterBox, Meter, Pills, Reason, Refusal, Since, StatusMark, Text } from "../ui/parts";
-import { type Column, Table, sortRows } from "../ui/table";
+import { type Column, Table, compareText } from "../ui/table";
 import { safeText } from "../text/safe";
+import { setSort, useListing } from "./list";
 
 export const clustersPath = "/apis/atoll.dev/v1alpha1/clusters";
 
-const byText = (value: (r: ClusterRow) => string) => (a: ClusterRow, b: ClusterRow) =>
-  value(a).localeCompare(value(b), "en", { numeric: true }) || (a.name < b.name ? -1 : 1);
+const byText = (value: (r: ClusterRow) => string) => compareText(value, (r) => r.name);
 
 const part = (u: ClusterRow["cpu"]) => (u ? u.used / u.of : -1);
 
@@ -65,22 +64,10 @@ function Chips({ row }: { row: ClusterRow }) {
 }
 
 export function Fleet() {
-  const { query } = useRoute();
-  const filter = query.get("q") ?? "";
-  const status = query.get("status") ?? "";
-  const sort = query.get("sort") ?? "status";
   const { items, loaded, refusal } = useCollection<Cluster>(clustersPath);
   const rows = useMemo(() => items.map(clusterRow), [items]);
-  const counts = useMemo(() => {
-    const n = new Map<ClusterStatus, number>();
-    for (const r of rows) n.set(r.status, (n.get(r.status) ?? 0) + 1);
-    return clusterStatuses.map((s): [string, number] => [s, n.get(s) ?? 0]);
-  }, [rows]);
   const cols = columns();
-  const shown = useMemo(() => {
-    const terms = parseFilter(filter);
-    return sortRows(rows.filter((r) => (status === "" || r.status === status) && matchesFilter(terms, searchCluster(r))), cols, sort);
-  }, [rows, filter, status, sort]);
+  const { filter, status, sort, counts, shown } = useListing(rows, { columns: cols, states: clusterStatuses, stateOf: (r) => r.status, search: searchCluster });
   if (refusal) return <Refusal error={refusal} title={refusal.code === 403 ? t("error.forbidden.clusters") : undefined} />;
   if (loaded && rows.length === 0) return <Empty title={t("fleet.empty")} hint={t("fleet.empty.hint")} command="atoll token create" />;
   return (
@@ -93,7 +80,7 @@ export function Fleet() {
       {!loaded && rows.length === 0 && <p class="muted pad">{t("loading")}</p>}
       {loaded && shown.length === 0 && <Empty title={t("filter.none")} />}
       {shown.length > 0 && (
-        <Table columns={cols} rows={shown} keyOf={(r) => r.name} linkOf={(r) => linkTo("clusters", r.name)} label={t("fleet.title")} sort={sort} onSort={(s) => setQuery("sort", s === "status" ? "" : s)} />
+        <Table columns={cols} rows={shown} keyOf={(r) => r.name} linkOf={(r) => linkTo("clusters", r.name)} label={t("fleet.title")} sort={sort} onSort={setSort} />
       )}
     </>
   );

@@ -1,12 +1,11 @@
 import { useMemo, useState } from "preact/hooks";
+import { group, inNamespace } from "../api/actions";
 import type { Person } from "../api/client";
 import type { CollectionState } from "../api/collection";
 import type { KubeObject } from "../api/kubernetes";
 import { t } from "../text/text";
 import { setQuery, useCollection } from "../ui/hooks";
 import { rememberedNamespace } from "./signin";
-
-export const group = "/apis/atoll.dev/v1alpha1";
 
 export interface Namespaced<T> extends CollectionState<T> {
   /** The person lists one namespace alone. */
@@ -18,7 +17,7 @@ export function useNamespaced<T extends KubeObject>(person: Person, chosen: stri
   const all = useCollection<T>(chosen === "" ? `${group}/${resource}` : undefined);
   const confined = chosen !== "" || all.refusal?.code === 403;
   const namespace = chosen || rememberedNamespace(person);
-  const own = useCollection<T>(confined && namespace !== "" ? `${group}/namespaces/${encodeURIComponent(namespace)}/${resource}` : undefined);
+  const own = useCollection<T>(confined && namespace !== "" ? inNamespace(resource, namespace) : undefined);
   return useMemo(() => {
     if (confined && namespace === "") return { ...all, namespace: "" };
     const { items, loaded, refusal } = confined ? own : all;

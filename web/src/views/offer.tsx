@@ -1,14 +1,10 @@
 import { useEffect, useState } from "preact/hooks";
-import { type Offer, type Person, RequestError, declineOffer, getPerson, offerSession } from "../api/client";
+import { type Offer, type Person, declineOffer, getPerson, offerSession } from "../api/client";
 import { acceptOffer } from "../api/renewal";
+import { describeSignInError } from "../text/problem";
 import { safeText } from "../text/safe";
 import { t } from "../text/text";
-import { Logo } from "../ui/icons";
-import { Command, Text } from "../ui/parts";
-
-function describe(error: unknown): string {
-  return error instanceof RequestError && error.message ? safeText(error.message) : t("signin.unreachable");
-}
+import { Brand, Command, Text } from "../ui/parts";
 
 /** The sign-in by the one-time code of a link. Another person can have sent the link, so the page signs in after a click alone. */
 export function OfferPage({ code, onSignedIn, onDeclined }: { code: string; onSignedIn: (p: Person) => void; onDeclined: () => void }) {
@@ -17,7 +13,7 @@ export function OfferPage({ code, onSignedIn, onDeclined }: { code: string; onSi
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
   useEffect(() => {
-    offerSession(code).then(setOffer, (e) => setProblem(describe(e)));
+    offerSession(code).then(setOffer, (e) => setProblem(describeSignInError(e)));
     getPerson().then((p) => setCurrent(p.user), () => undefined);
   }, []);
   const agree = async () => {
@@ -26,7 +22,7 @@ export function OfferPage({ code, onSignedIn, onDeclined }: { code: string; onSi
       onSignedIn(await acceptOffer(offer!.offer));
     } catch (e) {
       setOffer(undefined);
-      setProblem(describe(e));
+      setProblem(describeSignInError(e));
       setBusy(false);
     }
   };
@@ -37,10 +33,7 @@ export function OfferPage({ code, onSignedIn, onDeclined }: { code: string; onSi
   return (
     <main class="signin">
       <section class="card" aria-labelledby="offer-title">
-        <div class="brand">
-          <Logo />
-          <span>{t("app.title")}</span>
-        </div>
+        <Brand />
         <h1 id="offer-title">{t("offer.title")}</h1>
         {!offer && problem === "" && <p class="muted" role="status">{t("signin.busy")}</p>}
         <p class="problem" role="alert">{problem}</p>

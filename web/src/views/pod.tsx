@@ -2,6 +2,7 @@ import { useMemo } from "preact/hooks";
 import { stringify } from "yaml";
 import type { Condition, ContainerStatus, Pod } from "../api/kubernetes";
 import { isDeep } from "../model/edit";
+import { containerStatus } from "../model/logsources";
 import { podState, shortNameOf } from "../model/owners";
 import { fieldSelector } from "../model/selector";
 import { commandOf } from "../model/shell";
@@ -63,7 +64,7 @@ function stateOf(s: ContainerStatus | undefined): { state: string; reason: strin
 }
 
 function Container({ name, pod }: { name: string; pod: Pod }) {
-  const status = [...(pod.status?.initContainerStatuses ?? []), ...(pod.status?.containerStatuses ?? [])].find((s) => s.name === name);
+  const status = containerStatus(pod, name);
   const image = [...(pod.spec?.initContainers ?? []), ...(pod.spec?.containers ?? [])].find((c) => c.name === name)?.image;
   const { state, reason, message } = stateOf(status);
   return (

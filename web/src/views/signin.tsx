@@ -1,11 +1,11 @@
 import { useEffect, useState } from "preact/hooks";
-import { type Issuer, type Person, RequestError, getIssuer } from "../api/client";
+import { type Issuer, type Person, getIssuer } from "../api/client";
 import { beginSession } from "../api/renewal";
 import { readPasted } from "../model/kubeconfig";
+import { describeSignInError } from "../text/problem";
 import { t, textOr } from "../text/text";
 import { safeText } from "../text/safe";
-import { Logo } from "../ui/icons";
-import { Command, Since } from "../ui/parts";
+import { Brand, Command, Since } from "../ui/parts";
 
 const namespaceKey = "atoll.namespace";
 
@@ -72,7 +72,7 @@ export function SignIn({ over, issuerSignOut, onSignedIn }: { over: boolean; iss
       setText("");
       onSignedIn(person);
     } catch (error) {
-      setProblem(error instanceof RequestError && error.message ? safeText(error.message) : t("signin.unreachable"));
+      setProblem(describeSignInError(error));
     } finally {
       setBusy(false);
     }
@@ -80,10 +80,7 @@ export function SignIn({ over, issuerSignOut, onSignedIn }: { over: boolean; iss
   return (
     <main class="signin">
       <form class="card" onSubmit={submit}>
-        <div class="brand">
-          <Logo />
-          <span>{t("app.title")}</span>
-        </div>
+        <Brand />
         <h1>{t("signin.title")}</h1>
         <p class="muted">{over ? t("signin.over") : t("signin.hint")}</p>
         {issuerSignOut.startsWith("https://") && (

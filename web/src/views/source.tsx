@@ -1,5 +1,5 @@
 import { useMemo } from "preact/hooks";
-import { suspendWrite, syncWrite } from "../api/actions";
+import { inNamespace, suspendWrite, syncWrite } from "../api/actions";
 import { sendWrite } from "../api/client";
 import type { Condition, Right } from "../api/kubernetes";
 import type { Repository, Source } from "../api/types.gen";
@@ -13,16 +13,11 @@ import { linkTo, useCollection } from "../ui/hooks";
 import { Command, Empty, Link, Reason, Refusal, Since, StatusMark, Text } from "../ui/parts";
 import { Conditions } from "./conditions";
 import { Events } from "./events";
-import { group } from "./namespaced";
 
 const maxShown = 200;
 
 function sourceRight(namespace: string, verb: string): Right {
   return { verb, group: "atoll.dev", resource: "sources", namespace };
-}
-
-function inNamespace(resource: string, namespace: string): string {
-  return `${group}/namespaces/${encodeURIComponent(namespace)}/${resource}`;
 }
 
 /** A Source: its revision, objects, drift, errors and Events, with its actions. */

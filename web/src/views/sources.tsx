@@ -1,16 +1,16 @@
 import { useMemo } from "preact/hooks";
 import type { Person } from "../api/client";
 import type { Source } from "../api/types.gen";
-import { matchesFilter, parseFilter } from "../model/filter";
-import { type SourceRow, type SourceState, searchSource, sourceRow, sourceStates } from "../model/source";
+import { type SourceRow, searchSource, sourceRow, sourceStates } from "../model/source";
 import { safeText } from "../text/safe";
 import { t, textOr } from "../text/text";
-import { linkTo, setQuery, useRoute } from "../ui/hooks";
-import { Empty, FilterBox, Pills, Reason, Refusal, Since, StatusMark, Text } from "../ui/parts";
-import { type Column, Table, sortRows } from "../ui/table";
-import { NamespaceBox, useNamespaced } from "./namespaced";
+import { linkTo, useRoute } from "../ui/hooks";
+import { Empty, Reason, Since, StatusMark, Text } from "../ui/parts";
+import { type Column, compareText } from "../ui/table";
+import { NamespacedList } from "./list";
+import { useNamespaced } from "./namespaced";
 
-const byText = (value: (r: SourceRow) => string) => (a: SourceRow, b: SourceRow) => value(a).localeCompare(value(b), "en", { numeric: true }) || (a.key < b.key ? -1 : 1);
+const byText = (value: (r: SourceRow) => string) => compareText(value, (r) => r.key);
 
 function columns(): Column<SourceRow>[] {
   return [
@@ -50,37 +50,13 @@ function columns(): Column<SourceRow>[] {
 /** The Sources that the person may list, with their revisions. */
 export function SourceList({ person }: { person: Person }) {
   const { query } = useRoute();
-  const filter = query.get("q") ?? "";
-  const status = query.get("status") ?? "";
-  const sort = query.get("sort") ?? "status";
   const { items, loaded, refusal, namespace } = useNamespaced<Source>(person, query.get("ns") ?? "", "sources");
   const rows = useMemo(() => items.map(sourceRow), [items]);
-  const counts = useMemo(() => {
-    const n = new Map<SourceState, number>();
-    for (const r of rows) n.set(r.state, (n.get(r.state) ?? 0) + 1);
-    return sourceStates.map((s): [string, number] => [s, n.get(s) ?? 0]);
-  }, [rows]);
-  const cols = columns();
-  const shown = useMemo(() => {
-    const terms = parseFilter(filter);
-    return sortRows(rows.filter((r) => (status === "" || r.state === status) && matchesFilter(terms, searchSource(r))), cols, sort);
-  }, [rows, filter, status, sort]);
-  const confined = namespace !== undefined && <NamespaceBox key={namespace} namespace={namespace} />;
-  if (refusal) return <Refusal error={refusal}>{confined}</Refusal>;
   return (
-    <>
-      <header class="page">
-        <h1>{t("sources.title")}</h1>
-        {confined}
-        <Pills counts={counts} selected={status} onSelect={(s) => setQuery("status", s)} prefix="source.state." />
-        {rows.length > 0 && <FilterBox value={filter} onChange={(v) => setQuery("q", v)} shown={shown.length} all={rows.length} />}
-      </header>
-      {!loaded && rows.length === 0 && namespace !== "" && <p class="muted pad">{t("loading")}</p>}
-      {loaded && rows.length === 0 && <Empty title={t("sources.empty")} hint={t("sources.empty.hint")} command="atoll source create git URL --name NAME" />}
-      {loaded && rows.length > 0 && shown.length === 0 && <Empty title={t("filter.none")} />}
-      {shown.length > 0 && (
-        <Table columns={cols} rows={shown} keyOf={(r) => r.key} linkOf={(r) => linkTo("sources", r.namespace, r.name)} label={t("sources.title")} sort={sort} onSort={(s) => setQuery("sort", s === "status" ? "" : s)} />
-      )}
-    </>
+    <NamespacedList
+      title={t("sources.title")} rows={rows} loaded={loaded} refusal={refusal} namespace={namespace} prefix="source.state." linkOf={(r) => linkTo("sources", r.namespace, r.name)}
+      listing={{ columns: columns(), states: sourceStates, stateOf: (r) => r.state, search: searchSource }}
+      empty={<Empty title={t("sources.empty")} hint={t("sources.empty.hint")} command="atoll source create git URL --name NAME" />}
+    />
   );
 }

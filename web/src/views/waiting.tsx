@@ -34,7 +34,7 @@ export function useWaits(person: Person): Waits {
   const apps = useApplications(person, query.get("ns") ?? "");
   const sources = useNamespaced<Source>(person, query.get("ns") ?? "", "sources");
   const waits = useMemo(() => listWaits(clusters.items.map(clusterRow), apps.items.map(appRow), actorOf, sources.items.map(sourceRow)), [clusters.items, apps.items, sources.items]);
-  return { waits, bundles: apps.items, apps, partial: !!clusters.refusal, loaded: apps.loaded && clusters.loaded };
+  return { waits, bundles: apps.items, apps, partial: !!clusters.refusal, loaded: apps.loaded && clusters.loaded && (sources.loaded || !!sources.refusal || sources.namespace === "") };
 }
 
 export function Waiting({ waits: w, person }: { waits: Waits; person: Person }) {
