@@ -107,6 +107,15 @@ type ClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Zone string `json:"zone,omitempty"`
 
+	// Zones within the region, for a member with nodes in several. A field selector over zone matches where one of them
+	// does, and a spread over zone counts the cluster in each. Not together with zone. At most 16.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Zones []string `json:"zones,omitempty"`
+
 	// Provider of the member's machines. Field selectors match it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -144,6 +153,17 @@ type ClusterSpec struct {
 	// Removing reports what the removal waits for. Default: the cluster stays.
 	// +optional
 	Removal *ClusterRemoval `json:"removal,omitempty"`
+}
+
+// MaxZones is the most zones that a Cluster states.
+const MaxZones = 16
+
+// ListZones returns the zones of the cluster, from zone or zones. The list may be the spec's own.
+func (s *ClusterSpec) ListZones() []string {
+	if len(s.Zones) == 0 && s.Zone != "" {
+		return []string{s.Zone}
+	}
+	return s.Zones
 }
 
 // ClusterRemoval is how a cluster leaves the fleet.
