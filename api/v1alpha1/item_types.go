@@ -2,7 +2,7 @@ package v1alpha1
 
 // ItemRule specifies how members treat objects that a policy places.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.drift) || has(self.conflictResolution) || has(self.removal) || has(self.serviceAccount) || has(self.feedback) || has(self.health) || has(self.completion)",message="a rule sets at least one of update, ignoreFields, drift, conflictResolution, removal, serviceAccount, feedback, health and completion"
+// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.drift) || has(self.conflictResolution) || has(self.removal) || has(self.serviceAccount) || has(self.feedback) || has(self.health) || has(self.completion) || has(self.ttlSecondsAfterFinished)",message="a rule sets at least one of update, ignoreFields, drift, conflictResolution, removal, serviceAccount, feedback, health, completion and ttlSecondsAfterFinished"
 type ItemRule struct {
 	// ResourceSelectors select objects among those that the policy places, with their dependencies.
 	// Empty: all of them.
@@ -77,7 +77,18 @@ type ItemRule struct {
 	// not created again for the same content. Secrets are left out as of feedback.
 	// +optional
 	Completion *CompletionRule `json:"completion,omitempty"`
+	// TTLSecondsAfterFinished is after how many seconds a member deletes the object once it has run to completion, by its
+	// kind, such as a Job, or by completion. The time begins when the member's agent finds it finished. The object is not
+	// created again for the same content, and its last report stays. Objects that Atoll adopted stay, and so do hooks and
+	// objects that other Bundles hold, too. 0 deletes it at once. Without it in any rule: the object stays.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31536000
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
+
+// MaxTTLSecondsAfterFinished is the longest time after which a finished object is deleted: a year.
+const MaxTTLSecondsAfterFinished = 31_536_000
 
 // FeedbackRule names a value of the member's object.
 type FeedbackRule struct {

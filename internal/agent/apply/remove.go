@@ -106,12 +106,13 @@ func (e *MemberApplier) beginDelete(ctx context.Context, p pendingWork, res memb
 	}
 	e.mu.Lock()
 	still := e.pendingWorkFor(p.Key).Verb == p.Verb
-	going := still && e.book.RecordRunOnceDeletionStart(p.Key)
+	isExpiry := p.Verb == ownership.Expire
+	going := still && !isExpiry && e.book.RecordRunOnceDeletionStart(p.Key)
 	e.mu.Unlock()
 	if !still {
 		return &Failure{Reason: atoll.ReasonWaitsForObjects, Waits: true, First: 10 * time.Millisecond, Message: "it is wanted again"}
 	}
-	if going || p.Hook != nil { // how a hook ended outlives its object
+	if going || isExpiry || p.Hook != nil { // how a hook ended, and that the object has run, outlives the object
 		if err := e.storeChangedRecords(ctx); err != nil {
 			return failureFromError(err, p.Key)
 		}

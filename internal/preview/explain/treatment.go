@@ -66,6 +66,9 @@ func writeAssessment(b *strings.Builder, a *atoll.Assessment) {
 	if a.Completion != "" {
 		fmt.Fprintf(b, "  It has run to completion where %s is true (completion).\n", phrase.EscapeLine(a.Completion))
 	}
+	if ttl := a.TTLSecondsAfterFinished; ttl != nil {
+		fmt.Fprintf(b, "  Clusters delete it %d s after it has run to completion (ttlSecondsAfterFinished).\n", *ttl)
+	}
 }
 
 // writeHook writes when clusters run the object of a hook; nothing for nil.

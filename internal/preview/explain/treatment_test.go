@@ -51,6 +51,9 @@ func TestHowMembersTreatAnObject(t *testing.T) {
 		}}, []string{
 			"Clusters report a, b of it (feedback).", "It is healthy where the expression of its policy is true (health).", "It has run to completion where has(object.done) is true (completion).",
 		}},
+		"deleted after it finished": {&atoll.Treatment{Assessment: &atoll.Assessment{TTLSecondsAfterFinished: new(int32)}}, []string{
+			"Clusters delete it 0 s after it has run to completion (ttlSecondsAfterFinished).",
+		}},
 		"a removal to confirm": {&atoll.Treatment{Removal: v1alpha1.RemoveConfirm}, []string{
 			"It stays in clusters that it is taken out of until a person confirms it with `atoll confirm` (removal: Confirm).",
 		}},
