@@ -45,9 +45,11 @@ type ItemRule struct {
 	// Removal specifies what happens to the object in a member when it is taken out there. It replaces
 	// removal.mode of the policy. Confirm deletes as Delete does, once a person has confirmed the
 	// removal with `atoll confirm`, whatever the removal budget allows. Last deletes as Delete does, after all other
-	// objects of its Bundle are gone that the member removes at that time.
+	// objects of its Bundle are gone that the member removes at that time. WithBundle deletes the object only where its
+	// Bundle, or the Bundle's namespace, is deleted. It keeps the object as Orphan does where the template is deleted, the
+	// Bundle leaves the member, or an override excludes the object.
 	// +optional
-	// +kubebuilder:validation:Enum=Delete;Orphan;Confirm;Last
+	// +kubebuilder:validation:Enum=Delete;Orphan;Confirm;Last;WithBundle
 	Removal RemovalMode `json:"removal,omitempty"`
 	// ServiceAccount of the member that must have the right to each write of the object there: NAME, in the
 	// namespace of the object, or NAMESPACE/NAME. The agent requests an access review of the member's API

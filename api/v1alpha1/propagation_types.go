@@ -238,6 +238,8 @@ const (
 	RemoveConfirm RemovalMode = "Confirm"
 	// RemoveLast is a mode of single objects: as Delete, after all others of the Bundle that go.
 	RemoveLast RemovalMode = "Last"
+	// RemoveWithBundle is a mode of single objects: as Delete where the Bundle itself is deleted, and as Orphan in all other cases.
+	RemoveWithBundle RemovalMode = "WithBundle"
 )
 
 // ResourceSelector chooses objects by kind, and by name or labels, or all of a

@@ -134,7 +134,7 @@ func annotatedTreatment(annotations map[string]string) (t atoll.Treatment, err e
 	if t.Drift, err = annotatedMode(annotations, atoll.AnnotationDrift, v1alpha1.DriftCorrect, v1alpha1.DriftReport, v1alpha1.DriftApprove); err != nil {
 		return t, err
 	}
-	if t.Removal, err = annotatedMode(annotations, atoll.AnnotationRemoval, v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan, v1alpha1.RemoveConfirm, v1alpha1.RemoveLast); err != nil {
+	if t.Removal, err = annotatedMode(annotations, atoll.AnnotationRemoval, v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan, v1alpha1.RemoveConfirm, v1alpha1.RemoveLast, v1alpha1.RemoveWithBundle); err != nil {
 		return t, err
 	}
 	if t.ConflictResolution, err = annotatedMode(annotations, atoll.AnnotationConflict, v1alpha1.ConflictAbort, v1alpha1.ConflictAdoptIfSame, v1alpha1.ConflictOverwrite); err != nil {
