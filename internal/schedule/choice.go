@@ -105,7 +105,8 @@ type candidatePool struct {
 	groups     [][]int32
 	groupIDs   []map[string]int32
 	groupSets  [][][]int32 // by constraint; nil while no option is in several groups of one
-	bundleHash uint64      // hash of the Bundle
+	setNumbers map[string]int32
+	bundleHash uint64 // hash of the Bundle
 	nearby     []nearbyGroups
 	problem    choiceProblem
 	solver     *choiceSolver

@@ -216,7 +216,7 @@ func (f *greedyFiller) addBestOption(class int) (rose bool) {
 				t.extendSizes(n)
 				t.groupsBySize[n-1]--
 				t.groupsBySize[n]++
-				rose = t.raiseFloor() || rose || len(r.sets) > 0 // fewer groups at the floor let a set rise it
+				rose = t.raiseFloor() || rose || len(r.sets) > 0 // a set may raise it where fewer groups are at the floor
 			}
 			closes = closes || n == 1 && r.max > 0
 		}

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"fmt"
 	"slices"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -60,14 +61,15 @@ func (p *candidatePool) numberGroups(constraint int, names []string) int32 {
 	slices.Sort(set)
 	set = slices.Compact(set)
 	if p.groupSets == nil {
-		p.groupSets = make([][][]int32, len(p.spread))
+		p.groupSets, p.setNumbers = make([][][]int32, len(p.spread)), map[string]int32{}
 	}
-	sets := p.groupSets[constraint]
-	at := slices.IndexFunc(sets, func(s []int32) bool { return slices.Equal(s, set) })
-	if at < 0 {
-		at, p.groupSets[constraint] = len(sets), append(sets, set)
+	key := fmt.Sprint(constraint, set)
+	number, known := p.setNumbers[key]
+	if !known {
+		number = firstSet - int32(len(p.groupSets[constraint]))
+		p.groupSets[constraint], p.setNumbers[key] = append(p.groupSets[constraint], set), number
 	}
-	return firstSet - int32(at)
+	return number
 }
 
 // firstSet is the number of the first set of groups; further ones have lower numbers.
