@@ -368,8 +368,8 @@ type ClusterStatus struct {
 	Resources ResourceSummary `json:"resources,omitempty"`
 	// Properties that the agent reports, by name: version.atoll.dev, nodes.atoll.dev,
 	// and, guessed from its nodes, provider.atoll.dev and region.atoll.dev; and the
-	// member's ClusterProperty objects (about.k8s.io), if it has any. At most 64. None
-	// steers placement unless the hub's HubSettings lists it.
+	// member's ClusterProperty objects (about.k8s.io), if it has any; and the values of node labels that
+	// the member's AgentPolicy states. At most 64. None steers placement unless the hub's HubSettings lists it.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=map

@@ -67,7 +67,7 @@ func TestFinishedObjectsAreDeletedAfterTheirTime(t *testing.T) {
 	})
 }
 
-// The time goes on while the agent is restarted. An object that is denied meanwhile stays, and that costs nothing.
+// The time goes on while the agent is restarted. An object that is denied by now stays.
 func TestTheTimeAfterFinishOutlivesTheAgent(t *testing.T) {
 	for name, denied := range map[string]bool{"permitted": false, "denied": true} {
 		t.Run(name, func(t *testing.T) {

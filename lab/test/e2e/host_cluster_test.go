@@ -81,11 +81,11 @@ spec:
 ---
 apiVersion: v1
 kind: ConfigMap
-metadata: {name: beside, namespace: $NS, `+placed+`}
+metadata: {name: other, namespace: $NS, `+placed+`}
 data: {a: b}
 `)
 	testwait.UntilNil(t, "objects of the hub's names are refused, and others are applied", allChecks(
-		eventOf("atoll", "StatefulSet", "atoll-hub", "Conflict"), inCluster("member1", "v1", "ConfigMap", "atoll", "beside", true)))
+		eventOf("atoll", "StatefulSet", "atoll-hub", "Conflict"), inCluster("member1", "v1", "ConfigMap", "atoll", "other", true)))
 	if after := own(); after != before {
 		t.Errorf("the hub's objects are\n%s\nand were\n%s", after, before)
 	}
@@ -96,7 +96,7 @@ data: {a: b}
 		}
 		return nil
 	})
-	testwait.UntilNil(t, "what was placed is gone", inCluster("member1", "v1", "ConfigMap", "atoll", "beside", false))
+	testwait.UntilNil(t, "what was placed is gone", inCluster("member1", "v1", "ConfigMap", "atoll", "other", false))
 	if after := own(); after != before {
 		t.Errorf("after the deletion the hub's objects are\n%s\nand were\n%s", after, before)
 	}
