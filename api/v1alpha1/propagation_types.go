@@ -468,7 +468,7 @@ type FieldSelector struct {
 type FieldRequirement struct {
 	// Key of the field: region, zone or provider, which are set on the hub, or the name of a
 	// property that agents report and HubSettings lists. (Karmada has the first three.)
-	// Overrides cannot read properties. Of a cluster with several zones, In needs one in the list, and NotIn none.
+	// Overrides cannot read properties. A cluster with several zones needs one of them in the list for In, and none for NotIn.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key"`

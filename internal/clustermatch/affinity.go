@@ -49,7 +49,7 @@ func MatchesAffinity(a *v1alpha1.ClusterAffinity, c atoll.ClusterView) (ok bool,
 
 // MatchesField reports whether the cluster meets a requirement on one field. A field that
 // is empty, or a property that is not there, is in no list and exists not; it is
-// neither greater nor less than anything. Of several zones, In needs one in the list, and NotIn none.
+// neither greater nor less than anything. In needs one of several zones in the list, and NotIn none.
 func MatchesField(r *v1alpha1.FieldRequirement, c *atoll.ClusterView) bool {
 	if several := c.ListFieldValues(r.Key); len(several) > 0 {
 		return matchesSeveral(r, several)

@@ -42,7 +42,7 @@ func TestSoManyClustersOfEachGroup(t *testing.T) {
 		}
 	}
 
-	// What is chosen stays while a better cluster comes, and one that is gone is replaced by one of its group.
+	// A chosen cluster stays while a better one comes, and one that is gone is replaced by one of its group.
 	w := fleet(3, 3)
 	p := parsePlacement(t, placement(3, 1))
 	first := formatOutcomes(w.decideAndApply(p), OutcomePlaced)

@@ -21,7 +21,7 @@ const (
 	mostReportedLabelText = 1 << 10
 )
 
-// What is reported of the nodes with a label. The key of the label follows the name after a slash, and its value after an
+// The properties of the nodes with a label. The key of the label follows the name after a slash, and its value after an
 // equals sign.
 const (
 	propertyNodesCPU    = "cpu.nodes.atoll.dev"
@@ -123,7 +123,7 @@ type labelValue struct {
 	sum  *labelSum
 }
 
-// addLabelProperties adds the properties of node labels. Of too many values, each key keeps those of most nodes; the
+// addLabelProperties adds the properties of node labels. If there are too many values, each key keeps those of most nodes; the
 // caller holds the lock.
 func (i *Inventory) addLabelProperties(out map[string]string) {
 	if len(i.labelKeys) == 0 {

@@ -60,7 +60,7 @@ func TestLabelsOfNodesAreProperties(t *testing.T) {
 	}
 }
 
-// Of many values, each key keeps those of most nodes, and the keys stated first have one more.
+// If there are many values, each key keeps those of most nodes, and the keys stated first have one more.
 func TestReportedLabelValuesAreFew(t *testing.T) {
 	keys := []string{"type", "pool", "zone", "rack", "os"}
 	var nodes []string
@@ -84,7 +84,7 @@ func TestReportedLabelValuesAreFew(t *testing.T) {
 	}
 }
 
-// What is kept of the labels of one node has a bound, also with many long keys.
+// The kept labels of one node have a bound, also with many long keys.
 func TestReportedLabelsOfANodeAreBounded(t *testing.T) {
 	i, labels := inventoryOf(), ""
 	for n := range 8 {

@@ -37,7 +37,7 @@ spec:
     spec: {containers: [{name: hub, image: "registry.example/atoll-hub:own"}]}
 `
 
-// The cluster that runs the hub is a member as any other. What users write under the names of the hub's own objects is not
+// The cluster that runs the hub is a member as any other. An object of a user with the name of one of the hub's own is not
 // applied there, and a deletion on the hub takes nothing of the hub along. In the agent's namespace nothing is applied.
 func TestTheClusterOfTheHubIsAMember(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 	"atoll.dev/atoll/internal/testwait"
 )
 
-// A hub serves profiles in both versions of the SIG, with the same content. What another manager states in fields that
-// v1alpha2 does not have outlives a write by v1alpha2, and v1alpha2 holds its own rules.
+// A hub serves profiles in both versions of the SIG, with the same content. Fields that v1alpha2 does not have outlive a
+// write by v1alpha2, and v1alpha2 holds its own rules.
 func TestProfilesInBothVersions(t *testing.T) {
 	t.Parallel()
 	const group, first, next = "multicluster.x-k8s.io/", "v1alpha1", "v1alpha2"
