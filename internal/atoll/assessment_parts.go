@@ -168,10 +168,15 @@ func (r *assessmentResolver) resolveReference(own *Assessment, indexes []int) (*
 	return a, nil
 }
 
+// sharesPartWith reports whether both assessments state one of the parts.
+func (a *Assessment) sharesPartWith(part *Assessment) bool {
+	return len(a.Feedback) > 0 && len(part.Feedback) > 0 || len(a.Health) > 0 && len(part.Health) > 0 || a.Completion != "" && part.Completion != "" ||
+		a.TTLSecondsAfterFinished != nil && part.TTLSecondsAfterFinished != nil
+}
+
 // addPart adds what the part has. It reports whether the assessment did not have it before.
 func (a *Assessment) addPart(part *Assessment) bool {
-	if len(a.Feedback) > 0 && len(part.Feedback) > 0 || len(a.Health) > 0 && len(part.Health) > 0 || a.Completion != "" && part.Completion != "" ||
-		a.TTLSecondsAfterFinished != nil && part.TTLSecondsAfterFinished != nil {
+	if a.sharesPartWith(part) {
 		return false
 	}
 	if len(part.Feedback) > 0 {

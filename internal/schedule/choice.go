@@ -277,8 +277,7 @@ func (p *candidatePool) chooseOptions() poolChoice {
 	p.problem = prob
 	options, short := p.chooseWithCapacity(p.problem.chooseOptions())
 	out := poolChoice{options: options, isFull: len(options) >= prob.maxChosen}
-	if len(options) == 0 && len(p.options) > 0 {
-		out.unmetReason = "each cluster that fits is in more groups than maxGroups of the spreadConstraints allows"
+	if out.unmetReason = p.explainEmptyChoice(options); out.unmetReason != "" {
 		return out
 	}
 	for r, missing := range short {

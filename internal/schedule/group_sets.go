@@ -133,3 +133,11 @@ func (s *choiceSolver) skewFloorWith(rule int, groups []int32, counts [][]int32)
 	}
 	return s.skewFloor(rule, after)
 }
+
+// explainEmptyChoice returns why none of the clusters that fit can be chosen; empty where some are.
+func (p *candidatePool) explainEmptyChoice(chosen []int32) string {
+	if len(chosen) > 0 || len(p.options) == 0 {
+		return ""
+	}
+	return "each cluster that fits is in more groups than maxGroups of the spreadConstraints allows"
+}
