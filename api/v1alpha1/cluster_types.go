@@ -107,6 +107,15 @@ type ClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Zone string `json:"zone,omitempty"`
 
+	// Zones within the region, for a member with nodes in several. A field selector over zone matches where one of them
+	// does, and a spread over zone counts the cluster in each. Not together with zone. At most 16.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Zones []string `json:"zones,omitempty"`
+
 	// Provider of the member's machines. Field selectors match it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -144,6 +153,17 @@ type ClusterSpec struct {
 	// Removing reports what the removal waits for. Default: the cluster stays.
 	// +optional
 	Removal *ClusterRemoval `json:"removal,omitempty"`
+}
+
+// MaxZones is the most zones that a Cluster states.
+const MaxZones = 16
+
+// ListZones returns the zones of the cluster, from zone or zones. The list may be the spec's own.
+func (s *ClusterSpec) ListZones() []string {
+	if len(s.Zones) == 0 && s.Zone != "" {
+		return []string{s.Zone}
+	}
+	return s.Zones
 }
 
 // ClusterRemoval is how a cluster leaves the fleet.
@@ -348,8 +368,8 @@ type ClusterStatus struct {
 	Resources ResourceSummary `json:"resources,omitempty"`
 	// Properties that the agent reports, by name: version.atoll.dev, nodes.atoll.dev,
 	// and, guessed from its nodes, provider.atoll.dev and region.atoll.dev; and the
-	// member's ClusterProperty objects (about.k8s.io), if it has any. At most 64. None
-	// steers placement unless the hub's HubSettings lists it.
+	// member's ClusterProperty objects (about.k8s.io), if it has any; and the values of node labels that
+	// the member's AgentPolicy states. At most 64. None steers placement unless the hub's HubSettings lists it.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=map

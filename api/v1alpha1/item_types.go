@@ -2,7 +2,7 @@ package v1alpha1
 
 // ItemRule specifies how members treat objects that a policy places.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.drift) || has(self.conflictResolution) || has(self.removal) || has(self.serviceAccount) || has(self.feedback) || has(self.health) || has(self.completion)",message="a rule sets at least one of update, ignoreFields, drift, conflictResolution, removal, serviceAccount, feedback, health and completion"
+// +kubebuilder:validation:XValidation:rule="has(self.update) || has(self.ignoreFields) || has(self.drift) || has(self.conflictResolution) || has(self.removal) || has(self.serviceAccount) || has(self.feedback) || has(self.health) || has(self.completion) || has(self.ttlSecondsAfterFinished)",message="a rule sets at least one of update, ignoreFields, drift, conflictResolution, removal, serviceAccount, feedback, health, completion and ttlSecondsAfterFinished"
 type ItemRule struct {
 	// ResourceSelectors select objects among those that the policy places, with their dependencies.
 	// Empty: all of them.
@@ -45,9 +45,11 @@ type ItemRule struct {
 	// Removal specifies what happens to the object in a member when it is taken out there. It replaces
 	// removal.mode of the policy. Confirm deletes as Delete does, once a person has confirmed the
 	// removal with `atoll confirm`, whatever the removal budget allows. Last deletes as Delete does, after all other
-	// objects of its Bundle are gone that the member removes at that time.
+	// objects of its Bundle are gone that the member removes at that time. WithBundle deletes the object only where its
+	// Bundle, or the Bundle's namespace, is deleted. It keeps the object as Orphan does where the template is deleted, the
+	// Bundle leaves the member, or an override excludes the object.
 	// +optional
-	// +kubebuilder:validation:Enum=Delete;Orphan;Confirm;Last
+	// +kubebuilder:validation:Enum=Delete;Orphan;Confirm;Last;WithBundle
 	Removal RemovalMode `json:"removal,omitempty"`
 	// ServiceAccount of the member that must have the right to each write of the object there: NAME, in the
 	// namespace of the object, or NAMESPACE/NAME. The agent requests an access review of the member's API
@@ -77,7 +79,18 @@ type ItemRule struct {
 	// not created again for the same content. Secrets are left out as of feedback.
 	// +optional
 	Completion *CompletionRule `json:"completion,omitempty"`
+	// TTLSecondsAfterFinished is after how many seconds a member deletes the object once it has run to completion, by its
+	// kind, such as a Job, or by completion. The time begins when the member's agent finds it finished. The object is not
+	// created again for the same content, and its last report stays. Objects that Atoll adopted stay, and so do hooks and
+	// objects that other Bundles hold, too. 0 deletes it at once. Without it in any rule: the object stays.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31536000
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
+
+// MaxTTLSecondsAfterFinished is the longest time after which a finished object is deleted: a year.
+const MaxTTLSecondsAfterFinished = 31_536_000
 
 // FeedbackRule names a value of the member's object.
 type FeedbackRule struct {

@@ -178,7 +178,7 @@ const (
 type ValueSource struct {
 	// CEL expression over the Cluster, such as cluster.labels['dns']. It reads values that are
 	// set on the hub: cluster.name, cluster.labels, cluster.region, cluster.zone,
-	// cluster.provider and cluster.sets, the ClusterSets that it is in, by name. A label that
+	// cluster.zones, cluster.provider and cluster.sets, the ClusterSets that it is in, by name. A label that
 	// the cluster does not have is no value.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048

@@ -247,6 +247,8 @@ const (
 	RemoveConfirm RemovalMode = "Confirm"
 	// RemoveLast is a mode of single objects: as Delete, after all others of the Bundle that go.
 	RemoveLast RemovalMode = "Last"
+	// RemoveWithBundle is a mode of single objects: as Delete where the Bundle itself is deleted, and as Orphan in all other cases.
+	RemoveWithBundle RemovalMode = "WithBundle"
 )
 
 // ResourceSelector chooses objects by kind, and by name or labels, or all of a
@@ -310,7 +312,7 @@ type PlacementSpec struct {
 	ClusterSets []string `json:"clusterSets,omitempty"`
 	// CELSelector is an expression that is true of a cluster, such as "cluster.labels['env'] ==
 	// 'prod' && cluster.region.startsWith('eu-')". It can read cluster.name, labels, region,
-	// zone, provider, sets and, by literal name, the properties that HubSettings lists. In
+	// zone, zones, provider, sets and, by literal name, the properties that HubSettings lists. In
 	// addition to CEL's own functions it has quantity('64Gi') and versionAtLeast('1.31',
 	// '1.30'). If the evaluation fails, for example because of a missing key, the cluster does
 	// not fit. Its cost is bounded. Empty: any cluster. Not in Karmada.
@@ -475,7 +477,7 @@ type FieldSelector struct {
 type FieldRequirement struct {
 	// Key of the field: region, zone or provider, which are set on the hub, or the name of a
 	// property that agents report and HubSettings lists. (Karmada has the first three.)
-	// Overrides cannot read properties.
+	// Overrides cannot read properties. A cluster with several zones needs one of them in the list for In, and none for NotIn.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key"`

@@ -17,8 +17,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.maxSkew) || has(self.spreadByLabel) || has(self.spreadByProperty) || (has(self.spreadByField) && self.spreadByField != 'cluster')",message="maxSkew has no effect on clusters, each of which is a group of its own"
 type SpreadConstraint struct {
 	// SpreadByField: cluster (each is a group of its own), region, zone or provider, as the
-	// Cluster's spec has them. Only the name identifies a zone. Default cluster, where
-	// spreadByLabel and spreadByProperty are not given either.
+	// Cluster's spec has them. Only the name identifies a zone. A cluster with several zones is in the group of each.
+	// Default cluster, where spreadByLabel and spreadByProperty are not given either.
 	// +optional
 	// +kubebuilder:validation:Enum=cluster;region;zone;provider
 	SpreadByField SpreadField `json:"spreadByField,omitempty"`

@@ -17,11 +17,12 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/policycheck"
 	"atoll.dev/atoll/internal/refusal"
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// validateCluster refuses malformed taints and capacity, and writes by users that manage no set of
+// validateCluster refuses malformed taints, zones and capacity, and writes by users that manage no set of
 // the Cluster or may not accept.
 func (p *AdmissionPlugin) validateCluster(ctx context.Context, a admission.Attributes) error {
 	now, before, err := typedObjects[v1alpha1.Cluster](a)
@@ -39,6 +40,7 @@ func (p *AdmissionPlugin) validateCluster(ctx context.Context, a admission.Attri
 		}
 	}
 	errs = append(errs, checkDrainTaints(now.Spec.Taints, before)...)
+	errs = append(errs, policycheck.CheckZones(&now.Spec, field.NewPath("spec"))...)
 	errs = append(errs, schedule.CheckCapacity(now.Spec.Capacity, field.NewPath("spec", "capacity"))...)
 	if len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)

@@ -67,13 +67,18 @@ func TestMalformedCapacityIsRefused(t *testing.T) {
 		{"{resources: {memory: -1Gi}}", "spec.capacity.resources[memory]: Invalid value: \"-1Gi\": must not be negative"},
 		{"{resources: {gpu: 4}}", "spec.capacity.resources[gpu]: Invalid value: \"gpu\": is no resource that pods request"},
 		{"{resources: {limits.memory: 1Gi}}", "use memory, which bounds what is requested"},
+		{"{}", "spec.zones: Invalid value: [\"a\",\"b\"]: zone is \"a\""},
 	} {
 		u := taintedCluster(t, "[]")
 		var capacity map[string]any
 		if err := yaml.Unmarshal([]byte(tc.capacity), &capacity); err != nil {
 			t.Fatal(err)
 		}
-		u.Object["spec"] = map[string]any{"capacity": capacity}
+		spec := map[string]any{"capacity": capacity}
+		if strings.HasPrefix(tc.want, "spec.zones") {
+			spec = map[string]any{"zone": "a", "zones": []any{"a", "b"}}
+		}
+		u.Object["spec"] = spec
 		for op, old := range map[admission.Operation]runtime.Object{admission.Create: nil, admission.Update: taintedCluster(t, "[]")} {
 			gvk := v1alpha1.GroupVersion.WithKind("Cluster")
 			a := admission.NewAttributesRecord(u, old, gvk, "", "tokyo", v1alpha1.GroupVersion.WithResource("clusters"), "", op, nil, false, &user.DefaultInfo{Name: "jane"})

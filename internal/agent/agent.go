@@ -233,6 +233,7 @@ func runUntilLeaseLost(ctx context.Context, o Options, metrics *metrics) error {
 	if err != nil {
 		return err
 	}
+	p.reportNodeLabels()
 	p.watcher = observe.NewWatcher(client)
 	if p.proxy, err = p.newTunnelServer(o, client, budget.Watches); err != nil {
 		return err
@@ -280,6 +281,14 @@ func (p *agentComponents) reevaluateAgentPolicy() {
 	}
 	p.engine.ReevaluateAgentPolicy()
 	p.proxy.ReevaluatePolicy()
+	p.reportNodeLabels()
+}
+
+// reportNodeLabels sets the node labels that the inventory reports. They stay while the policy is not understood.
+func (p *agentComponents) reportNodeLabels() {
+	if keys, isKnown := p.limits.CurrentPolicy().NodeLabels(); isKnown {
+		p.inventory.ReportNodeLabels(keys)
+	}
 }
 
 // namespaceLabelsChanged is called when the labels of a namespace change, by which the policy

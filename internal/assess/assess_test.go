@@ -233,6 +233,19 @@ func TestRulesThatAreRefused(t *testing.T) {
 		{Feedback: []v1alpha1.FeedbackRule{{JSONPath: ".a"}, {JSONPath: "..a"}}, Health: []v1alpha1.HealthRule{{Expression: "object.a"}, {Expression: "'a'", Reason: "Failed"}}},
 		{Completion: &v1alpha1.CompletionRule{Expression: "object.name.matches('a')"}, ResourceSelectors: []v1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "ConfigMap"}, {APIVersion: "*", Kind: "Secret"}}},
 	}
+	ttl := int32(60)
+	finished := []v1alpha1.ItemRule{
+		{TTLSecondsAfterFinished: &ttl},
+		{TTLSecondsAfterFinished: &ttl, ResourceSelectors: []v1alpha1.ResourceSelector{{APIVersion: "batch/v1", Kind: "Job"}, {APIVersion: "*", Kind: "*"}, {APIVersion: "apps/v1", Kind: "Deployment"}}},
+	}
+	errs := CheckItemRules(finished, path)
+	if len(errs) != 1 || errs[0].Field != "rules[1].ttlSecondsAfterFinished" || !strings.Contains(errs[0].Detail, "a Deployment never runs to completion") {
+		t.Errorf("refused are %v", errs)
+	}
+	finished = append(finished, v1alpha1.ItemRule{Completion: &v1alpha1.CompletionRule{Expression: "true"}})
+	if errs = CheckItemRules(finished, path); len(errs) > 0 {
+		t.Errorf("with a rule of completion: %v", errs)
+	}
 	var got []string
 	for _, err := range CheckItemRules(rules, path) {
 		got = append(got, err.Field)

@@ -2,23 +2,45 @@ package assess
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/lru"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/expr"
+	"atoll.dev/atoll/internal/kinds"
 )
 
-// CheckItemRules returns the feedback, health and completion of rules that no member can evaluate, and those that
-// select Secrets.
+// CheckItemRules returns the feedback, health and completion of rules that no member can evaluate, those that
+// select Secrets, and those of objects that never run to completion.
 func CheckItemRules(rules []v1alpha1.ItemRule, at *field.Path) (errs field.ErrorList) {
 	if n := countExpressionBytes(rules); n > maxExpressionBytes {
 		return field.ErrorList{field.Forbidden(at, fmt.Sprintf("their different expressions of health and completion have %d bytes together, and at most %d are compiled", n, maxExpressionBytes))}
 	}
 	for i := range rules {
 		errs = append(errs, checkItemRule(&rules[i], at.Index(i))...)
+		errs = append(errs, checkTTL(rules, i, at.Index(i))...)
+	}
+	return errs
+}
+
+// checkTTL refuses a time after completion for kinds that never run to completion, where no rule defines that they do.
+func checkTTL(rules []v1alpha1.ItemRule, index int, at *field.Path) (errs field.ErrorList) {
+	rule := &rules[index]
+	if rule.TTLSecondsAfterFinished == nil || slices.ContainsFunc(rules, func(r v1alpha1.ItemRule) bool { return r.Completion != nil }) {
+		return nil
+	}
+	for _, rs := range rule.ResourceSelectors {
+		gv, err := schema.ParseGroupVersion(rs.APIVersion)
+		if err != nil || rs.Kind == "*" || strings.Contains(rs.APIVersion, "*") || kinds.RunsOnce(schema.GroupKind{Group: gv.Group, Kind: rs.Kind}) {
+			continue
+		}
+		errs = append(errs, field.Invalid(at.Child("ttlSecondsAfterFinished"), *rule.TTLSecondsAfterFinished,
+			fmt.Sprintf("a %s never runs to completion: state completion, too", rs.Kind)))
 	}
 	return errs
 }

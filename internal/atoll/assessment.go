@@ -16,11 +16,13 @@ type Assessment struct {
 	Health   []v1alpha1.HealthRule   `json:"health,omitempty"`
 	// Completion is an expression that is true once the object has run to completion; empty: its kind defines it.
 	Completion string `json:"completion,omitempty"`
+	// TTLSecondsAfterFinished is after how long members delete the object once it has run to completion; nil: it stays.
+	TTLSecondsAfterFinished *int32 `json:"ttl,omitempty"`
 }
 
 // IsEmpty reports whether the rules of the kind alone apply to the object.
 func (a *Assessment) IsEmpty() bool {
-	return a == nil || len(a.Feedback) == 0 && len(a.Health) == 0 && a.Completion == ""
+	return a == nil || len(a.Feedback) == 0 && len(a.Health) == 0 && a.Completion == "" && a.TTLSecondsAfterFinished == nil
 }
 
 // UnmarshalJSON decodes an assessment. Longer lists than an assessment has are refused before their rules take memory:
@@ -65,6 +67,8 @@ func (a *Assessment) CheckForm() error {
 		return errTooManyRules
 	case len(a.Completion) > MaxExpression:
 		return errors.New("its rule of completion is longer than any rule is")
+	case a.TTLSecondsAfterFinished != nil && (*a.TTLSecondsAfterFinished < 0 || *a.TTLSecondsAfterFinished > v1alpha1.MaxTTLSecondsAfterFinished):
+		return errors.New("it is deleted after a time that no rule states")
 	}
 	for _, f := range a.Feedback {
 		if !hasFeedbackForm(f) {

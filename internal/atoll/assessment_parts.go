@@ -18,7 +18,7 @@ const MaxAssessmentParts = 256
 const MaxCombinedRules = 16 << 10
 
 // AssessmentParts are the different parts of the assessments of an encoded content or manifest. Each part has feedback,
-// health or completion alone. Items refer to parts by their indexes, so that the rules of a policy are encoded once, and
+// health, completion or the time after it alone. Items refer to parts by their indexes, so that the rules of a policy are encoded once, and
 // not for each item or each combination of rules.
 type AssessmentParts []Assessment
 
@@ -87,6 +87,9 @@ func (l *assessmentLister) listAssessment(a *Assessment) []int {
 	if a.Completion != "" {
 		indexes = append(indexes, l.listText(Assessment{Completion: a.Completion}))
 	}
+	if a.TTLSecondsAfterFinished != nil {
+		indexes = append(indexes, l.listText(Assessment{TTLSecondsAfterFinished: a.TTLSecondsAfterFinished}))
+	}
 	if slices.Contains(indexes, -1) || !l.combinations.addCombination(fmt.Sprint(indexes), a) {
 		indexes = nil
 	}
@@ -129,8 +132,8 @@ type assessmentResolver struct {
 	combinations combinationCount
 }
 
-// maxPartsOfAssessment is the number of parts that an assessment may have: feedback, health and completion.
-const maxPartsOfAssessment = 3
+// maxPartsOfAssessment is the number of parts that an assessment may have: feedback, health, completion and the time after it.
+const maxPartsOfAssessment = 4
 
 var (
 	errAssessmentReference = errors.New("an item refers to its assessment in a form that no hub makes")
@@ -165,9 +168,15 @@ func (r *assessmentResolver) resolveReference(own *Assessment, indexes []int) (*
 	return a, nil
 }
 
+// sharesPartWith reports whether both assessments state one of the parts.
+func (a *Assessment) sharesPartWith(part *Assessment) bool {
+	return len(a.Feedback) > 0 && len(part.Feedback) > 0 || len(a.Health) > 0 && len(part.Health) > 0 || a.Completion != "" && part.Completion != "" ||
+		a.TTLSecondsAfterFinished != nil && part.TTLSecondsAfterFinished != nil
+}
+
 // addPart adds what the part has. It reports whether the assessment did not have it before.
 func (a *Assessment) addPart(part *Assessment) bool {
-	if len(a.Feedback) > 0 && len(part.Feedback) > 0 || len(a.Health) > 0 && len(part.Health) > 0 || a.Completion != "" && part.Completion != "" {
+	if a.sharesPartWith(part) {
 		return false
 	}
 	if len(part.Feedback) > 0 {
@@ -178,6 +187,9 @@ func (a *Assessment) addPart(part *Assessment) bool {
 	}
 	if part.Completion != "" {
 		a.Completion = part.Completion
+	}
+	if part.TTLSecondsAfterFinished != nil {
+		a.TTLSecondsAfterFinished = part.TTLSecondsAfterFinished
 	}
 	return true
 }

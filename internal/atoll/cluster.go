@@ -1,14 +1,21 @@
 package atoll
 
-import "atoll.dev/atoll/api/v1alpha1"
+import (
+	"slices"
+
+	"atoll.dev/atoll/api/v1alpha1"
+)
 
 // ClusterView is what selectors see of a Cluster: what the hub set, and of what the
 // agent reports the properties that the hub's admin listed.
 type ClusterView struct {
-	Name     string
-	Labels   map[string]string
-	Region   string
-	Zone     string
+	Name   string
+	Labels map[string]string
+	Region string
+	// Zone is the one zone of the cluster; empty where it has several.
+	Zone string
+	// Zones are all zones of a cluster that has several; nil for others.
+	Zones    []string
 	Provider string
 	// Sets: names of the ClusterSets that it is in, sorted.
 	Sets []string
@@ -40,12 +47,28 @@ type MemberVersions interface {
 }
 
 // ClusterViewOf returns the view of a Cluster, without properties and sets, which are not in the object. The labels
-// are shared with the object.
+// and zones are shared with the object.
 func ClusterViewOf(c *v1alpha1.Cluster) ClusterView {
-	return ClusterView{
+	view := ClusterView{
 		Name: c.Name, Labels: c.Labels,
 		Region: c.Spec.Region, Zone: c.Spec.Zone, Provider: c.Spec.Provider,
 	}
+	switch len(c.Spec.Zones) {
+	case 0:
+	case 1:
+		view.Zone = c.Spec.Zones[0]
+	default:
+		view.Zone, view.Zones = "", c.Spec.Zones
+	}
+	return view
+}
+
+// ListZones returns the zones of the cluster; empty where none is stated. The list is not changed.
+func (c *ClusterView) ListZones() []string {
+	if len(c.Zones) == 0 && c.Zone != "" {
+		return []string{c.Zone}
+	}
+	return c.Zones
 }
 
 // IsClusterSpecField reports whether the key of a field requirement is a field of the Cluster's
@@ -54,8 +77,13 @@ func IsClusterSpecField(key string) bool {
 	return key == "region" || key == "zone" || key == "provider"
 }
 
+// HasZone reports whether the cluster has the zone.
+func (c *ClusterView) HasZone(zone string) bool {
+	return zone != "" && zone == c.Zone || slices.Contains(c.Zones, zone)
+}
+
 // FieldValue returns the field of the cluster: region, zone, provider or a listed property; empty when it has
-// none.
+// none. The zone of a cluster with several is empty: ListFieldValues returns them.
 func (c *ClusterView) FieldValue(key string) string {
 	switch key {
 	case "region":
@@ -66,4 +94,13 @@ func (c *ClusterView) FieldValue(key string) string {
 		return c.Provider
 	}
 	return c.Properties[key]
+}
+
+// ListFieldValues returns the values of a field of which the cluster may have several; nil: FieldValue returns the
+// one value.
+func (c *ClusterView) ListFieldValues(key string) []string {
+	if key == "zone" {
+		return c.Zones
+	}
+	return nil
 }

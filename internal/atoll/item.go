@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
 )
@@ -363,6 +364,14 @@ func (it *RenderedItem) IsWritten() bool { return it.Observe == "" && !it.Failed
 // StatesCompletion reports whether the item's Assessment defines when its object has run to completion.
 func (it *RenderedItem) StatesCompletion() bool {
 	return it.Assessment != nil && it.Assessment.Completion != ""
+}
+
+// ExpiresAfter returns how long after it has run to completion a member deletes the object; false: it does not.
+func (it *RenderedItem) ExpiresAfter() (after time.Duration, expires bool) {
+	if it == nil || it.Assessment == nil || it.Assessment.TTLSecondsAfterFinished == nil {
+		return 0, false
+	}
+	return time.Duration(*it.Assessment.TTLSecondsAfterFinished) * time.Second, true
 }
 
 // HasLostField reports whether an agent without support for a field of the item stored it, and dropped the field.

@@ -115,8 +115,13 @@ func (t *Treatment) IgnoredFields() []string {
 	return t.IgnoreFields
 }
 
-// StaysAsOrphan reports whether the item stays in a member that it is taken out of. c is its content.
+// StaysAsOrphan reports whether the item stays in a member that it is taken out of while its Bundle exists. c is its content.
 func (it *Item) StaysAsOrphan(c *Content) bool {
+	return it.Treatment.OwnRemoval() == v1alpha1.RemoveWithBundle || it.StaysWithoutBundle(c)
+}
+
+// StaysWithoutBundle reports whether the item stays in members although its Bundle is deleted. c is its content.
+func (it *Item) StaysWithoutBundle(c *Content) bool {
 	if own := it.Treatment.OwnRemoval(); own != "" {
 		return own == v1alpha1.RemoveOrphan
 	}

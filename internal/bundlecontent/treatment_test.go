@@ -48,6 +48,7 @@ func TestAnItemsOwnRemoval(t *testing.T) {
 	}{
 		{v1alpha1.RemoveDelete, "", false}, {v1alpha1.RemoveOrphan, "", true},
 		{v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan, true}, {v1alpha1.RemoveOrphan, v1alpha1.RemoveDelete, false},
+		{v1alpha1.RemoveDelete, v1alpha1.RemoveWithBundle, true},
 		{v1alpha1.RemoveDelete, v1alpha1.RemoveLast, false}, {v1alpha1.RemoveOrphan, v1alpha1.RemoveLast, false},
 	} {
 		m := newFakeHub()

@@ -1,8 +1,10 @@
 package clustermatch
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,9 +49,25 @@ func MatchesAffinity(a *v1alpha1.ClusterAffinity, c atoll.ClusterView) (ok bool,
 
 // MatchesField reports whether the cluster meets a requirement on one field. A field that
 // is empty, or a property that is not there, is in no list and exists not; it is
-// neither greater nor less than anything.
+// neither greater nor less than anything. In needs one of several zones in the list, and NotIn none.
 func MatchesField(r *v1alpha1.FieldRequirement, c *atoll.ClusterView) bool {
-	v := c.FieldValue(r.Key)
+	if several := c.ListFieldValues(r.Key); len(several) > 0 {
+		return matchesSeveral(r, several)
+	}
+	return matchesValue(r, c.FieldValue(r.Key))
+}
+
+// matchesSeveral reports whether a field with several values meets a requirement.
+func matchesSeveral(r *v1alpha1.FieldRequirement, values []string) bool {
+	isMet := func(v string) bool { return matchesValue(r, v) }
+	if r.Operator == corev1.NodeSelectorOpNotIn {
+		return !slices.ContainsFunc(values, func(v string) bool { return !isMet(v) })
+	}
+	return slices.ContainsFunc(values, isMet)
+}
+
+// matchesValue reports whether a value meets a requirement.
+func matchesValue(r *v1alpha1.FieldRequirement, v string) bool {
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn:
 		return slices.Contains(r.Values, v)
@@ -81,7 +99,7 @@ func MatchesField(r *v1alpha1.FieldRequirement, c *atoll.ClusterView) bool {
 
 // DescribeFieldMismatch names the requirement that refused the cluster.
 func DescribeFieldMismatch(r *v1alpha1.FieldRequirement, c *atoll.ClusterView) string {
-	v := c.FieldValue(r.Key)
+	v := cmp.Or(strings.Join(c.ListFieldValues(r.Key), ","), c.FieldValue(r.Key))
 	switch r.Operator {
 	case corev1.NodeSelectorOpExists:
 		return fmt.Sprintf("field %s is not set", r.Key)

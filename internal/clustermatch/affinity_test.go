@@ -40,16 +40,26 @@ func TestMatchesField(t *testing.T) {
 		"greater than nothing":       {"gpus", corev1.NodeSelectorOpGt, nil, false},
 		"greater than two values":    {"gpus", corev1.NodeSelectorOpGt, []string{"7", "6"}, false},
 		"less than a text":           {"gpus", corev1.NodeSelectorOpLt, []string{"many"}, false},
+		"one of two zones":           {"zones", "In", []string{"b", "c"}, true},
+		"neither of two zones":       {"zones", "In", []string{"c"}, false},
+		"not in, but one zone is":    {"zones", "NotIn", []string{"b", "c"}, false},
+		"not in, for both zones":     {"zones", "NotIn", []string{"c"}, true},
+		"zones exist":                {"zones", "Exists", nil, true},
+		"zones exist, against it":    {"zones", "DoesNotExist", nil, false},
 		"unknown operator":           {"region", "Like", []string{"eu"}, false},
 	} {
+		of := &oslo
+		if x.key == "zones" { // the field zone of a cluster that has several
+			x.key, of = "zone", &atoll.ClusterView{Name: "wide", Zones: []string{"a", "b"}}
+		}
 		r := &v1alpha1.FieldRequirement{Key: x.key, Operator: x.operator, Values: x.values}
-		if got := MatchesField(r, &oslo); got != x.want {
+		if got := MatchesField(r, of); got != x.want {
 			t.Errorf("%s: %t, want %t", name, got, x.want)
 		}
 		if x.want {
 			continue
 		}
-		if reason := DescribeFieldMismatch(r, &oslo); !strings.Contains(reason, "field "+x.key) {
+		if reason := DescribeFieldMismatch(r, of); !strings.Contains(reason, "field "+x.key) {
 			t.Errorf("%s: the reason %q does not name the field", name, reason)
 		}
 	}

@@ -69,8 +69,13 @@ func (p *clusterPatch) changeLabels(was, is map[string]string) {
 			p.refuseEdit(at.Key(key), "it marks the node as a cluster, which it stays")
 		case part == "":
 			p.labels[key] = value
+		case part == "zone" && len(p.cluster.Spec.Zones) > 1:
+			p.refuseEdit(at.Key(key), fmt.Sprintf("the cluster has several zones: edit spec.zones of Cluster/%s", p.cluster.Name))
 		default:
 			p.spec[part] = value
+			if part == "zone" && len(p.cluster.Spec.Zones) > 0 {
+				p.spec["zones"] = nil
+			}
 			if _, labelled := p.cluster.Labels[key]; labelled && value == nil {
 				p.labels[key] = nil
 			}

@@ -48,9 +48,14 @@ func NodeLabels(c *v1alpha1.Cluster) map[string]string {
 	return out
 }
 
-// locationLabels returns the labels that are fields of the Cluster's spec: region and zone.
+// locationLabels returns the labels that are fields of the Cluster's spec: region and zone. Several zones are no
+// label, which has one value.
 func locationLabels(c *v1alpha1.Cluster) map[string]string {
-	return map[string]string{corev1.LabelTopologyRegion: c.Spec.Region, corev1.LabelTopologyZone: c.Spec.Zone}
+	zone := ""
+	if zones := c.Spec.ListZones(); len(zones) == 1 {
+		zone = zones[0]
+	}
+	return map[string]string{corev1.LabelTopologyRegion: c.Spec.Region, corev1.LabelTopologyZone: zone}
 }
 
 // nodeAnnotations returns the annotations of the Node: the Cluster's, but for the hub's own notes, and for what

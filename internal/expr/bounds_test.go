@@ -207,7 +207,7 @@ func TestCostsOfExpressions(t *testing.T) {
 
 // An issue names the field of a cluster that is missing, at its place in the text.
 func TestIssuesNameTheMissingField(t *testing.T) {
-	const has = ": it has name, labels, region, zone, provider, sets and properties"
+	const has = ": it has name, labels, region, zone, zones, provider, sets and properties"
 	for text, want := range map[string]string{
 		"'ü' == 'x' || cluster.nme == 'x'": `line 1, column 15: cluster has no field "nme" here` + has,
 		"true &&\n cluster . nme == 'x'":   `line 2, column 2: cluster has no field "nme" here` + has,
@@ -220,7 +220,7 @@ func TestIssuesNameTheMissingField(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	const hubHas = ": it has name, labels, region, zone, provider and sets"
+	const hubHas = ": it has name, labels, region, zone, zones, provider and sets"
 	if _, err := CompileValueExpression("cluster.properties"); err == nil || err.Error() != `line 1, column 1: cluster has no field "properties" here`+hubHas {
 		t.Errorf("a value: %v", err)
 	}

@@ -9,7 +9,8 @@
 //
 //	cluster.name                             string
 //	cluster.labels                           map(string, string)
-//	cluster.region, .zone, .provider         string
+//	cluster.region, .zone, .provider         string; the zone is empty where the cluster has several
+//	cluster.zones                            list(string), all zones of the cluster
 //	cluster.sets                             list(string), the ClusterSets of the cluster
 //	cluster.properties                       map(string, string)
 //

@@ -25,6 +25,7 @@ func hubClusterVariables() []cel.EnvOption {
 		cel.Variable("cluster.labels", cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable("cluster.region", cel.StringType),
 		cel.Variable("cluster.zone", cel.StringType),
+		cel.Variable(nameZones, cel.ListType(cel.StringType)),
 		cel.Variable("cluster.provider", cel.StringType),
 		cel.Variable(nameSets, cel.ListType(cel.StringType)),
 	}, sharedFunctions()...)

@@ -152,8 +152,11 @@ func compileQuickIn(a textReader, in ast.Expr) quickMatcher {
 	}
 	switch in.Kind() {
 	case ast.IdentKind:
-		if in.AsIdent() == nameSets {
+		switch in.AsIdent() {
+		case nameSets:
 			return within(func(c Cluster, s string) bool { return slices.Contains(c.Sets, s) })
+		case nameZones:
+			return within(func(c Cluster, s string) bool { return c.HasZone(s) })
 		}
 	case ast.ListKind:
 		var list []string

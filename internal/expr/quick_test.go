@@ -54,7 +54,7 @@ func (s expressionWriter) writeCondition(depth int) string {
 		case 1:
 			return "has(cluster." + s.pickOne("labels", "properties") + "." + s.pickOne("a", "b") + ")"
 		case 2:
-			return s.writeText() + " in " + s.pickOne("cluster.sets", "cluster.labels", "['a', 'b']", "['']")
+			return s.writeText() + " in " + s.pickOne("cluster.sets", "cluster.zones", "cluster.labels", "['a', 'b']", "['']")
 		case 3:
 			return s.pickOne("'a'", "'b'") + " in cluster.properties"
 		case 4:
@@ -97,6 +97,9 @@ func TestQuickIsCEL(t *testing.T) {
 				Name: s.pickOne("a", "ab"), Region: s.pickOne("", "a"), Zone: s.pickOne("b", "ab"), Provider: s.pickOne("", "b"),
 				Labels: s.randomMap(), Properties: s.randomMap(), Sets: strings.Fields(s.pickOne("", "a", "a b")),
 			}}
+			if s.IntN(3) == 0 {
+				c.Zone, c.Zones = "", []string{"a", "b"}
+			}
 			want := "fails"
 			if ok, err := sel.evaluateProgram(c); err == nil {
 				want = fmt.Sprint(ok)

@@ -116,7 +116,7 @@ func explainClusterIssue(first error, issues *cel.Issues, text string, more ...s
 	if m := fieldOfCluster.FindStringSubmatch(string(rest[min(max(at.Column(), 0), len(rest)):])); m != nil {
 		what = fmt.Sprintf("has no field %q here", m[1])
 	}
-	fields := append([]string{"name", "labels", "region", "zone", "provider", "sets"}, more...)
+	fields := append([]string{"name", "labels", "region", "zone", "zones", "provider", "sets"}, more...)
 	return fmt.Errorf("line %d, column %d: cluster %s: it has %s and %s", at.Line(), at.Column()+1, what,
 		strings.Join(fields[:len(fields)-1], ", "), fields[len(fields)-1])
 }
@@ -172,6 +172,7 @@ var activations = sync.Pool{New: func() any { return &activation{} }}
 const (
 	nameProperties = "cluster.properties"
 	nameSets       = "cluster.sets"
+	nameZones      = "cluster.zones"
 )
 
 // ResolveName implements interpreter.Activation.
@@ -185,6 +186,8 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return a.Region, true
 	case "cluster.zone":
 		return a.Zone, true
+	case nameZones:
+		return a.ListZones(), true
 	case "cluster.provider":
 		return a.Provider, true
 	case nameSets:

@@ -40,6 +40,8 @@ func TestMatch(t *testing.T) {
 		"versionAtLeast(cluster.properties['version'], '1.37')":                                       "false",
 		"quantity(cluster.name) > 1.0":                                                                `quantity("tokyo-1"): it is none`,
 		"versionAtLeast(cluster.name, '1')":                                                           `versionAtLeast: "tokyo-1" is no version`,
+		"'ap-a' in cluster.zones && cluster.zones.exists(z, z.endsWith('-a'))":                        "true",
+		"'ap-b' in cluster.zones || '' in cluster.zones || cluster.zones.size() != 1":                 "false",
 		"'gpu' in cluster.properties":                                                                 "false",
 	} {
 		t.Run(text, func(t *testing.T) {
@@ -64,7 +66,7 @@ func TestCompileRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"cluster.name":                                     "gives a string",
 		"cluster.name ==":                                  "line 1, column 16",
-		"cluster.age > 3":                                  `line 1, column 1: cluster has no field "age" here: it has name, labels, region, zone, provider, sets and properties`,
+		"cluster.age > 3":                                  `line 1, column 1: cluster has no field "age" here: it has name, labels, region, zone, zones, provider, sets and properties`,
 		"'a' == 'b' ||\n  cluster == 'x'":                  "line 2, column 3: cluster is no value by itself: it has name",
 		"cluster.labels['env'] > 3":                        "found no matching overload",
 		"cluster.taints.size() == 0":                       `cluster has no field "taints" here`,

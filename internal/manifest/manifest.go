@@ -150,9 +150,13 @@ func removalModeTombstones(in ManifestInput) (out []atoll.Tombstone) {
 	if in.Row.Orphan {
 		return nil
 	}
+	stays := (*atoll.Item).StaysAsOrphan
+	if atoll.ParseRowReason(in.Row.Reason).Reason == atoll.ReasonBundleDeleted {
+		stays = (*atoll.Item).StaysWithoutBundle
+	}
 	for i := range in.Content.Items {
 		item := &in.Content.Items[i]
-		if orphan := item.StaysAsOrphan(in.Content); orphan != (in.Content.Removal == v1alpha1.RemoveOrphan) || item.Treatment.IsRemovedLast() {
+		if orphan := stays(item, in.Content); orphan != (in.Content.Removal == v1alpha1.RemoveOrphan) || item.Treatment.IsRemovedLast() {
 			out = append(out, atoll.Tombstone{Key: item.Key, UID: item.UID, Cause: atoll.CauseExcluded, Orphan: orphan, Last: item.Treatment.IsRemovedLast()})
 		}
 	}

@@ -84,6 +84,20 @@ func TestRemovalOfItemsOfARowThatGoes(t *testing.T) {
 	}
 }
 
+// An item that is removed with its Bundle stays in a cluster that the Bundle leaves, and goes with a deleted Bundle.
+func TestAnItemIsRemovedWithItsBundle(t *testing.T) {
+	content := newContent()
+	content.Items[1].Treatment = &atoll.Treatment{Removal: v1alpha1.RemoveWithBundle}
+	for reason, orphan := range map[atoll.Reason]bool{
+		atoll.ReasonPlacementEdited: true, atoll.ReasonClusterRemoved: true, "": true, atoll.ReasonBundleDeleted: false,
+	} {
+		m := manifest.BuildManifest(manifest.ManifestInput{Row: atoll.RowSpec{Phase: atoll.RowRemoving, Reason: atoll.RowReason{Reason: reason}.String()}, Content: content})
+		if stays := len(m.Tombstones) == 1 && m.Tombstones[0].Key == webKey && m.Tombstones[0].Orphan; stays != orphan || !m.Remove || m.Removal != v1alpha1.RemoveDelete {
+			t.Errorf("a row that goes by %q: %+v, removal %s", reason, m.Tombstones, m.Removal)
+		}
+	}
+}
+
 // An item with an assessment has its content and its hash, so that other rules apply nothing again, and an error for
 // agents that would not assess it. An item that cannot be rendered has none.
 func TestAssessedItems(t *testing.T) {

@@ -135,6 +135,7 @@ func TestAnExcludedItemHasItsOwnRemovalMode(t *testing.T) {
 		{v1alpha1.RemoveDelete, v1alpha1.RemoveConfirm, "uid-one", true},
 		{v1alpha1.RemoveOrphan, v1alpha1.RemoveDelete, "uid-one", false},
 		{v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan, "", false},
+		{v1alpha1.RemoveDelete, v1alpha1.RemoveWithBundle, "", false},
 	} {
 		m, content := newFakeHub(), excludingContent()
 		m.contents["before"] = &atoll.Content{Items: content.Items}

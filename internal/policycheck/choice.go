@@ -52,11 +52,19 @@ func checkSpread(pl *v1alpha1.PlacementSpec, refused PropertyRefusal, at *field.
 		} else {
 			seen[key] = i
 		}
-		if pl.MaxClusters > 0 && s.MinGroups > pl.MaxClusters {
-			errs = append(errs, field.Invalid(in.Child("minGroups"), s.MinGroups, fmt.Sprintf("so many groups need as many clusters, and maxClusters is %d", pl.MaxClusters)))
+		if pl.MaxClusters > 0 && int64(s.MinGroups) > mostGroups(s, pl.MaxClusters) {
+			errs = append(errs, field.Invalid(in.Child("minGroups"), s.MinGroups, fmt.Sprintf("so many groups need more clusters, and maxClusters is %d", pl.MaxClusters)))
 		}
 	}
 	return errs
+}
+
+// mostGroups returns the most groups that so many clusters can be in: one each, and several zones.
+func mostGroups(s *v1alpha1.SpreadConstraint, clusters int32) int64 {
+	if s.SpreadByField == v1alpha1.SpreadByZone {
+		return int64(clusters) * v1alpha1.MaxZones
+	}
+	return int64(clusters)
 }
 
 // checkSpreadKey returns what a constraint spreads over, and its errors.

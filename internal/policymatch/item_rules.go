@@ -12,6 +12,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/jsonpointer"
+	"atoll.dev/atoll/internal/kinds"
 )
 
 // MaxIgnoredFields is the number of fields that an object's annotation may list, as a rule may.
@@ -53,7 +54,7 @@ func (r ItemRules) TreatmentOf(s Subject) (*atoll.Treatment, error) {
 	if t.Drift == v1alpha1.DriftCorrect {
 		t.Drift = ""
 	}
-	if s.Key.IsSecret() {
+	if t.Assessment = assessmentFor(s.Key, t.Assessment); s.Key.IsSecret() {
 		t.Assessment = nil
 	}
 	if t.IsEmpty() {
@@ -72,7 +73,20 @@ func (r *itemRule) addTo(t *atoll.Treatment) {
 	r.addAssessmentTo(t)
 }
 
-// addAssessmentTo adds feedback, health and completion that the rule states and the treatment lacks.
+// assessmentFor returns an assessment without what cannot occur for an object of the key: an object that never runs to
+// completion is not deleted after it.
+func assessmentFor(key atoll.ItemKey, a *atoll.Assessment) *atoll.Assessment {
+	if a == nil || a.TTLSecondsAfterFinished == nil || a.Completion != "" || kinds.RunsOnce(GroupKindOf(key)) {
+		return a
+	}
+	out := *a
+	if out.TTLSecondsAfterFinished = nil; out.IsEmpty() {
+		return nil
+	}
+	return &out
+}
+
+// addAssessmentTo adds feedback, health, completion and the time after it that the rule states and the treatment lacks.
 func (r *itemRule) addAssessmentTo(t *atoll.Treatment) {
 	a := atoll.Assessment{}
 	if t.Assessment != nil {
@@ -86,6 +100,9 @@ func (r *itemRule) addAssessmentTo(t *atoll.Treatment) {
 	}
 	if a.Completion == "" && r.Completion != nil {
 		a.Completion = r.Completion.Expression
+	}
+	if a.TTLSecondsAfterFinished == nil {
+		a.TTLSecondsAfterFinished = r.TTLSecondsAfterFinished
 	}
 	if !a.IsEmpty() {
 		t.Assessment = &a
@@ -117,7 +134,7 @@ func annotatedTreatment(annotations map[string]string) (t atoll.Treatment, err e
 	if t.Drift, err = annotatedMode(annotations, atoll.AnnotationDrift, v1alpha1.DriftCorrect, v1alpha1.DriftReport, v1alpha1.DriftApprove); err != nil {
 		return t, err
 	}
-	if t.Removal, err = annotatedMode(annotations, atoll.AnnotationRemoval, v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan, v1alpha1.RemoveConfirm, v1alpha1.RemoveLast); err != nil {
+	if t.Removal, err = annotatedMode(annotations, atoll.AnnotationRemoval, v1alpha1.RemoveDelete, v1alpha1.RemoveOrphan, v1alpha1.RemoveConfirm, v1alpha1.RemoveLast, v1alpha1.RemoveWithBundle); err != nil {
 		return t, err
 	}
 	if t.ConflictResolution, err = annotatedMode(annotations, atoll.AnnotationConflict, v1alpha1.ConflictAbort, v1alpha1.ConflictAdoptIfSame, v1alpha1.ConflictOverwrite); err != nil {

@@ -64,6 +64,13 @@ func TestTreatmentOfAnObject(t *testing.T) {
 				Feedback: []v1alpha1.FeedbackRule{{Name: "a", JSONPath: ".a", Type: "String"}}, Health: []v1alpha1.HealthRule{{Expression: "true"}}, Completion: "has(object.c)",
 			}},
 		},
+		"ttlSecondsAfterFinished of what never runs to completion": {
+			rules: []v1alpha1.ItemRule{{TTLSecondsAfterFinished: new(int32)}, {Removal: "Orphan"}}, want: &atoll.Treatment{Removal: "Orphan"},
+		},
+		"ttlSecondsAfterFinished of what a rule completes": {
+			rules: []v1alpha1.ItemRule{{TTLSecondsAfterFinished: new(int32)}, {Completion: &v1alpha1.CompletionRule{Expression: "true"}}},
+			want:  &atoll.Treatment{Assessment: &atoll.Assessment{Completion: "true", TTLSecondsAfterFinished: new(int32)}},
+		},
 		"a removal to confirm": {
 			rules: []v1alpha1.ItemRule{{Removal: "Confirm"}}, annotations: map[string]string{"atoll.dev/removal": "Confirm"}, want: &atoll.Treatment{Removal: "Confirm"},
 		},

@@ -321,7 +321,7 @@ func (i ItemChange) writeText(b *strings.Builder, all bool) {
 		b.WriteString("          hook: runs again\n")
 	}
 	if i.Reassessed {
-		b.WriteString("          assessed by other rules of feedback, health or completion\n")
+		b.WriteString("          assessed by other rules of feedback, health, completion or ttlSecondsAfterFinished\n")
 	}
 	if len(i.Released) > 0 {
 		fmt.Fprintf(b, "          left to the member: %s\n", abbreviateNames(i.Released, all))

@@ -198,7 +198,7 @@ func TestTextsOfItemPlans(t *testing.T) {
 		"written":       {ItemChange{Change: ChangeChanged, Written: true}, "      ~ Deployment/web would be written from now on\n"},
 		"a resolution":  {ItemChange{Change: ChangeChanged, ConflictAfter: v1alpha1.ConflictOverwrite}, "      ~ Deployment/web\n          objects that are not Atoll's: as the policy states -> Overwrite\n"},
 		"no resolution": {ItemChange{Change: ChangeChanged, ConflictBefore: v1alpha1.ConflictAbort}, "      ~ Deployment/web\n          objects that are not Atoll's: Abort -> as the policy states\n"},
-		"other rules":   {ItemChange{Change: ChangeChanged, Reassessed: true}, "      ~ Deployment/web\n          assessed by other rules of feedback, health or completion\n"},
+		"other rules":   {ItemChange{Change: ChangeChanged, Reassessed: true}, "      ~ Deployment/web\n          assessed by other rules of feedback, health, completion or ttlSecondsAfterFinished\n"},
 		"added wave":    {ItemChange{Change: ChangeAdded, WaveAfter: -1}, "      + Deployment/web\n          wave: -1\n"},
 		"added hook":    {ItemChange{Change: ChangeAdded, HookAfter: "PreSync"}, "      + Deployment/web\n          hook: PreSync\n"},
 		"hook runs":     {ItemChange{Change: ChangeChanged, HookRuns: true}, "      ~ Deployment/web\n          hook: runs again\n"},

@@ -101,9 +101,11 @@ type candidatePool struct {
 	filter *CompiledPlacement
 	// options are in the order of their clusters in the input.
 	options []candidateOption
-	// groups are, by constraint, the group of each option.
+	// groups are, by constraint, the number of the group, or of the set of groups, of each option.
 	groups     [][]int32
 	groupIDs   []map[string]int32
+	groupSets  [][][]int32 // by constraint; nil while no option is in several groups of one
+	setNumbers map[string]int32
 	bundleHash uint64 // hash of the Bundle
 	nearby     []nearbyGroups
 	problem    choiceProblem
@@ -149,30 +151,13 @@ func sortClusters(cs []Cluster) []Cluster {
 // firstMissingSpread returns the hard constraint that refuses a newcomer because the cluster
 // is in none of its groups.
 func (c *choiceRules) firstMissingSpread(cl *Cluster) (at int, firstMissingSpread bool) {
+	var one [1]string
 	for i := range c.spread {
-		if s := &c.spread[i]; s.WhenUnsatisfiable != v1alpha1.ScheduleAnyway && spreadGroupOf(s, cl) == "" {
+		if s := &c.spread[i]; s.WhenUnsatisfiable != v1alpha1.ScheduleAnyway && len(spreadGroupsOf(s, cl, &one)) == 0 {
 			return i, true
 		}
 	}
 	return 0, false
-}
-
-// spreadGroupOf returns the group of a cluster; empty: none.
-func spreadGroupOf(s *v1alpha1.SpreadConstraint, c *Cluster) string {
-	switch s.SpreadByField {
-	case v1alpha1.SpreadByCluster:
-		return c.Name
-	case v1alpha1.SpreadByRegion:
-		return c.Region
-	case v1alpha1.SpreadByZone:
-		return c.Zone
-	case v1alpha1.SpreadByProvider:
-		return c.Provider
-	}
-	if s.SpreadByProperty != "" {
-		return c.Properties[s.SpreadByProperty]
-	}
-	return c.Labels[s.SpreadByLabel]
 }
 
 // spreadFieldName returns the field that a constraint spreads over, for people.
@@ -246,15 +231,11 @@ func (p *candidatePool) addOption(c *Cluster, o candidateOption, about clusterFa
 	if !p.input.SkipExplanations {
 		p.optionFacts = append(p.optionFacts, about)
 	}
+	var one [1]string
 	for i := range p.spread {
 		s, id := &p.spread[i], noGroup
-		if name := spreadGroupOf(s, c); name != "" && s.SpreadByField != v1alpha1.SpreadByCluster {
-			known, ok := p.groupIDs[i][name]
-			if !ok {
-				known = int32(len(p.groupIDs[i]))
-				p.groupIDs[i][name] = known
-			}
-			id = known
+		if s.SpreadByField != v1alpha1.SpreadByCluster {
+			id = p.numberGroups(i, spreadGroupsOf(s, c, &one))
 		}
 		p.groups[i] = append(p.groups[i], id)
 	}
@@ -290,12 +271,15 @@ func (p *candidatePool) chooseOptions() poolChoice {
 		p.rules = append(p.rules, i)
 		prob.rules = append(prob.rules, spreadRule{
 			min: max(1, int(s.MinGroups)), max: int(s.MaxGroups), skew: int(s.MaxSkew), isSoft: soft,
-			groups: len(p.groupIDs[i]), groupOf: p.groups[i],
+			groups: len(p.groupIDs[i]), groupOf: p.groups[i], sets: p.setsOf(i),
 		})
 	}
 	p.problem = prob
 	options, short := p.chooseWithCapacity(p.problem.chooseOptions())
 	out := poolChoice{options: options, isFull: len(options) >= prob.maxChosen}
+	if out.unmetReason = p.explainEmptyChoice(options); out.unmetReason != "" {
+		return out
+	}
 	for r, missing := range short {
 		if s := &p.spread[p.rules[r]]; missing > 0 && len(options) > 0 {
 			out.unmetReason = fmt.Sprintf("spreadConstraints[%d] requires %d groups by %s, and the clusters that fit give %d",

@@ -43,26 +43,19 @@ func (s *choiceSolver) bestGroupsOfRule(i int, admit [][]bool) []bool {
 	for g := range all {
 		all[g] = groupWorth{group: int32(g), rank: ^uint64(0)}
 	}
+	var one [1]int32
 	for _, at := range s.locked {
-		if g := r.groupOf[at]; g != noGroup {
+		for _, g := range r.listGroups(r.groupOf[at], &one) {
 			all[g].locked++
 		}
 	}
 	for c, list := range s.optionsByClass {
-		g := s.groupsByClass[c][i]
-		if g == noGroup || !areGroupsAdmitted(admit, s.groupsByClass[c]) {
+		groups := r.listGroups(s.groupsByClass[c][i], &one)
+		if len(groups) > r.max || !s.areGroupsAdmitted(admit, s.groupsByClass[c]) {
 			continue
 		}
-		w := &all[g]
-		for _, at := range list {
-			if w.count == s.maxChosen {
-				break
-			}
-			o := &s.options[at]
-			w.prio += int(o.priority)
-			w.count++
-			w.score += o.score
-			w.rank = min(w.rank, o.rank)
+		for _, g := range groups {
+			s.addOptionsWorth(&all[g], list)
 		}
 	}
 	slices.SortFunc(all, groupWorth.compareWorth)
@@ -75,10 +68,31 @@ func (s *choiceSolver) bestGroupsOfRule(i int, admit [][]bool) []bool {
 	return out
 }
 
-func areGroupsAdmitted(admit [][]bool, groups []int32) bool {
-	for i, g := range groups {
-		if admit != nil && admit[i] != nil && g != noGroup && !admit[i][g] {
-			return false
+// addOptionsWorth adds the options of a class to the worth of a group, as many as can be chosen.
+func (s *choiceSolver) addOptionsWorth(w *groupWorth, list []int32) {
+	for _, at := range list {
+		if w.count == s.maxChosen {
+			return
+		}
+		o := &s.options[at]
+		w.prio += int(o.priority)
+		w.count++
+		w.score += o.score
+		w.rank = min(w.rank, o.rank)
+	}
+}
+
+// areGroupsAdmitted reports whether all groups of a class are admitted.
+func (s *choiceSolver) areGroupsAdmitted(admit [][]bool, numbers []int32) bool {
+	var one [1]int32
+	for i, number := range numbers {
+		if admit == nil || admit[i] == nil {
+			continue
+		}
+		for _, g := range s.rules[i].listGroups(number, &one) {
+			if !admit[i][g] {
+				return false
+			}
 		}
 	}
 	return true
@@ -91,8 +105,8 @@ func (s *choiceSolver) canGroupExchangeImprove() bool {
 	if !slices.ContainsFunc(s.rulesWithExcessGroups(), func(i int) bool { return countUsed(stay[i]) < s.rules[i].max }) {
 		return false // those that stay leave no choice of groups
 	}
-	// Without a bound on clusters the worth of groups adds up.
-	free := s.maxChosen >= len(s.options) && s.rules[0].skew == 0
+	// Without a bound on clusters, and with clusters in one group each, the worth of groups adds up.
+	free := s.maxChosen >= len(s.options) && s.rules[0].skew == 0 && !s.hasSets()
 	return len(s.rules) > 1 || !free
 }
 

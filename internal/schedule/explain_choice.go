@@ -286,22 +286,47 @@ func (w *choiceComparison) findRival(i int32) int32 {
 // refuseBySpread returns the rule that keeps one more cluster of the option's groups out;
 // empty: none. closed: the rule is maxGroups.
 func (w *choiceComparison) refuseBySpread(i int32) (rule string, closed bool) {
+	var one [1]int32
 	for n := range w.problem.rules {
-		r, s := &w.problem.rules[n], &w.spread[w.rules[n]]
-		g := r.groupOf[i]
-		if g == noGroup {
-			continue
+		r := &w.problem.rules[n]
+		groups := r.listGroups(r.groupOf[i], &one)
+		if r.exceedsMaximum(groups, w.counts[n], w.fullRules[n]) {
+			return w.explainMaximum(n, groups), true
 		}
-		if w.fullRules[n] && w.counts[n][g] == 0 {
-			return fmt.Sprintf("maxGroups of spreadConstraints[%d] is %d, and %s has none of those that were chosen (%s)",
-				w.rules[n], r.max, w.formatGroup(n, g), w.formatUsedGroups(n)), true
-		}
-		if floor := w.solver.skewFloor(n, w.counts); r.skew > 0 && !r.isSoft && int64(w.counts[n][g]) >= floor+int64(r.skew) {
-			return fmt.Sprintf("maxSkew of spreadConstraints[%d] is %d: %s has %d, and another %s that counts has %d",
-				w.rules[n], r.skew, w.formatGroup(n, g), w.counts[n][g], spreadFieldName(s), floor), false
+		if rule = w.explainSkew(n, groups); rule != "" {
+			return rule, false
 		}
 	}
 	return "", false
+}
+
+// explainMaximum explains that the maximum of a rule keeps one more cluster of these groups out.
+func (w *choiceComparison) explainMaximum(n int, groups []int32) string {
+	most := w.problem.rules[n].max
+	if !w.fullRules[n] {
+		opened := slices.DeleteFunc(slices.Clone(groups), func(g int32) bool { return w.counts[n][g] > 0 })
+		return fmt.Sprintf("maxGroups of spreadConstraints[%d] is %d, and the cluster adds %d groups to the %d of those that were chosen",
+			w.rules[n], most, len(opened), countUsed(w.counts[n]))
+	}
+	unused := groups[slices.IndexFunc(groups, func(g int32) bool { return w.counts[n][g] == 0 })]
+	return fmt.Sprintf("maxGroups of spreadConstraints[%d] is %d, and %s has none of those that were chosen (%s)",
+		w.rules[n], most, w.formatGroup(n, unused), w.formatUsedGroups(n))
+}
+
+// explainSkew explains that the skew of a rule keeps one more cluster of these groups out; empty: it does not.
+func (w *choiceComparison) explainSkew(n int, groups []int32) string {
+	r := &w.problem.rules[n]
+	if r.skew == 0 || r.isSoft {
+		return ""
+	}
+	floor := w.solver.skewFloorWith(n, groups, w.counts)
+	for _, g := range groups {
+		if int64(w.counts[n][g]) >= floor+int64(r.skew) {
+			return fmt.Sprintf("maxSkew of spreadConstraints[%d] is %d: %s has %d, and another %s that counts has %d",
+				w.rules[n], r.skew, w.formatGroup(n, g), w.counts[n][g], spreadFieldName(&w.spread[w.rules[n]]), floor)
+		}
+	}
+	return ""
 }
 
 // formatGroup returns a group as text, such as "zone eu-a".
@@ -396,15 +421,15 @@ func (w *choiceComparison) explainSpreadGroups(rule int) []SpreadGroup {
 	s, r := &w.spread[w.rules[rule]], &w.problem.rules[rule]
 	out, at := w.countSpreadGroups(s)
 	best := make([]int32, len(out)) // of the options that were not chosen, from 1
-	for i, g := range r.groupOf {
-		if g == noGroup {
-			continue
-		}
-		n := at[spreadGroupOf(s, &w.input.Clusters[w.options[i].clusterIndex])]
-		if out[n].Fit++; w.isChosen[i] && w.chosen.unmetReason == "" {
-			out[n].Chosen++
-		} else if best[n] == 0 || w.compareOptions(int32(i), best[n]-1) < 0 {
-			best[n] = int32(i) + 1
+	var one [1]string
+	for i := range r.groupOf {
+		for _, name := range spreadGroupsOf(s, &w.input.Clusters[w.options[i].clusterIndex], &one) {
+			n := at[name]
+			if out[n].Fit++; w.isChosen[i] && w.chosen.unmetReason == "" {
+				out[n].Chosen++
+			} else if best[n] == 0 || w.compareOptions(int32(i), best[n]-1) < 0 {
+				best[n] = int32(i) + 1
+			}
 		}
 	}
 	for n := range out {
@@ -427,17 +452,16 @@ func (w *choiceComparison) explainSpreadGroups(rule int) []SpreadGroup {
 // name.
 func (w *choiceComparison) countSpreadGroups(s *v1alpha1.SpreadConstraint) (out []SpreadGroup, at map[string]int) {
 	at, out = map[string]int{}, []SpreadGroup{}
+	var one [1]string
 	for i := range w.input.Clusters {
-		name := spreadGroupOf(s, &w.input.Clusters[i])
-		if name == "" {
-			continue
+		for _, name := range spreadGroupsOf(s, &w.input.Clusters[i], &one) {
+			n, known := at[name]
+			if !known {
+				n, at[name] = len(out), len(out)
+				out = append(out, SpreadGroup{Name: name})
+			}
+			out[n].Clusters++
 		}
-		n, known := at[name]
-		if !known {
-			n, at[name] = len(out), len(out)
-			out = append(out, SpreadGroup{Name: name})
-		}
-		out[n].Clusters++
 	}
 	return out, at
 }

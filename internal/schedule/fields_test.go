@@ -182,6 +182,7 @@ func TestClusterFields(t *testing.T) {
 		{"spec.removal.mode", "{}", func(s *v1alpha1.ClusterSpec) { s.Removal = &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterClean} }, "Out removal"},
 		{"spec.region", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: region, operator: In, values: [eu]}]}}", func(s *v1alpha1.ClusterSpec) { s.Region = "us" }, "Out fieldSelector"},
 		{"spec.zone", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: zone, operator: In, values: [z]}]}}", func(s *v1alpha1.ClusterSpec) { s.Zone = "y" }, "Out fieldSelector"},
+		{"spec.zones", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: zone, operator: In, values: [z]}]}}", func(s *v1alpha1.ClusterSpec) { s.Zone, s.Zones = "", []string{"x", "y"} }, "Out fieldSelector"},
 		{"spec.provider", "clusterAffinity: {fieldSelector: {matchExpressions: [{key: provider, operator: In, values: [p]}]}}", func(s *v1alpha1.ClusterSpec) { s.Provider = "q" }, "Out fieldSelector"},
 		{"spec.taints.key", "clusterTolerations: [{key: k, operator: Exists}]", func(s *v1alpha1.ClusterSpec) { s.Taints[0].Key = "other" }, "Out taints"},
 		{"spec.taints.value", "clusterTolerations: [{key: k, operator: Equal, value: v}]", func(s *v1alpha1.ClusterSpec) { s.Taints[0].Value = "w" }, "Out taints"},

@@ -49,7 +49,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 		{"everything bound", newCluster("a"), PlacementTerms{}, ""},
 		{"the expression is false", newCluster("a"), PlacementTerms{Placement: expressionPlacement("cluster.name == 'b'")}, "celSelector: not true of it: cluster.name == 'b'"},
 		{"the expression fails", newCluster("a"), PlacementTerms{Placement: expressionPlacement("cluster.labels['dns'] == 'b'")}, "celSelector: the expression fails on it: no such key: dns"},
-		{"the expression is malformed", newCluster("a"), PlacementTerms{Placement: expressionPlacement("cluster.nme == 'b'")}, "celSelector: celSelector is malformed: line 1, column 1: cluster has no field \"nme\" here: it has name, labels, region, zone, provider, sets and properties"},
+		{"the expression is malformed", newCluster("a"), PlacementTerms{Placement: expressionPlacement("cluster.nme == 'b'")}, "celSelector: celSelector is malformed: line 1, column 1: cluster has no field \"nme\" here: it has name, labels, region, zone, zones, provider, sets and properties"},
 		{"an API", newCluster("a", servingKinds("/v1/Pod")), PlacementTerms{Placement: apisPlacement("batch/v1", "Job")}, "apis: does not serve batch/v1/Job, which the placement requires"},
 		{"an API of the core group", newCluster("a", servingKinds("apps/v1/Deployment")), PlacementTerms{Placement: apisPlacement("v1", "")}, "apis: does not serve v1, which the placement requires"},
 		{"APIs that are not known", newCluster("a"), PlacementTerms{Placement: apisPlacement("batch/v1", "Job"), Kinds: []string{"x/v1/Y"}}, ""},

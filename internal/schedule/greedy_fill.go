@@ -90,8 +90,10 @@ func (f *greedyFiller) isBlockedBySoftSkew() bool {
 
 func (f *greedyFiller) addChosenOption(at int32) {
 	f.chosen = append(f.chosen, at)
+	var one [1]int32
 	for i := range f.rules {
-		if g := f.rules[i].groupOf[at]; g != noGroup {
+		r := &f.rules[i]
+		for _, g := range r.listGroups(r.groupOf[at], &one) {
 			f.counts[i][g]++
 		}
 	}
@@ -133,28 +135,67 @@ func (t *skewTally) raiseFloor() bool {
 
 // canAdd reports whether an option of the class may be added now.
 func (f *greedyFiller) canAdd(class int) bool {
-	for i, g := range f.groupsByClass[class] {
-		if g == noGroup {
-			continue
-		}
-		n := f.counts[i][g]
-		if n == 0 && (f.fullRules[i] || f.admittedGroups != nil && f.admittedGroups[i] != nil && !f.admittedGroups[i][g]) {
+	var one [1]int32
+	for i, number := range f.groupsByClass[class] {
+		r := &f.rules[i]
+		groups := r.listGroups(number, &one)
+		if r.exceedsMaximum(groups, f.counts[i], f.fullRules[i]) || f.opensUnadmitted(i, groups) {
 			return false
 		}
-		if f.tallies[i] != nil && f.breaksSkew(i, int(n)) {
+		if f.tallies[i] != nil && f.breaksSkew(i, groups) {
 			return false
 		}
 	}
 	return true
 }
 
-// breaksSkew reports whether one more in a group that has n breaks the skew of the rule.
-func (f *greedyFiller) breaksSkew(rule, n int) bool {
-	r, floor := &f.rules[rule], f.tallies[rule].floor
-	if r.isSoft {
-		return f.enforceSoftSkew && n >= floor+r.skew+f.softSlack
+// opensUnadmitted reports whether one more in these groups opens a group that is not admitted.
+func (f *greedyFiller) opensUnadmitted(rule int, groups []int32) bool {
+	if f.admittedGroups == nil || f.admittedGroups[rule] == nil {
+		return false
 	}
-	return n >= floor+r.skew
+	for _, g := range groups {
+		if f.counts[rule][g] == 0 && !f.admittedGroups[rule][g] {
+			return true
+		}
+	}
+	return false
+}
+
+// breaksSkew reports whether one more in these groups breaks the skew of the rule.
+func (f *greedyFiller) breaksSkew(rule int, groups []int32) bool {
+	r := &f.rules[rule]
+	limit := f.floorWith(rule, groups) + r.skew
+	if r.isSoft {
+		if !f.enforceSoftSkew {
+			return false
+		}
+		limit += f.softSlack
+	}
+	for _, g := range groups {
+		if int(f.counts[rule][g]) >= limit {
+			return true
+		}
+	}
+	return false
+}
+
+// floorWith returns the floor of a rule's skew after one more in these groups. A single group never raises its own limit.
+func (f *greedyFiller) floorWith(rule int, groups []int32) int {
+	t := f.tallies[rule]
+	if len(groups) < 2 {
+		return t.floor
+	}
+	raised := int32(0)
+	for _, g := range groups {
+		if t.counted[g] && int(f.counts[rule][g]) == t.floor {
+			raised++
+		}
+	}
+	if raised > 0 && raised == t.groupsBySize[t.floor] {
+		return t.floor + 1
+	}
+	return t.floor
 }
 
 // addBestOption adds the best option of the class. rose: other options may be addable now that
@@ -165,19 +206,20 @@ func (f *greedyFiller) addBestOption(class int) (rose bool) {
 	f.remaining--
 	f.chosen = append(f.chosen, at)
 	closes := false
-	for i, g := range f.groupsByClass[class] {
-		if g == noGroup {
-			continue
+	var one [1]int32
+	for i, number := range f.groupsByClass[class] {
+		r := &f.rules[i]
+		for _, g := range r.listGroups(number, &one) {
+			f.counts[i][g]++
+			n := int(f.counts[i][g])
+			if t := f.tallies[i]; t != nil && t.counted[g] {
+				t.extendSizes(n)
+				t.groupsBySize[n-1]--
+				t.groupsBySize[n]++
+				rose = t.raiseFloor() || rose || len(r.sets) > 0 // a set may raise it where fewer groups are at the floor
+			}
+			closes = closes || n == 1 && r.max > 0
 		}
-		f.counts[i][g]++
-		n := int(f.counts[i][g])
-		if t := f.tallies[i]; t != nil && t.counted[g] {
-			t.extendSizes(n)
-			t.groupsBySize[n-1]--
-			t.groupsBySize[n]++
-			rose = t.raiseFloor() || rose
-		}
-		closes = closes || n == 1 && f.rules[i].max > 0
 	}
 	if closes {
 		if now := f.choiceSolver.rulesAtMaximum(f.counts); !slices.Equal(now, f.fullRules) {
@@ -191,13 +233,15 @@ func (f *greedyFiller) addBestOption(class int) (rose bool) {
 
 // coverMinimums opens groups until the minimum of all rules, hard or soft, is met.
 func (f *greedyFiller) coverMinimums(soft bool) {
-	lacking := make([]bool, len(f.rules))
+	lacking := make([]int, len(f.rules))
 	for f.remaining > 0 {
 		isLacking := false
 		for i := range f.rules {
 			r := &f.rules[i]
-			lacking[i] = r.isSoft == soft && countUsed(f.counts[i]) < r.min
-			isLacking = isLacking || lacking[i]
+			if lacking[i] = 0; r.isSoft == soft {
+				lacking[i] = max(0, r.min-countUsed(f.counts[i]))
+			}
+			isLacking = isLacking || lacking[i] > 0
 		}
 		if !isLacking {
 			return
@@ -210,20 +254,15 @@ func (f *greedyFiller) coverMinimums(soft bool) {
 	}
 }
 
-// bestToCover returns the class that opens groups of most of the lacking rules, the best of
+// bestToCover returns the class that opens most of the groups that the rules lack, the best of
 // several; negative: none can be added.
-func (f *greedyFiller) bestToCover(lacking []bool) int {
+func (f *greedyFiller) bestToCover(lacking []int) int {
 	best, most := -1, 0
 	for c := range f.optionsByClass {
 		if !f.hasNext(c) {
 			continue
 		}
-		gain := 0
-		for i, g := range f.groupsByClass[c] {
-			if lacking[i] && g != noGroup && f.counts[i][g] == 0 {
-				gain++
-			}
-		}
+		gain := f.countLackingGroups(c, lacking)
 		if gain == 0 || gain < most || !f.canAdd(c) {
 			continue
 		}
@@ -232,6 +271,21 @@ func (f *greedyFiller) bestToCover(lacking []bool) int {
 		}
 	}
 	return best
+}
+
+// countLackingGroups counts the groups that an option of the class opens, as far as the rules lack them.
+func (f *greedyFiller) countLackingGroups(class int, lacking []int) (gain int) {
+	var one [1]int32
+	for i, number := range f.groupsByClass[class] {
+		opened := 0
+		for _, g := range f.rules[i].listGroups(number, &one) {
+			if f.counts[i][g] == 0 {
+				opened++
+			}
+		}
+		gain += min(opened, lacking[i])
+	}
+	return gain
 }
 
 // hasNext reports whether the class has an option that is not chosen yet.
@@ -366,10 +420,12 @@ func (s *choiceSolver) searchExhaustively() (chosen []int32, short []int) {
 
 func (s *choiceSolver) countGroups(chosen []int32) [][]int32 {
 	counts := make([][]int32, len(s.rules))
+	var one [1]int32
 	for i := range s.rules {
-		counts[i] = make([]int32, s.rules[i].groups)
+		r := &s.rules[i]
+		counts[i] = make([]int32, r.groups)
 		for _, at := range chosen {
-			if g := s.rules[i].groupOf[at]; g != noGroup {
+			for _, g := range r.listGroups(r.groupOf[at], &one) {
 				counts[i][g]++
 			}
 		}

@@ -178,16 +178,34 @@ func (u *unreplacedRows) mayKeep(c *Cluster, row *atoll.RowSpec) bool {
 	if u.left <= 0 || row == nil || u.skipLeaving && !row.Phase.IsChosen() {
 		return false
 	}
-	return !slices.ContainsFunc(u.groups, func(g groupBound) bool {
-		return len(g.used) >= g.most && !g.used[spreadGroupOf(g.constraint, c)]
-	})
+	return !slices.ContainsFunc(u.groups, func(g groupBound) bool { return g.isExceededBy(c) })
+}
+
+// isExceededBy reports whether a copy in the cluster is in more further groups than the bound leaves.
+func (g *groupBound) isExceededBy(c *Cluster) bool {
+	var one [1]string
+	opened := 0
+	for _, name := range spreadGroupsOf(g.constraint, c, &one) {
+		if !g.used[name] {
+			opened++
+		}
+	}
+	return opened > 0 && len(g.used)+opened > g.most
+}
+
+// useGroupsOf counts the groups of the cluster as used.
+func (g *groupBound) useGroupsOf(c *Cluster) {
+	var one [1]string
+	for _, name := range spreadGroupsOf(g.constraint, c, &one) {
+		g.used[name] = true
+	}
 }
 
 // keepRow counts a row that stays.
 func (u *unreplacedRows) keepRow(c *Cluster) {
 	u.left--
 	for _, g := range u.groups {
-		g.used[spreadGroupOf(g.constraint, c)] = true
+		g.useGroupsOf(c)
 	}
 }
 
@@ -233,7 +251,7 @@ func (d *groupDecider) findGroupBounds() (bounds []groupBound) {
 	for i := range d.input.Clusters {
 		if c := &d.input.Clusters[i]; holds[c.Name] {
 			for _, b := range bounds {
-				b.used[spreadGroupOf(b.constraint, c)] = true
+				b.useGroupsOf(c)
 			}
 		}
 	}

@@ -197,17 +197,27 @@ func (p *candidatePool) keepsSpread(chosen []int32, from, to int32) bool {
 		if r.max > 0 && countUsed(is.counts[i]) > max(r.max, countUsed(was.counts[i])) {
 			return false
 		}
-		if r.groupOf[to] != r.groupOf[from] && p.solver.breaksHardSkew(i, r.groupOf[to], is.counts) {
+		if r.groupOf[to] != r.groupOf[from] && p.solver.breaksHardSkew(i, from, to, is.counts) {
 			return false
 		}
 	}
 	return true
 }
 
-// breaksHardSkew reports whether a group has more than a hard maximum skew allows.
-func (s *choiceSolver) breaksHardSkew(rule int, group int32, counts [][]int32) bool {
+// breaksHardSkew reports whether a group that the move enters has more than a hard maximum skew allows.
+func (s *choiceSolver) breaksHardSkew(rule int, from, to int32, counts [][]int32) bool {
 	r := &s.rules[rule]
-	return r.skew > 0 && !r.isSoft && group != noGroup && int64(counts[rule][group]) > s.skewFloor(rule, counts)+int64(r.skew)
+	if r.skew == 0 || r.isSoft {
+		return false
+	}
+	var one, other [1]int32
+	left := r.listGroups(r.groupOf[from], &one)
+	for _, g := range r.listGroups(r.groupOf[to], &other) {
+		if !slices.Contains(left, g) && int64(counts[rule][g]) > s.skewFloor(rule, counts)+int64(r.skew) {
+			return true
+		}
+	}
+	return false
 }
 
 // formatReason returns the reason of the move, for the cluster that the Bundle leaves.

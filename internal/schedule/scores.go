@@ -158,17 +158,34 @@ type nearbyGroups struct {
 	groupBy v1alpha1.SpreadConstraint
 	groups  map[string]int64
 	bundles int64
+	// groupsOfBundles are the groups of each Bundle, where a cluster may be in several.
+	groupsOfBundles []map[string]bool
 }
 
-// scoreBundleShare scores the share of the other Bundles that are in the cluster's group.
+// scoreBundleShare scores the share of the other Bundles that are in a group of the cluster.
 func (n *nearbyGroups) scoreBundleShare(c *Cluster) int64 {
 	if n.bundles == 0 {
 		return 0
 	}
-	if g := spreadGroupOf(&n.groupBy, c); g != "" {
-		return fullScore * n.groups[g] / n.bundles
+	return fullScore * n.countBundlesNear(c) / n.bundles
+}
+
+// countBundlesNear counts the Bundles that are in a group of the cluster.
+func (n *nearbyGroups) countBundlesNear(c *Cluster) (near int64) {
+	var one [1]string
+	groups := spreadGroupsOf(&n.groupBy, c, &one)
+	switch len(groups) {
+	case 0:
+		return 0
+	case 1:
+		return n.groups[groups[0]]
 	}
-	return 0
+	for _, of := range n.groupsOfBundles {
+		if slices.ContainsFunc(groups, func(g string) bool { return of[g] }) {
+			near++
+		}
+	}
+	return near
 }
 
 // countNearbyGroups counts the Bundles that the scores select, by index of the rule; nil
@@ -190,13 +207,18 @@ func (s *placementScores) countNearbyGroups(nearby [][]BundleClusters) []nearbyG
 		}
 		for _, clusters := range nearby[i] {
 			mine := map[string]bool{}
+			var one [1]string
 			for _, view := range clusters {
-				if g := spreadGroupOf(&n.groupBy, &Cluster{ClusterView: view}); g != "" && !mine[g] {
-					mine[g] = true
-					n.groups[g]++
+				for _, g := range spreadGroupsOf(&n.groupBy, &Cluster{ClusterView: view}, &one) {
+					if !mine[g] {
+						mine[g] = true
+						n.groups[g]++
+					}
 				}
 			}
-			n.bundles++
+			if n.bundles++; n.groupBy.SpreadByField == v1alpha1.SpreadByZone {
+				n.groupsOfBundles = append(n.groupsOfBundles, mine)
+			}
 		}
 	}
 	return out

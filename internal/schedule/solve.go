@@ -43,15 +43,17 @@ type spreadRule struct {
 	min, max, skew int // 0: no bound
 	isSoft         bool
 	groups         int
-	// groupOf each option: its group, or noGroup.
+	// groupOf each option: its group, noGroup, or the number of a set of groups.
 	groupOf []int32
+	// sets of groups that some options are in; firstSet is the number of the first.
+	sets [][]int32
 }
 
 // choiceProblem is which options to choose. A choice is better, in this order, the fewer
 // groups are missing to the minimum of hard rules, the fewer rows move, the more clusters it
 // has, the better it keeps soft rules, and the higher its scores are.
 //
-// With one rule, the result is the best. With several, choosing groups is as hard as
+// With one rule, and options in one group each, the result is the best. Otherwise choosing groups is as hard as
 // covering sets: up to maxExhaustiveOptions options all choices are tried. With more,
 // options are added greedily, and the groups that a maximum admits are improved by exchanges
 // within searchSteps. This is O((n + F·q)·r·log n) for each of at most searchSteps/q
@@ -68,7 +70,7 @@ type choiceSolver struct {
 	*choiceProblem
 	// optionsByClass are the options that are not locked, by class, best first.
 	optionsByClass [][]int32
-	groupsByClass  [][]int32 // of a class, by rule
+	groupsByClass  [][]int32 // the numbers of groups, or of sets of groups, of a class, by rule
 	// inGroup lists, by rule and group, the classes that are in it.
 	inGroup [][][]int32
 	locked  []int32
@@ -98,7 +100,7 @@ func (p *choiceProblem) chooseOptions() (chosen []int32, short []int) {
 		return p.chooseBestScores(), nil
 	}
 	s := newSolver(p)
-	if len(p.rules) > 1 && s.canSearchExhaustively() {
+	if (len(p.rules) > 1 || p.hasSets()) && s.canSearchExhaustively() {
 		return s.searchExhaustively()
 	}
 	return s.searchGreedily()
@@ -143,10 +145,12 @@ func newSolver(p *choiceProblem) *choiceSolver {
 	s := &choiceSolver{choiceProblem: p, openGroups: make([][]bool, len(p.rules)), stepsLeft: searchSteps}
 	s.classifyOptions()
 	s.inGroup = make([][][]int32, len(p.rules))
-	for i, r := range p.rules {
+	var one [1]int32
+	for i := range p.rules {
+		r := &p.rules[i]
 		s.openGroups[i] = make([]bool, r.groups)
-		for _, groups := range s.groupsByClass {
-			if g := groups[i]; g != noGroup {
+		for _, numbers := range s.groupsByClass {
+			for _, g := range r.listGroups(numbers[i], &one) {
 				s.openGroups[i][g] = true
 			}
 		}
@@ -157,17 +161,21 @@ func newSolver(p *choiceProblem) *choiceSolver {
 
 // listClassesByGroup lists the classes that are in each group of a rule.
 func (s *choiceSolver) listClassesByGroup(rule int) [][]int32 {
-	out, sizes, space := make([][]int32, s.rules[rule].groups), make([]int32, s.rules[rule].groups), make([]int32, len(s.groupsByClass))
-	for _, groups := range s.groupsByClass {
-		if g := groups[rule]; g != noGroup {
+	r, total := &s.rules[rule], 0
+	out, sizes := make([][]int32, r.groups), make([]int32, r.groups)
+	var one [1]int32
+	for _, numbers := range s.groupsByClass {
+		for _, g := range r.listGroups(numbers[rule], &one) {
 			sizes[g]++
+			total++
 		}
 	}
+	space := make([]int32, total)
 	for g, size := range sizes {
 		out[g], space = space[:0:size], space[size:]
 	}
-	for c, groups := range s.groupsByClass {
-		if g := groups[rule]; g != noGroup {
+	for c, numbers := range s.groupsByClass {
+		for _, g := range r.listGroups(numbers[rule], &one) {
 			out[g] = append(out[g], int32(c))
 		}
 	}
@@ -258,11 +266,12 @@ const maxTableCells = 1 << 16
 // many there are then. Classes are numbered in the order of the options.
 func (s *choiceSolver) refineClasses(class []int32, classes int32, rule int) int32 {
 	r, n := &s.rules[rule], int32(0)
-	width := int64(r.groups) + 1
+	lowest := int64(noGroup) - int64(len(r.sets))
+	width := int64(r.groups) - lowest
 	if cells := int64(classes) * width; cells <= maxTableCells {
 		known := make([]int32, cells) // by class and group, and one more than the number
 		for at := range class {
-			cell := &known[int64(class[at])*width+int64(r.groupOf[at])+1]
+			cell := &known[int64(class[at])*width+int64(r.groupOf[at])-lowest]
 			if *cell == 0 {
 				n++
 				*cell = n
@@ -370,8 +379,13 @@ func (s *choiceSolver) groupsCoveredBySkew(i int, counts [][]int32, closed []boo
 	for g, n := range counts[i] {
 		out[g] = n > 0
 	}
-	for _, groups := range s.groupsByClass {
-		if g := groups[i]; g != noGroup && !out[g] && s.isReachable(groups, counts, closed) {
+	var one [1]int32
+	for _, numbers := range s.groupsByClass {
+		groups := s.rules[i].listGroups(numbers[i], &one)
+		if !slices.ContainsFunc(groups, func(g int32) bool { return !out[g] }) || !s.isReachable(numbers, counts, closed) {
+			continue
+		}
+		for _, g := range groups {
 			out[g] = true
 		}
 	}
@@ -379,9 +393,10 @@ func (s *choiceSolver) groupsCoveredBySkew(i int, counts [][]int32, closed []boo
 }
 
 // isReachable reports whether no maximum keeps a cluster of these groups out.
-func (s *choiceSolver) isReachable(groups []int32, counts [][]int32, closed []bool) bool {
-	for j, g := range groups {
-		if closed[j] && g != noGroup && counts[j][g] == 0 {
+func (s *choiceSolver) isReachable(numbers []int32, counts [][]int32, closed []bool) bool {
+	var one [1]int32
+	for j, number := range numbers {
+		if r := &s.rules[j]; r.exceedsMaximum(r.listGroups(number, &one), counts[j], closed[j]) {
 			return false
 		}
 	}

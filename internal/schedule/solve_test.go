@@ -10,6 +10,18 @@ import (
 // The reference looks at every set of options and takes the definitions of the API by
 // their words; it shares nothing with the solver but the problem.
 
+// groupsUnder a rule of an option: one, none, or those of a set.
+func groupsUnder(r spreadRule, option int) []int32 {
+	switch n := r.groupOf[option]; {
+	case n >= 0:
+		return []int32{n}
+	case n == noGroup:
+		return nil
+	default:
+		return r.sets[-2-n]
+	}
+}
+
 // verdictOn a set: admissible, and how good, more is better, in the order of the fields.
 func verdictOn(p *choiceProblem, set []bool) (good bool, worth [5]int64) {
 	count, locked := 0, 0
@@ -34,8 +46,10 @@ func verdictOn(p *choiceProblem, set []bool) (good bool, worth [5]int64) {
 		of := func(onlyLocked bool) map[int32]int {
 			m := map[int32]int{}
 			for at, o := range p.options {
-				if g := r.groupOf[at]; set[at] && g != noGroup && (!onlyLocked || o.priority == prioLocked) {
-					m[g]++
+				for _, g := range groupsUnder(r, at) {
+					if set[at] && (!onlyLocked || o.priority == prioLocked) {
+						m[g]++
+					}
 				}
 			}
 			return m
@@ -79,25 +93,31 @@ func couldGrow(p *choiceProblem, set []bool, rule int) map[int32]bool {
 	for i, r := range p.rules {
 		inUse[i] = map[int32]bool{}
 		for at := range p.options {
-			if set[at] && r.groupOf[at] != noGroup {
-				inUse[i][r.groupOf[at]] = true
+			for _, g := range groupsUnder(r, at) {
+				if set[at] {
+					inUse[i][g] = true
+				}
 			}
 		}
 	}
 	out := map[int32]bool{}
 	for at := range p.options {
-		g := p.rules[rule].groupOf[at]
-		if g == noGroup {
-			continue
-		}
 		open := true
 		for i, r := range p.rules {
-			if h := r.groupOf[at]; h != noGroup && !inUse[i][h] && r.max > 0 && len(inUse[i]) >= r.max {
+			further := 0
+			for _, h := range groupsUnder(r, at) {
+				if !inUse[i][h] {
+					further++
+				}
+			}
+			if further > 0 && r.max > 0 && len(inUse[i])+further > r.max {
 				open = false
 			}
 		}
-		if open || inUse[rule][g] {
-			out[g] = true
+		for _, g := range groupsUnder(p.rules[rule], at) {
+			if open || inUse[rule][g] {
+				out[g] = true
+			}
 		}
 	}
 	return out
@@ -184,7 +204,7 @@ func formatProblem(p *choiceProblem) string {
 		s += fmt.Sprintf(" %d:prio%d/score%d", i, o.priority, o.score)
 	}
 	for _, r := range p.rules {
-		s += fmt.Sprintf("; min %d max %d skew %d soft %t %v", r.min, r.max, r.skew, r.isSoft, r.groupOf)
+		s += fmt.Sprintf("; min %d max %d skew %d soft %t %v %v", r.min, r.max, r.skew, r.isSoft, r.groupOf, r.sets)
 	}
 	return s
 }

@@ -39,6 +39,9 @@ func (s *valueSharer) shareValues(obj any) (any, error) {
 	} {
 		shareString(w)
 	}
+	for i := range c.Spec.Zones {
+		shareString(&c.Spec.Zones[i])
+	}
 	for i := range c.Status.Properties {
 		shareString(&c.Status.Properties[i].Name)
 		shareString(&c.Status.Properties[i].Value)

@@ -20,7 +20,7 @@ func TestGeneratedFilesAreFresh(t *testing.T) {
 		goCommand(t, "tool", "controller-gen", "crd:crdVersions=v1", "paths=./api/agent/...", "output:crd:artifacts:config="+fresh)
 		compareDirs(t, "deploy/charts/atoll-agent/files", fresh, ".yaml")
 	})
-	for _, dir := range []string{"api/v1alpha1", "api/agent/v1alpha1", "api/engine/v1alpha1", "api/karmada/config/v1alpha1", "api/multicluster/v1alpha1"} {
+	for _, dir := range []string{"api/v1alpha1", "api/agent/v1alpha1", "api/engine/v1alpha1", "api/karmada/config/v1alpha1", "api/multicluster/v1alpha1", "api/multicluster/v1alpha2"} {
 		t.Run(dir, func(t *testing.T) {
 			fresh := t.TempDir()
 			goCommand(t, "tool", "controller-gen", "object", "paths=./"+dir, "output:object:dir="+fresh)

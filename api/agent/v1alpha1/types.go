@@ -89,7 +89,19 @@ type AgentPolicySpec struct {
 	// them.
 	// +optional
 	Reach *Reach `json:"reach,omitempty"`
+	// NodeLabels are the keys of node labels whose values the agent reports, in the order of their importance, as
+	// properties of the cluster. For each value, the properties have the number of nodes, and their allocatable CPU and
+	// memory. At most 12 values of all keys together are reported. Default: none.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=317
+	// +listType=set
+	NodeLabels []string `json:"nodeLabels,omitempty"`
 }
+
+// MaxNodeLabels is the most keys of node labels that a policy states.
+const MaxNodeLabels = 8
 
 // ClusterScoped specifies which objects outside of namespaces may be applied.
 //

@@ -44,6 +44,7 @@ const (
 // ClusterProfile is one cluster, for tools that work with many.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:storageversion
 // +kubebuilder:resource:scope=Namespaced
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Manager",type=string,JSONPath=`.spec.clusterManager.name`

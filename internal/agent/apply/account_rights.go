@@ -87,7 +87,7 @@ func accountVerbs(p pendingWork) []string {
 		return []string{"get", "patch"}
 	case ownership.Replace:
 		return []string{"get", "create", "patch", "delete"}
-	case ownership.Delete, ownership.DeleteNamespace:
+	case ownership.Delete, ownership.Expire, ownership.DeleteNamespace:
 		if len(p.ReleasedFinalizers) > 0 {
 			return []string{"delete", "patch"}
 		}

@@ -73,6 +73,9 @@ func (e *MemberApplier) takeDueKeys(now time.Time) (keys []atoll.ItemKey, wait t
 			wait = min(wait, t.at.Sub(now))
 		case e.isIdle(key, t):
 			t.due = false
+			if e.armExpiry(key); t.due {
+				wait = min(wait, t.at.Sub(now))
+			}
 			e.dropTaskIfIdle(key, t)
 		default:
 			t.due, t.busy = false, true
@@ -218,6 +221,7 @@ func (e *MemberApplier) finishWork(ctx context.Context, key atoll.ItemKey, failu
 	if isHPA(key) {
 		e.markDueAfterHPAChange(key)
 	}
+	e.armExpiry(key)
 	e.dropTaskIfIdle(key, t)
 	e.openWaves(told...)
 	e.mu.Unlock()

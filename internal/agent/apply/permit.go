@@ -60,7 +60,7 @@ func (e *MemberApplier) reevaluatePermission(key atoll.ItemKey) {
 // checkPermitted returns why the policy forbids the plan's operation; nil: it is allowed.
 func (e *MemberApplier) checkPermitted(ctx context.Context, p pendingWork) *Failure {
 	switch p.Verb {
-	case ownership.Apply, ownership.Replace, observeItem: // Replace makes again what it deletes
+	case ownership.Apply, ownership.Replace, ownership.Expire, observeItem: // Replace makes again what it deletes
 		return e.mayApply(ctx, p.Key, p.Account)
 	case ownership.Delete, ownership.DeleteNamespace, ownership.Release:
 		return e.evaluateAgentPolicy(ctx, p.Key, (*policy.Policy).RemovalRefusal)

@@ -92,6 +92,20 @@ func (e *MemberApplier) releaseFinalizers(ctx context.Context, p pendingWork, re
 	return nil
 }
 
+// recordDeletionStart records that the deletion of the plan's object begins. still: it is still to be deleted. mustStore: how
+// a hook ended, or that the object has run, outlives the object, so that the records are stored first.
+func (e *MemberApplier) recordDeletionStart(p *pendingWork) (still, mustStore bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch still = e.pendingWorkFor(p.Key).Verb == p.Verb; {
+	case !still:
+		return false, false
+	case p.Verb == ownership.Expire:
+		return true, true
+	}
+	return true, e.book.RecordRunOnceDeletionStart(p.Key) || p.Hook != nil
+}
+
 // beginDelete requests the deletion of the object, if the deletion is still ordered and deletes
 // nothing else.
 func (e *MemberApplier) beginDelete(ctx context.Context, p pendingWork, res member.Resource) *Failure {
@@ -104,14 +118,11 @@ func (e *MemberApplier) beginDelete(ctx context.Context, p pendingWork, res memb
 	if !e.o.Lease.ConfirmHeld(ctx) {
 		return &Failure{Reason: atoll.ReasonNotLeaseHolder, Waits: true, Message: "another agent took over this member; nothing is deleted by this one"}
 	}
-	e.mu.Lock()
-	still := e.pendingWorkFor(p.Key).Verb == p.Verb
-	going := still && e.book.RecordRunOnceDeletionStart(p.Key)
-	e.mu.Unlock()
+	still, mustStore := e.recordDeletionStart(&p)
 	if !still {
 		return &Failure{Reason: atoll.ReasonWaitsForObjects, Waits: true, First: 10 * time.Millisecond, Message: "it is wanted again"}
 	}
-	if going || p.Hook != nil { // how a hook ended outlives its object
+	if mustStore {
 		if err := e.storeChangedRecords(ctx); err != nil {
 			return failureFromError(err, p.Key)
 		}

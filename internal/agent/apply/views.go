@@ -40,6 +40,7 @@ func (e *MemberApplier) handleView(v observe.View, left bool) {
 	if observed == nil || r.UID != "" {
 		e.views[v.Key] = view{View: v, left: left}
 		e.recordCompletion(v, left)
+		e.recordFinish(v, left)
 		e.recordHookOutcome(v)
 		// While it is not known which object a task makes, took weighs what was received.
 		if r.UID == v.UID || !left && !e.ensureTask(v.Key).busy {
@@ -60,6 +61,7 @@ func (e *MemberApplier) recordAppliedView(v observe.View) {
 	if !ok || !heard.isNewerThan(v) {
 		e.views[v.Key] = view{View: v}
 		e.recordCompletion(v, false)
+		e.recordFinish(v, false)
 		e.recordHookOutcome(v)
 		return
 	}

@@ -46,7 +46,7 @@ func (p pendingWork) hasAction() bool {
 
 func (p pendingWork) isDeletion() bool {
 	switch p.Verb {
-	case ownership.Delete, ownership.Release, ownership.Search, ownership.DeleteNamespace:
+	case ownership.Delete, ownership.Expire, ownership.Release, ownership.Search, ownership.DeleteNamespace:
 		return true
 	}
 	return false
@@ -60,6 +60,9 @@ func (e *MemberApplier) pendingWorkFor(key atoll.ItemKey) pendingWork {
 	e.addItemWork(&p)
 	if p.held = e.isHeldByWave(&p) || e.isHookHeld(&p); p.held {
 		p.Verb = ownership.Nothing
+	}
+	if e.isExpired(&p) {
+		p.Verb = ownership.Expire
 	}
 	if e.namespaceIsStale(key, r) {
 		p.Verb = keepNamespace
@@ -179,7 +182,7 @@ func (e *MemberApplier) runVerb(ctx context.Context, p pendingWork) (failure *Fa
 			return nil, false
 		}
 		return e.put(ctx, p), true
-	case ownership.Replace, ownership.Delete, ownership.DeleteNamespace:
+	case ownership.Replace, ownership.Delete, ownership.Expire, ownership.DeleteNamespace:
 		return e.delete(ctx, p), true
 	case ownership.Release:
 		return e.release(ctx, p), true
@@ -365,6 +368,9 @@ func (e *MemberApplier) recordGoneLocked(p pendingWork) {
 	var last *atoll.ItemStatus
 	if p.hasView && (ownership.RunsOnce(p.Key) || p.view.Finished) {
 		last = buildRunStatusAfterDeletion(p.view)
+		if p.Verb == ownership.Expire && last.Message == "" {
+			last.Message = "it was deleted after it finished, as its ttlSecondsAfterFinished states"
+		}
 	}
 	for _, key := range e.book.RecordGone(p.Key, p.Record.UID, last) {
 		if key != p.Key {

@@ -19,6 +19,8 @@
 //   - Served is called after each discovery that returned other APIs than before.
 //     Discovery runs when CRDs or API services of the member change, and when the
 //     member is reachable again.
+//   - Properties report the values of stated node labels, at most 12, with the nodes and the allocatable
+//     CPU and memory of each. Without stated keys there are none.
 //   - What is kept of a member has bounds. Objects over them are not counted, and Trouble names
 //     them.
 //   - Safe for concurrent use. Run is called once.
@@ -99,19 +101,23 @@ type Inventory struct {
 	mu      sync.Mutex
 	version string
 	// apis is the hash of those that were served at the last discovery.
-	apis         string
-	trouble      string
-	nodes        map[string]node
-	groups       nodeGroups
-	groupsStale  bool // the nodes changed since they were grouped
-	groupLimit   int  // index in groupLimits
-	groupedAt    time.Time
-	pods         map[string]pod
-	used         map[string]*use   // by node
-	total        resourceAmounts   // allocatable
-	requested    resourceAmounts   // requested
-	stated       map[string]string // by ClusterProperty objects
-	lastSnapshot Snapshot
+	apis        string
+	trouble     string
+	nodes       map[string]node
+	groups      nodeGroups
+	groupsStale bool // the nodes changed since they were grouped
+	groupLimit  int  // index in groupLimits
+	groupedAt   time.Time
+	// labelKeys are the keys of reported labels since the nodes were listed last, nextLabelKeys those from the next list
+	// on. relistNodes lists the nodes again; nil: they are not watched yet.
+	labelKeys, nextLabelKeys []string
+	relistNodes              func()
+	pods                     map[string]pod
+	used                     map[string]*use   // by node
+	total                    resourceAmounts   // allocatable
+	requested                resourceAmounts   // requested
+	stated                   map[string]string // by ClusterProperty objects
+	lastSnapshot             Snapshot
 	// counted are the listed kinds. read are these, and the kinds that may not be listed or are
 	// not served.
 	counted map[string]bool

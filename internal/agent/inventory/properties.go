@@ -33,6 +33,7 @@ const (
 func (i *Inventory) currentProperties() map[string]string {
 	out := make(map[string]string, len(i.stated)+4)
 	maps.Copy(out, i.stated)
+	i.addLabelProperties(out)
 	if i.version != "" {
 		out[propertyVersion] = i.version
 	}
@@ -149,10 +150,15 @@ func (i *Inventory) watchStatedProperties(ctx context.Context, resource schema.G
 		cache.ReflectorOptions{Name: "atoll", TypeDescription: resource.Resource}).RunWithContext(ctx)
 }
 
+// isOwnProperty reports whether the agent finds out the property of this name itself.
+func isOwnProperty(name string) bool {
+	return strings.HasSuffix(name, ownProperties) || strings.Contains(name, ownProperties+"/")
+}
+
 // recordProperty notes a ClusterProperty; the caller holds the lock.
 func (i *Inventory) recordProperty(obj any) {
 	u, ok := obj.(*unstructured.Unstructured)
-	if !ok || strings.HasSuffix(u.GetName(), ownProperties) {
+	if !ok || isOwnProperty(u.GetName()) {
 		return
 	}
 	value, _, err := unstructured.NestedString(u.Object, "spec", "value")

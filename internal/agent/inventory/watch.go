@@ -29,10 +29,8 @@ type node struct {
 	labels      nodeLabels
 	// provider and region of its labels; empty: it has none.
 	provider, region string
-}
-
-func (i *Inventory) watchNodes(ctx context.Context) {
-	i.watch(ctx, countNodes, &corev1.Node{}, &corev1.NodeList{}, i.newNodeSumStore())
+	// reportedLabels have keys that the AgentPolicy states.
+	reportedLabels unique.Handle[string]
 }
 
 func (i *Inventory) newNodeSumStore() *reflectorCallbackStore {
@@ -43,7 +41,7 @@ func (i *Inventory) newNodeSumStore() *reflectorCallbackStore {
 		}
 		now := node{
 			allocatable: amountsOf(n.Status.Allocatable), cordoned: n.Spec.Unschedulable, taints: taintsOf(n), labels: labelsOf(n),
-			provider: providerOf(n), region: n.Labels[corev1.LabelTopologyRegion],
+			provider: providerOf(n), region: n.Labels[corev1.LabelTopologyRegion], reportedLabels: i.reportedLabelsOf(n),
 		}
 		for _, c := range n.Status.Conditions {
 			now.ready = now.ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -66,7 +64,7 @@ func (i *Inventory) newNodeSumStore() *reflectorCallbackStore {
 			i.groupsStale = true
 		},
 		clear: func() {
-			i.nodes, i.total, i.groupsStale = map[string]node{}, resourceAmounts{}, true
+			i.nodes, i.total, i.groupsStale, i.labelKeys = map[string]node{}, resourceAmounts{}, true, i.nextLabelKeys
 			wakeup.WakeReader(i.rescan) // the member may have come back as another version
 		},
 	}

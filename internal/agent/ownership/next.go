@@ -20,6 +20,8 @@ const (
 	Replace Verb = "Replace"
 	// Delete the object by its UID.
 	Delete Verb = "Delete"
+	// Expire: delete the object by its UID, because it is finished. It is not made again for its content.
+	Expire Verb = "Expire"
 	// Release the object: take our label and field manager off, and drop the record.
 	Release Verb = "Release"
 	// Search: whether the object exists is not known; Found or Gone record it.
@@ -216,6 +218,9 @@ func (b *OwnershipRecords) RecordApplied(key atoll.ItemKey, f Fact) {
 	if another {
 		r.Adopted = false
 	}
+	if another || r.RanHash != f.Hash {
+		r.FinishedAt = 0
+	}
 	r.UID, r.APIVersion, r.Template = f.UID, f.APIVersion, f.Template
 	r.Applied, r.Label, r.Owned, r.Left = f.Hash, f.Label, f.Owned, f.Left
 	r.Adopted = r.Adopted || f.Adopted
@@ -241,7 +246,7 @@ func (b *OwnershipRecords) RecordFoundAfterInterruptedApply(key atoll.ItemKey, f
 		return
 	}
 	r.UID, r.Label, r.Template, r.Adopted = f.UID, f.Label, f.Template, f.Adopted
-	r.Applied, r.Owned = "", ""
+	r.Applied, r.Owned, r.FinishedAt = "", "", 0
 	r.noteHookApplied(f.UID, f.HookRun)
 	if r.Ran, r.RanHash = "", ""; RunsOnce(key) {
 		r.Ran = f.Template
@@ -262,7 +267,7 @@ func (b *OwnershipRecords) RecordCompletion(key atoll.ItemKey, uid string, compl
 		ran, hash = r.Template, r.Applied
 	}
 	if r.Ran != ran || r.RanHash != hash {
-		r.Ran, r.RanHash = ran, hash
+		r.Ran, r.RanHash, r.FinishedAt = ran, hash, 0
 		b.markDirty(key)
 	}
 }
@@ -350,7 +355,7 @@ func (b *OwnershipRecords) RecordGone(key atoll.ItemKey, uid string, last *atoll
 	} else if r.Ran != "" && r.Ran == r.Claims[r.Owner].Template {
 		r.Last = last
 	}
-	r.UID, r.Template, r.Applied, r.Label, r.Owned = "", "", "", "", ""
+	r.UID, r.Template, r.Applied, r.Label, r.Owned, r.FinishedAt = "", "", "", "", "", 0
 	r.Left, r.Adopted = nil, false
 	if r.Implicit && !b.NeedsNamespace(key.Name) {
 		r.Implicit, r.Doomed, r.Parting = false, false, false
@@ -367,7 +372,7 @@ func (b *OwnershipRecords) RecordReleased(key atoll.ItemKey) []atoll.ItemKey {
 	if r == nil {
 		return nil
 	}
-	r.UID, r.Template, r.Applied, r.Label, r.Owned = "", "", "", "", ""
+	r.UID, r.Template, r.Applied, r.Label, r.Owned, r.FinishedAt = "", "", "", "", "", 0
 	r.Left, r.Adopted = nil, false
 	return b.endLeavingClaims(r)
 }

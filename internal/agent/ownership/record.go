@@ -80,6 +80,9 @@ type Record struct {
 	Ran string `json:"r,omitempty"`
 	// RanHash is the content that was applied then; empty: not known.
 	RanHash string `json:"rh,omitempty"`
+	// FinishedAt is the Unix second since which the object is finished, where its item states that it is deleted after a
+	// time; 0: it is not finished, or its item does not state that.
+	FinishedAt int64 `json:"fi,omitempty"`
 	// Going: the deletion of a run-to-completion object was requested. Its absence then does not
 	// mean that it may not run again.
 	Going bool `json:"g,omitempty"`

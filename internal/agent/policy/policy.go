@@ -17,6 +17,7 @@ import (
 
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 
 	"atoll.dev/atoll/api/agent/v1alpha1"
@@ -97,6 +98,9 @@ func compilePolicy(o *v1alpha1.AgentPolicy) (*Policy, error) {
 	if err := checkReachRequests(s.Reach); err != nil {
 		return nil, err
 	}
+	if err := checkNodeLabels(s.NodeLabels); err != nil {
+		return nil, err
+	}
 	for _, a := range s.ServiceAccounts {
 		if a.Name == "" || len(a.Namespaces) == 0 {
 			return nil, errors.New("spec.serviceAccounts: each needs a name and namespaces")
@@ -115,6 +119,30 @@ func checkReachRequests(reach *v1alpha1.Reach) error {
 		}
 	}
 	return nil
+}
+
+func checkNodeLabels(keys []string) error {
+	if len(keys) > v1alpha1.MaxNodeLabels {
+		return fmt.Errorf("spec.nodeLabels: has %d keys, and at most %d are reported", len(keys), v1alpha1.MaxNodeLabels)
+	}
+	for _, key := range keys {
+		if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
+			return fmt.Errorf("spec.nodeLabels: %q is no key of a label: %s", key, wrong[0])
+		}
+	}
+	return nil
+}
+
+// NodeLabels returns the keys of the node labels that the agent reports. isKnown is false while the policy is not
+// understood: what is reported stays then.
+func (p *Policy) NodeLabels() (keys []string, isKnown bool) {
+	switch {
+	case p == nil:
+		return nil, true
+	case p.closed != "":
+		return nil, false
+	}
+	return p.spec.NodeLabels, true
 }
 
 // Equal reports whether both have the same fields, in the same words.

@@ -60,13 +60,14 @@ func ProfileOf(c *v1alpha1.Cluster, hub Hub) *multicluster.ClusterProfile {
 }
 
 // profileProperties returns the properties that the agent reports, and the region and zone of the Cluster on the hub.
+// Several zones are one value, with commas between them.
 func profileProperties(c *v1alpha1.Cluster) []multicluster.Property {
 	all := map[string]string{}
 	for _, p := range c.Status.Properties {
 		all[p.Name] = p.Value
 	}
 	for name, value := range map[string]string{
-		"topology.kubernetes.io/region": c.Spec.Region, "topology.kubernetes.io/zone": c.Spec.Zone, "provider.atoll.dev": c.Spec.Provider,
+		"topology.kubernetes.io/region": c.Spec.Region, "topology.kubernetes.io/zone": strings.Join(c.Spec.ListZones(), ","), "provider.atoll.dev": c.Spec.Provider,
 	} {
 		if value != "" {
 			all[name] = value

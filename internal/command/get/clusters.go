@@ -124,7 +124,7 @@ func (o *getOptions) printClusters(out io.Writer, clusters []v1alpha1.Cluster, a
 			c.Status.Nodes.Summary, output.FormatAge(o.now, c.CreationTimestamp.Time), reason,
 		}
 		if wide {
-			cells = append(cells, string(cmp.Or(c.Spec.Mode, v1alpha1.ModePull)), c.Spec.Zone, c.Spec.Provider, formatTaints(c.Spec.Taints), formatCapacity(c.Spec.Capacity), labelList(c.Labels), c.Status.AgentVersion, agents.Carriage[c.Name], lifeLeft(agents, c.Name, o.now), string(c.UID))
+			cells = append(cells, string(cmp.Or(c.Spec.Mode, v1alpha1.ModePull)), strings.Join(c.Spec.ListZones(), ","), c.Spec.Provider, formatTaints(c.Spec.Taints), formatCapacity(c.Spec.Capacity), labelList(c.Labels), c.Status.AgentVersion, agents.Carriage[c.Name], lifeLeft(agents, c.Name, o.now), string(c.UID))
 		}
 		table.AddRow(cells...)
 	}

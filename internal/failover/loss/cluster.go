@@ -2,6 +2,7 @@ package loss
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,7 @@ func MemberOf(c *v1alpha1.Cluster) (m Member, isMember bool) {
 	if !c.Spec.Accepted || c.DeletionTimestamp != nil || ready == nil || !meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ClusterJoined) {
 		return Member{}, false
 	}
-	m = Member{zone: c.Spec.Zone, since: ready.LastTransitionTime.Time, checksIn: c.Spec.CheckInInterval() > 0}
+	m = Member{zone: zoneOf(c), since: ready.LastTransitionTime.Time, checksIn: c.Spec.CheckInInterval() > 0}
 	switch ready.Status {
 	case metav1.ConditionUnknown:
 		m.loss = unreachable
@@ -27,6 +28,14 @@ func MemberOf(c *v1alpha1.Cluster) (m Member, isMember bool) {
 	}
 	m.taint = taintedLoss(c, m.loss)
 	return m, true
+}
+
+// zoneOf returns the zone in which losses of the cluster count. Clusters with the same zones, in any order, are in one.
+func zoneOf(c *v1alpha1.Cluster) string {
+	if len(c.Spec.Zones) == 0 {
+		return c.Spec.Zone
+	}
+	return strings.Join(slices.Sorted(slices.Values(c.Spec.Zones)), ",")
 }
 
 // taintedLoss returns the loss that a taint of the hub states, the present one before another; notLost: there is none.

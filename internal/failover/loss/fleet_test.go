@@ -247,6 +247,9 @@ func TestMemberOf(t *testing.T) {
 		"checks in": {newTestCluster(ready(metav1.ConditionTrue), func(c *v1alpha1.Cluster) {
 			c.Spec.Connection = &v1alpha1.ClusterConnection{Type: v1alpha1.ConnectionCheckIn}
 		}), Member{zone: "z", since: start, checksIn: true}, true},
+		"in several zones": {newTestCluster(func(c *v1alpha1.Cluster) {
+			c.Spec.Zone, c.Spec.Zones = "", []string{"z", "a"}
+		}), Member{zone: "a,z", loss: unreachable, since: start}, true},
 		"never joined":  {newTestCluster(func(c *v1alpha1.Cluster) { c.Status.Conditions[0].Status = metav1.ConditionFalse }), Member{}, false},
 		"not accepted":  {newTestCluster(func(c *v1alpha1.Cluster) { c.Spec.Accepted = false }), Member{}, false},
 		"being deleted": {newTestCluster(func(c *v1alpha1.Cluster) { c.DeletionTimestamp = &metav1.Time{Time: start} }), Member{}, false},

@@ -29,6 +29,8 @@ var removalTexts = map[v1alpha1.RemovalMode]string{
 	v1alpha1.RemoveConfirm: "stays in clusters that it is taken out of until a person confirms it with `atoll confirm`",
 	v1alpha1.RemoveLast:    "is deleted in clusters that it is taken out of, after all other objects of the Bundle that go there",
 	v1alpha1.RemoveDelete:  "is deleted in clusters that it is taken out of",
+
+	v1alpha1.RemoveWithBundle: "stays in clusters that it is taken out of, and is deleted where its Bundle is deleted",
 }
 
 // updateText returns the line about the writes of clusters; empty where they write the object as all others.
@@ -65,6 +67,9 @@ func writeAssessment(b *strings.Builder, a *atoll.Assessment) {
 	}
 	if a.Completion != "" {
 		fmt.Fprintf(b, "  It has run to completion where %s is true (completion).\n", phrase.EscapeLine(a.Completion))
+	}
+	if ttl := a.TTLSecondsAfterFinished; ttl != nil {
+		fmt.Fprintf(b, "  Clusters delete it %d s after it has run to completion (ttlSecondsAfterFinished).\n", *ttl)
 	}
 }
 

@@ -38,6 +38,9 @@ func TestHowMembersTreatAnObject(t *testing.T) {
 		"removed last": {&atoll.Treatment{Removal: v1alpha1.RemoveLast}, []string{
 			"It is deleted in clusters that it is taken out of, after all other objects of the Bundle that go there (removal: Last).",
 		}},
+		"removed with its Bundle": {&atoll.Treatment{Removal: v1alpha1.RemoveWithBundle}, []string{
+			"It stays in clusters that it is taken out of, and is deleted where its Bundle is deleted (removal: WithBundle).",
+		}},
 		"a hook": {&atoll.Treatment{Wave: 2, Hook: &atoll.Hook{Events: []atoll.HookEvent{atoll.HookPreSync, atoll.HookPostSync}}}, []string{
 			"It is a hook: clusters run it once for each content of the Bundle, in PreSync, PostSync, and delete it by BeforeHookCreation.",
 			"It is of wave 2 of its phase.",
@@ -50,6 +53,9 @@ func TestHowMembersTreatAnObject(t *testing.T) {
 			Feedback: []v1alpha1.FeedbackRule{{Name: "a"}, {Name: "b"}}, Health: []v1alpha1.HealthRule{{Expression: "true"}}, Completion: "has(object.done)",
 		}}, []string{
 			"Clusters report a, b of it (feedback).", "It is healthy where the expression of its policy is true (health).", "It has run to completion where has(object.done) is true (completion).",
+		}},
+		"deleted after it finished": {&atoll.Treatment{Assessment: &atoll.Assessment{TTLSecondsAfterFinished: new(int32)}}, []string{
+			"Clusters delete it 0 s after it has run to completion (ttlSecondsAfterFinished).",
 		}},
 		"a removal to confirm": {&atoll.Treatment{Removal: v1alpha1.RemoveConfirm}, []string{
 			"It stays in clusters that it is taken out of until a person confirms it with `atoll confirm` (removal: Confirm).",

@@ -129,6 +129,7 @@ var badItemRules = []refusedObject{
 	{"a path of feedback to many values", withItemRule("{feedback: [{name: all, jsonPath: ..name, type: String}]}"), "spec.itemRules[0].feedback[0].jsonPath", "Recursive is not allowed"},
 	{"a health rule that is no condition", withItemRule("{health: [{expression: '1 + 1'}]}"), "spec.itemRules[0].health[0].expression", "true or false is needed"},
 	{"a completion with a typing error", withItemRule("{completion: {expression: objekt.status.done}}"), "spec.itemRules[0].completion.expression", "undeclared reference"},
+	{"a time after what never finishes", withItemRule("{ttlSecondsAfterFinished: 60, resourceSelectors: [{apiVersion: apps/v1, kind: Deployment}]}"), "spec.itemRules[0].ttlSecondsAfterFinished", "never runs to completion"},
 	{"feedback of Secrets", withItemRule("{feedback: [{name: a, jsonPath: .data.a, type: String}], resourceSelectors: [{apiVersion: v1, kind: Secret}]}"), "spec.itemRules[0].resourceSelectors[0]", "selects no Secrets"},
 	{"an annotation without a meaning", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: refused, namespace: $NS, annotations: {atoll.dev/update: Never}}", "atoll.dev/update", "one of Apply, CreateOnly, ReadOnly"},
 }

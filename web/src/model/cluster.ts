@@ -59,6 +59,11 @@ function useOf(c: Cluster, resource: string): Use | undefined {
   return of === undefined || of === 0 ? undefined : { of, used: used ?? 0 };
 }
 
+/** Returns the zones of a cluster, of which most have one. */
+export function zonesOf(c: Cluster): string[] {
+  return c.spec.zones?.length ? c.spec.zones : c.spec.zone ? [c.spec.zone] : [];
+}
+
 /** Labels that repeat what other columns show. */
 const shownElsewhere = new Set(["kubernetes.io/metadata.name"]);
 
@@ -80,7 +85,7 @@ export function searchCluster(r: ClusterRow): Searchable {
     words: [r.name, r.region, r.version, r.reason, ...labels, ...r.taints],
     fields: {
       name: [r.name], status: [r.status], reason: [r.reason], region: [r.region], version: [r.version], agent: [r.agent],
-      zone: [r.cluster.spec.zone ?? ""], provider: [r.cluster.spec.provider ?? ""], label: labels, taint: r.taints,
+      zone: zonesOf(r.cluster), provider: [r.cluster.spec.provider ?? ""], label: labels, taint: r.taints,
     },
   };
 }

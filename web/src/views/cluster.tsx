@@ -4,7 +4,7 @@ import type { Person } from "../api/client";
 import { fieldSelector } from "../model/selector";
 import type { Condition, Pod } from "../api/kubernetes";
 import type { Cluster } from "../api/types.gen";
-import { clusterRow } from "../model/cluster";
+import { clusterRow, zonesOf } from "../model/cluster";
 import { canDrain, drainPatch, isDrained } from "../model/drain";
 import { commandOf } from "../model/shell";
 import { listWaits } from "../model/waits";
@@ -57,7 +57,7 @@ export function ClusterPage({ name, person }: { name: string; person: Person }) 
   const labels = r.labels.map(([key, value]) => (value === "" ? key : `${key}=${value}`));
   const facts: [string, string][] = [
     [t("fleet.col.version"), r.version], [t("fleet.col.agent"), r.agent], [t("fleet.col.nodes"), r.nodes],
-    [t("cluster.fact.region"), r.region], [t("cluster.fact.zone"), s.zone ?? ""], [t("cluster.fact.provider"), s.provider ?? ""],
+    [t("cluster.fact.region"), r.region], [t("cluster.fact.zone"), zonesOf(cluster).join(", ")], [t("cluster.fact.provider"), s.provider ?? ""],
     [t("cluster.fact.mode"), textOr("cluster.fact.mode." + (s.mode ?? "Pull"), s.mode ?? "")],
   ];
   return (

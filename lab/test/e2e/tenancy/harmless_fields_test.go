@@ -14,6 +14,7 @@ var harmlessFields = map[string]string{
 	"PropagationPolicy.spec.itemRules[].feedback":                       "reports values of the objects that the policy places, which are of its own namespace, and none of a Secret",
 	"PropagationPolicy.spec.itemRules[].health":                         "judges the objects that the policy places, by a bounded expression",
 	"PropagationPolicy.spec.itemRules[].completion":                     "judges the objects that the policy places, by a bounded expression",
+	"PropagationPolicy.spec.itemRules[].ttlSecondsAfterFinished":        "of what the policy placed, which Atoll created",
 	"PropagationPolicy.spec.itemRules[].serviceAccount":                 "members do less with what the policy places, and the Namespace's own account comes first",
 	"PropagationPolicy.spec.whenUnfit":                                  "of what the policy placed",
 	"PropagationPolicy.spec.moveOrder":                                  "of what the policy placed",
