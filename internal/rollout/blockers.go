@@ -113,7 +113,7 @@ func (s *rolloutStep) blockingClusters() []string {
 			}
 		}
 	}
-	for _, c := range s.awaitedOldCopies() {
+	for _, c := range slices.Concat(s.awaitedOldCopies(), s.awaitedCopies()) {
 		all[c] = true
 	}
 	if s.turns.isBounded && s.followsReports() {

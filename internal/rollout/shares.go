@@ -205,7 +205,7 @@ func (s *rolloutStep) awaitsReturn(c string) bool {
 // removeReplacedRows lets rows go whose replacements are healthy.
 func (s *rolloutStep) removeReplacedRows() {
 	g := blockerCache{rolloutStep: s}
-	for _, c := range s.leavingClusters() {
+	for _, c := range s.leavingInTurn() {
 		spec := s.nextSpecs[c]
 		if spec.Phase != atoll.RowLeaving || s.awaitsReturn(c) {
 			continue
@@ -221,7 +221,7 @@ func (s *rolloutStep) removeReplacedRows() {
 			}
 			delete(s.blockersByCluster, c)
 		}
-		if s.keepsForDependents(c, spec) {
+		if s.keepsForDependents(c, spec) || s.keepsForBudget(c, spec) {
 			continue
 		}
 		s.setRemovingSpec(c, spec.Reason)
