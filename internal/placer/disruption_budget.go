@@ -8,27 +8,27 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// addDisruptionBudget adds the disruption budget of a Bundle to a step, and the revisions from which the target only deletes objects. A Bundle whose
-// templates are all deleted has none.
+// addDisruptionBudget adds the disruption budget of a Bundle to a step, and the revisions from which a change to the target takes no copy. A Bundle
+// whose templates are all deleted has no budget.
 func (r *PlacementReconciler) addDisruptionBudget(ctx context.Context, s *stepInput, content *atoll.Content) error {
 	in := &s.rollout
 	if s.bundle.Spec.DisruptionBudget == nil || content != nil && content.HoldsNothing() {
 		return nil
 	}
-	in.Budget = s.bundle.Spec.DisruptionBudget
+	if in.Budget = s.bundle.Spec.DisruptionBudget; content == nil {
+		return nil
+	}
+	in.FreeRevisions = map[string]bool{}
 	for _, row := range in.Rows {
 		name := row.Spec.Revision
-		if _, isKnown := in.PureDeletions[name]; isKnown || name == in.Revision || len(in.DeletedItems[name]) == 0 {
+		if _, isKnown := in.FreeRevisions[name]; isKnown || name == in.Revision {
 			continue
 		}
 		old, err := r.Revisions.GetContent(ctx, name)
 		if err != nil {
 			return fmt.Errorf("bundle %s/%s: %w", s.bundle.Ref.Namespace, s.bundle.Ref.Name, err)
 		}
-		if in.PureDeletions == nil {
-			in.PureDeletions = map[string]bool{}
-		}
-		in.PureDeletions[name] = onlyDeletes(old, content)
+		in.FreeRevisions[name] = old.HoldsNothing() || len(in.DeletedItems[name]) > 0 && onlyDeletes(old, content)
 	}
 	return nil
 }

@@ -95,12 +95,23 @@ func (t *CopyTally) isSpent() bool { return t.budget != nil && t.Room() <= 0 }
 
 // isTooStrict reports whether no copy may be taken even while all are available.
 func (t *CopyTally) isTooStrict() bool {
-	return t.budget != nil && t.all > 0 && t.all-t.budget.RequiredOf(t.allExpected) < 1
+	return t.budget != nil && t.letsNoneGo(t.budget.RequiredOf(t.allExpected))
 }
+
+// letsNoneGo reports whether all copies are no more than so many that must stay.
+func (t *CopyTally) letsNoneGo(required int) bool { return t.all > 0 && t.all <= required }
 
 // Reason returns why no available copy may be taken.
 func (t *CopyTally) Reason() atoll.Reason {
 	if t.isTooStrict() {
+		return atoll.ReasonDisruptionBudgetTooStrict
+	}
+	return atoll.ReasonDisruptionBudget
+}
+
+// reasonOfEdit is Reason for a copy that an edit of the placement moves.
+func (t *CopyTally) reasonOfEdit() atoll.Reason {
+	if t.letsNoneGo(min(t.budget.RequiredOf(t.allExpected), t.allExpected)) {
 		return atoll.ReasonDisruptionBudgetTooStrict
 	}
 	return atoll.ReasonDisruptionBudget
@@ -117,7 +128,11 @@ func (t *CopyTally) DescribeHold(reason atoll.Reason) string {
 	case reason == atoll.ReasonPodDisruptionBudget:
 		return "a PodDisruptionBudget of the Bundle in the cluster to allow a disruption"
 	case reason == atoll.ReasonDisruptionBudgetTooStrict:
-		return fmt.Sprintf("an edit of disruptionBudget: %s lets none of %s go, even while all are available", t.budget, countCopyNoun(t.all))
+		all := "its only copy is"
+		if t.all != 1 {
+			all = fmt.Sprintf("all %d copies are", t.all)
+		}
+		return fmt.Sprintf("an edit of disruptionBudget: %s lets no copy go, even while %s available", t.budget, all)
 	}
 	awaited := phrase.JoinFirst(t.unavailableNames, fewNames, t.unavailable)
 	if awaited == "" {

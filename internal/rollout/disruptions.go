@@ -61,6 +61,9 @@ func (s *rolloutStep) tallyCopies() {
 	for _, list := range [...][]string{s.staying, s.suspended} {
 		for _, c := range list {
 			row := s.arrivalRow(c)
+			if _, holds := s.memberRow(c); !holds {
+				row.Status = nil // that of a Cluster that was replaced
+			}
 			if t.AddChosen(row, s.countsCopy(c, row), 1, c); !row.isReady() {
 				d.awaited = append(d.awaited, c)
 			}
@@ -157,7 +160,7 @@ func (s *rolloutStep) isVoluntaryRemoval(c string) bool {
 // takeCopy takes a copy for a change of its row, if the budget allows it.
 func (s *rolloutStep) takeCopy(c string, row Row) bool {
 	t := &s.turns.Copies
-	if t.budget == nil || s.PureDeletions[row.Spec.Revision] {
+	if t.budget == nil || s.FreeRevisions[row.Spec.Revision] {
 		return true
 	}
 	switch judgeCopy(row) {
@@ -174,14 +177,22 @@ func (s *rolloutStep) takeCopy(c string, row Row) bool {
 
 // keepsForBudget keeps a leaving copy that no budget lets go now, with the reason. A copy that goes is counted.
 func (s *rolloutStep) keepsForBudget(c string, spec *atoll.RowSpec) bool {
+	if s.holdsForBudget(c, spec) {
+		return true
+	}
+	if s.hasBudget() && s.isVoluntaryRemoval(c) && s.judgeLeavingCopy(c) == copyAvailable {
+		s.turns.Copies.available--
+	}
+	return false
+}
+
+// holdsForBudget keeps a leaving copy that no budget lets go now, with the reason.
+func (s *rolloutStep) holdsForBudget(c string, spec *atoll.RowSpec) bool {
 	if !s.hasBudget() || !s.isVoluntaryRemoval(c) {
 		return false
 	}
 	reason := s.findBudgetHold(c)
 	if reason == "" {
-		if judgeCopy(s.Rows[c]) == copyAvailable && !s.turns.allowed[c] && !s.turns.returns[c] {
-			s.turns.Copies.available--
-		}
 		return false
 	}
 	d := &s.disruptions
@@ -197,22 +208,27 @@ func (s *rolloutStep) keepsForBudget(c string, spec *atoll.RowSpec) bool {
 
 // findBudgetHold returns why a leaving copy may not be taken now; empty: it may. A copy that is unavailable costs nothing.
 func (s *rolloutStep) findBudgetHold(c string) atoll.Reason {
-	row, t := s.Rows[c], &s.turns.Copies
+	t := &s.turns.Copies
 	room, reason := t.Room(), t.Reason()
 	if v, _ := s.Decision.FindVerdict(c); v.RowReason == atoll.ReasonPlacementEdited {
-		room, reason = t.roomOfEdit(), atoll.ReasonDisruptionBudget
+		room, reason = t.roomOfEdit(), t.reasonOfEdit()
 	}
-	state := judgeCopy(row)
-	if s.turns.allowed[c] || s.turns.returns[c] { // its change has taken it
-		state = copyUnavailable
-	}
+	state := s.judgeLeavingCopy(c)
 	switch {
 	case state == copyAvailable && room < 1, state == copyUncertain && room < 0:
 		return reason
-	case state != copyUnavailable && s.Budget.HonorsPodDisruptionBudgets() && allowsNoPodDisruption(row):
+	case state != copyUnavailable && s.Budget.HonorsPodDisruptionBudgets() && allowsNoPodDisruption(s.Rows[c]):
 		return atoll.ReasonPodDisruptionBudget
 	}
 	return ""
+}
+
+// judgeLeavingCopy returns the state of a copy that is to go. A change of its row in this step has taken it.
+func (s *rolloutStep) judgeLeavingCopy(c string) copyState {
+	if s.turns.allowed[c] || s.turns.returns[c] {
+		return copyUnavailable
+	}
+	return judgeCopy(s.Rows[c])
 }
 
 // allowsNoPodDisruption reports whether a PodDisruptionBudget of the Bundle reports in a connected cluster that it allows no disruption.

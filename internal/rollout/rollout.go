@@ -52,9 +52,10 @@ type Input struct {
 	NewestClusterAt int64
 	// MoveOrder of rows that come in place of rows that leave.
 	MoveOrder MoveOrder
-	// Budget of voluntary disruptions; nil: none. PureDeletions are the revisions from which the target only deletes objects.
+	// Budget of voluntary disruptions; nil: none. FreeRevisions are those from which a change to the target takes no copy: they have no object, or the
+	// target only deletes some.
 	Budget        *v1alpha1.DisruptionBudget
-	PureDeletions map[string]bool
+	FreeRevisions map[string]bool
 	// RemovalBudget limits removals by edit; nil: 10%.
 	RemovalBudget *intstr.IntOrString
 	// ConfirmedPlan is the hash of the removal that an administrator confirmed.

@@ -158,7 +158,7 @@ func (g *blockerCache) findAvailabilityBlockers() *blockerSet {
 	if g.keepAliveBlockers != nil {
 		return g.keepAliveBlockers
 	}
-	healthy, all, young := len(g.staying)+len(g.suspended) == 0, &blockerSet{isSuspended: len(g.suspended) > 0}, &blockerSet{}
+	healthy, all, young := len(g.staying)+len(g.suspended) == 0, &blockerSet{isSuspended: len(g.suspended) > 0, areOthers: true}, &blockerSet{areOthers: true}
 	for _, r := range g.staying {
 		all.addCluster(g.rolloutStep, r)
 		if g.isReady(r) {
@@ -211,6 +211,9 @@ func (s *rolloutStep) removeReplacedRows() {
 			continue
 		}
 		if blockers := g.findBlockers(c, *spec); blockers.countClusters() > 0 {
+			if blockers.areOthers && s.holdsForBudget(c, spec) {
+				continue
+			}
 			s.blockersByCluster[c] = blockers
 			if blockers.isSuspended || !s.hasTimedOut(spec.Since, blockers) {
 				continue
