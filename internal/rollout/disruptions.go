@@ -61,8 +61,8 @@ func (s *rolloutStep) tallyCopies() {
 	for _, list := range [...][]string{s.staying, s.suspended} {
 		for _, c := range list {
 			row := s.arrivalRow(c)
-			if _, holds := s.memberRow(c); !holds {
-				row.Status = nil // that of a Cluster that was replaced
+			if _, holds := s.memberRow(c); !holds || row.Spec.Phase == atoll.RowRemoving {
+				row.Status = nil // of a Cluster that was replaced, or of a copy that is removed and comes again
 			}
 			if t.AddChosen(row, s.countsCopy(c, row), 1, c); !row.isReady() {
 				d.awaited = append(d.awaited, c)
