@@ -115,7 +115,10 @@ func (s *rolloutStep) blockingClusters() []string {
 			}
 		}
 	}
-	for _, c := range slices.Concat(s.awaitedOldCopies(), s.awaitedCopies()) {
+	for _, c := range s.awaitedOldCopies() {
+		all[c] = true
+	}
+	for _, c := range s.awaitedCopies() {
 		all[c] = true
 	}
 	if s.turns.isBounded && s.followsReports() {
