@@ -81,6 +81,9 @@ type BundleSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	DependsOn []PolicyDependency `json:"dependsOn,omitempty"`
+	// DisruptionBudget as in the source. Absent: no copy is kept for other copies.
+	// +optional
+	DisruptionBudget *DisruptionBudget `json:"disruptionBudget,omitempty"`
 	// Pause stops the rollout until a person removes it. People write it; no policy has it.
 	// +optional
 	Pause *RolloutPause `json:"pause,omitempty"`

@@ -145,6 +145,11 @@ type PropagationSpec struct {
 	// +listType=set
 	DependentOverrides []string `json:"dependentOverrides,omitempty"`
 
+	// DisruptionBudget bounds which copies of a Bundle drains, moves, rebalances, evictions and rollouts may take at one time. Absent: none of
+	// them waits for other copies. Not in Karmada.
+	// +optional
+	DisruptionBudget *DisruptionBudget `json:"disruptionBudget,omitempty"`
+
 	// ItemRules specify how members treat objects. For each field, the first rule counts that selects
 	// the object and states the field. Annotations of the object win over rules:
 	// atoll.dev/update, atoll.dev/ignore-fields, atoll.dev/drift, atoll.dev/conflict-resolution and

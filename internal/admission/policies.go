@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,7 +23,7 @@ import (
 
 // validatePropagation is for both propagation policies: they share their fields.
 func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.Attributes) error {
-	if errs := append(checkRemovalBudgetFitsInt32(a.GetObject()), checkRolloutFitsInt32(a.GetObject())...); len(errs) > 0 {
+	if errs := slices.Concat(checkRemovalBudgetFitsInt32(a.GetObject()), checkRolloutFitsInt32(a.GetObject()), checkDisruptionBudgetFitsInt32(a.GetObject())); len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
 	now, before, err := typedObjects[v1alpha1.PropagationPolicy](a)
@@ -58,6 +59,7 @@ func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.A
 	}
 	warnOfCopies(ctx, spec)
 	warnOfOneBundle(ctx, spec)
+	warnOfStrictBudget(ctx, spec)
 	return nil
 }
 

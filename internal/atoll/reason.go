@@ -31,6 +31,14 @@ func ParseRowReason(s string) RowReason {
 	return RowReason{Reason: Reason(word), Plan: plan, Text: text}
 }
 
+// Cause returns the reason for which a row is to go, also where a budget keeps it.
+func (r RowReason) Cause() RowReason {
+	if !IsBudgetReason(r.Reason) {
+		return r
+	}
+	return ParseRowReason(r.Text)
+}
+
 const planSeparator = " plan="
 
 // truncateText cuts s to at most n bytes, between characters.

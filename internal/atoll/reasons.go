@@ -74,6 +74,10 @@ const (
 	ReasonDependencyDisconnected Reason = "DependencyDisconnected"
 	ReasonDependencyCycle        Reason = "DependencyCycle"
 	ReasonWaitsForDependents     Reason = "WaitsForDependents"
+	// The reasons of a copy that a budget keeps from a voluntary disruption.
+	ReasonDisruptionBudget          Reason = "DisruptionBudget"
+	ReasonDisruptionBudgetTooStrict Reason = "DisruptionBudgetTooStrict"
+	ReasonPodDisruptionBudget       Reason = "PodDisruptionBudget"
 )
 
 // ReasonNotDetermined is the reason of any condition that is unknown since the first write of a

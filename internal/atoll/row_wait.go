@@ -93,7 +93,7 @@ func (s *RowStatus) RemovalBlocker() string {
 // IsTurnReason reports whether a row with the reason keeps its revision until its turn in a rollout.
 func IsTurnReason(r Reason) bool {
 	switch r {
-	case ReasonRolloutPaused, ReasonChangesFrozen, ReasonDispatchingSuspended, ReasonOutsideWindow, ReasonStageFailed, ReasonWaitsForStage, ReasonWaitsForSuccessTime, ReasonMaxConcurrencyReached, ReasonMaxUnavailableReached, ReasonTooManyUnhealthy,
+	case ReasonRolloutPaused, ReasonChangesFrozen, ReasonDispatchingSuspended, ReasonOutsideWindow, ReasonStageFailed, ReasonWaitsForStage, ReasonWaitsForSuccessTime, ReasonMaxConcurrencyReached, ReasonMaxUnavailableReached, ReasonTooManyUnhealthy, ReasonDisruptionBudget, ReasonDisruptionBudgetTooStrict,
 		ReasonWaitsForApproval, ReasonWaitsForGateTime, ReasonWaitsForExpression, ReasonWaitsForMeasurement, ReasonGateHasNoData, ReasonGateFailed, ReasonRollingBack, ReasonRolledBack, ReasonRollbackFailed:
 		return true
 	}
@@ -107,4 +107,9 @@ func IsOrderReason(r Reason) bool {
 		return true
 	}
 	return false
+}
+
+// IsBudgetReason reports whether a budget keeps a copy with the reason from a voluntary disruption.
+func IsBudgetReason(r Reason) bool {
+	return r == ReasonDisruptionBudget || r == ReasonDisruptionBudgetTooStrict || r == ReasonPodDisruptionBudget
 }

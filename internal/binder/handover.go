@@ -30,7 +30,7 @@ func (b *Binder) canHandOver(from, to policymatch.BundleID) bool {
 	nextRows := b.Rows.ListOfBundle(next.Ref.UID)
 	return coversOldRows(b.Rows.ListOfBundle(old.Ref.UID), nextRows, successor{
 		latestRevision: latest.Name, minRevision: latest.Spec.Base, isPlacedNowhere: atoll.IsNowhere(next.Spec.Placement), isOnline: b.Clusters.IsOnline,
-		hasTurns: next.Spec.Rollout != nil || next.Spec.Pause != nil || next.Spec.Suspension != nil || len(next.Spec.DependsOn) > 0 || b.Settings != nil && b.Settings.Freeze() != nil || len(nextRows) > v1alpha1.DefaultFreeClusters,
+		hasTurns: next.Spec.Rollout != nil || next.Spec.Pause != nil || next.Spec.Suspension != nil || len(next.Spec.DependsOn) > 0 || next.Spec.DisruptionBudget != nil || b.Settings != nil && b.Settings.Freeze() != nil || len(nextRows) > v1alpha1.DefaultFreeClusters,
 	})
 }
 

@@ -104,7 +104,7 @@ func (r *BundleReconciler) gatherSnapshot(ctx context.Context, uid string) (*bun
 	s.bundle, s.alive = r.Bundles.Get(uid)
 	s.doomed = s.alive && r.isNamespaceDeleting(s.bundle.Ref.Namespace)
 	if s.alive {
-		s.terms = rollout.CompileTerms(s.bundle.Spec.Rollout).WithStageCut(s.bundle.Ref.Namespace, s.bundle.Ref.Name, s.bundle.Status.Rollout.GetStageCut())
+		s.terms = rollout.CompileTerms(s.bundle.Spec.Rollout).WithStageCut(s.bundle.Ref.Namespace, s.bundle.Ref.Name, s.bundle.Status.Rollout.GetStageCut()).WithBudget(s.bundle.Spec.DisruptionBudget)
 		s.halt = rollout.NewHalt(&s.bundle.Spec, r.currentFreeze(), time.Now())
 	}
 	s.rows, s.total = r.readGroupedRows(uid, s.rolloutView())

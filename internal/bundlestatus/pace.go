@@ -81,7 +81,7 @@ func (r *BundleReconciler) writeBundleStatus(ctx context.Context, s *bundleSnaps
 		}
 		in.Workloads = r.index.dividedWorkloads(in.Latest.Name, s.content)
 	}
-	in.Terms = s.terms.ForClusters(countCopies(s.rows))
+	in.Terms = s.terms.ForClusters(countCopies(s.rows)).WithBudget(s.bundle.Spec.DisruptionBudget)
 	in.Quarantine = r.findQuarantine(s, m, now)
 	next := ComputeStatus(in)
 	m.wakeAtCountChange(s.rows, now)

@@ -199,6 +199,7 @@ func (t *rowTally) countProgress(in StatusInput) {
 		return
 	}
 	t.progress = in.Terms.NewProgress()
+	t.progress.Copies = in.countDisruptions()
 	scope, windows := in.failureScope(), in.Terms.ViewWindows(in.Now)
 	for _, r := range in.Rows {
 		if !in.isCounted(r) {
@@ -431,7 +432,7 @@ func isRolloutUnderway(is *v1alpha1.RolloutStatus, wasUnderway bool) bool {
 // needsPerson reports whether a person must act before the rollout goes on.
 func needsPerson(reason string) bool {
 	switch atoll.Reason(reason) {
-	case atoll.ReasonStageFailed, atoll.ReasonGateFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonDispatchingSuspended, atoll.ReasonWaitsForApproval, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed, atoll.ReasonDependencyCycle:
+	case atoll.ReasonStageFailed, atoll.ReasonGateFailed, atoll.ReasonTooManyUnhealthy, atoll.ReasonRolloutPaused, atoll.ReasonChangesFrozen, atoll.ReasonDispatchingSuspended, atoll.ReasonWaitsForApproval, atoll.ReasonRolledBack, atoll.ReasonRollbackFailed, atoll.ReasonDependencyCycle, atoll.ReasonDisruptionBudgetTooStrict:
 		return true
 	}
 	return false

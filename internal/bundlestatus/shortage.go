@@ -109,8 +109,12 @@ func (in StatusInput) lacksPlacesBySuspension() (lacks bool) {
 // setLeavingWait sets for what a row waits that is to go once others take its place.
 func (t *rowTally) setLeavingWait(in StatusInput, r Row, w *waitCause) {
 	w.rank, w.reason, w.text = rankLeaving, atoll.ReasonWaitsForReplacements, "what replaces it to become ready"
-	if why := atoll.ParseRowReason(r.Spec.Reason); atoll.IsOrderReason(why.Reason) {
+	switch why := atoll.ParseRowReason(r.Spec.Reason); {
+	case atoll.IsOrderReason(why.Reason):
 		w.reason, w.text = why.Reason, why.Text
+		return
+	case atoll.IsBudgetReason(why.Reason):
+		t.setBudgetWait(why.Reason, w)
 		return
 	}
 	if !t.lacksPlaces || r.Spec.Phase != atoll.RowLeaving || !r.Spec.HoldsReplicas() {

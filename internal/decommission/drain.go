@@ -44,6 +44,7 @@ const (
 	drainHeld drainStep = iota
 	drainAwaitsCluster
 	drainStuck
+	drainBudget
 	drainUndecided
 	drainLeaving
 	drainGoing
@@ -94,9 +95,20 @@ func (s *drainFacts) stepOf(r state.Row) drainStep {
 	case r.Spec.Phase == atoll.RowRemoving:
 		return drainGoing
 	case r.Spec.Phase == atoll.RowLeaving:
-		return drainLeaving
+		return stepOfLeavingRow(reason.Reason)
 	}
 	return stepByReason(reason)
+}
+
+// stepOfLeavingRow returns how far a row is that is to go.
+func stepOfLeavingRow(reason atoll.Reason) drainStep {
+	switch {
+	case reason == atoll.ReasonDisruptionBudgetTooStrict:
+		return drainBlocked
+	case atoll.IsBudgetReason(reason):
+		return drainBudget
+	}
+	return drainLeaving
 }
 
 // stepByReason returns how far a row is that neither leaves nor goes. In the text of a row without capacity for a newer revision, the
@@ -139,12 +151,8 @@ func (s *drainFacts) explainSteps(steps [countDrainSteps][]state.Row) (reason at
 			return atoll.ReasonWaitsForCluster, fmt.Sprintf("; %d wait for the cluster, which is disconnected or not accepted, %s", n, explain)
 		case drainStuck:
 			return atoll.ReasonWaitsForMember, fmt.Sprintf("; %d are ordered to go, and %s is blocked: %s", n, bundleName(r), removalBlockedReason(r))
-		case drainUndecided:
-			return atoll.ReasonBundlesLeave, fmt.Sprintf("; %d are to be decided, %s", n, explain)
-		case drainLeaving:
-			return atoll.ReasonWaitsForReplacements, fmt.Sprintf("; %d wait for their replacements elsewhere to become healthy, %s", n, explain)
-		case drainGoing:
-			return atoll.ReasonBundlesLeave, fmt.Sprintf("; %d are ordered to go, such as %s", n, bundleName(r))
+		case drainBudget, drainUndecided, drainLeaving, drainGoing:
+			return explainMovingRows(drainStep(step), rows, explain)
 		case drainDelayed:
 			return atoll.ReasonDrainDelayed, fmt.Sprintf("; %d leave later, %s: %s", n, explain, atoll.ParseRowReason(r.Spec.Reason).Text)
 		case drainBlocked:
@@ -154,10 +162,32 @@ func (s *drainFacts) explainSteps(steps [countDrainSteps][]state.Row) (reason at
 	return atoll.ReasonDrained, ""
 }
 
+// explainMovingRows returns what rows wait for that leave, or are to.
+func explainMovingRows(step drainStep, rows []state.Row, explain string) (reason atoll.Reason, message string) {
+	n, r := len(rows), rows[0]
+	switch step {
+	case drainBudget:
+		why, until := atoll.ParseRowReason(r.Spec.Reason).Reason, "more copies are available"
+		if why == atoll.ReasonPodDisruptionBudget {
+			until = "a PodDisruptionBudget in the cluster allows it"
+		}
+		return why, fmt.Sprintf("; %d cannot leave because of a disruption budget until %s, %s", n, until, explain)
+	case drainUndecided:
+		return atoll.ReasonBundlesLeave, fmt.Sprintf("; %d are to be decided, %s", n, explain)
+	case drainLeaving:
+		return atoll.ReasonWaitsForReplacements, fmt.Sprintf("; %d wait for their replacements elsewhere to become healthy, %s", n, explain)
+	}
+	return atoll.ReasonBundlesLeave, fmt.Sprintf("; %d are ordered to go, such as %s", n, bundleName(r))
+}
+
 // describeBlocked names a row that nothing replaces, and why.
 func describeBlocked(rows []state.Row) string {
 	r := rows[0]
-	return fmt.Sprintf("%d cannot leave, such as %s: %s (`atoll explain %s`)", len(rows), bundleName(r), atoll.ParseRowReason(r.Spec.Reason).Text, bundleArgument(r))
+	reason := atoll.ParseRowReason(r.Spec.Reason)
+	if reason.Reason == atoll.ReasonDisruptionBudgetTooStrict {
+		reason.Text = "its disruptionBudget lets no copy go, even while all are available, and has to be edited"
+	}
+	return fmt.Sprintf("%d cannot leave, such as %s: %s (`atoll explain %s`)", len(rows), bundleName(r), reason.Text, bundleArgument(r))
 }
 
 // isDrainReported reports whether a Cluster is drained, or its status reports a drain.

@@ -23,6 +23,9 @@ var drainBegin = metav1.NewTime(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
 var drainRows = map[string]state.Row{
 	"undecided": newRow("new", atoll.RowActive, "", nil),
 	"leaving":   newRow("web", atoll.RowLeaving, "Evicted: taint atoll.dev/drain:NoExecute is not tolerated", nil),
+	"budget":    newRow("shop", atoll.RowLeaving, "DisruptionBudget: Evicted: taint atoll.dev/drain:NoExecute is not tolerated", nil),
+	"pods":      newRow("cart", atoll.RowLeaving, "PodDisruptionBudget: Evicted: taint atoll.dev/drain:NoExecute is not tolerated", nil),
+	"strict":    newRow("pay", atoll.RowLeaving, "DisruptionBudgetTooStrict: Evicted: taint atoll.dev/drain:NoExecute is not tolerated", nil),
 	"going":     newRow("api", atoll.RowRemoving, "Evicted", nil),
 	"held":      newRow("mail", atoll.RowHeld, "RemovalHeld plan=0123456789abcdef: Evicted", nil),
 	"stuck": newRow("disk", atoll.RowRemoving, "Evicted", &atoll.RowStatus{State: atoll.RowProgressing, Items: []atoll.ItemStatus{
@@ -49,6 +52,9 @@ func TestWhatADrainWaitsFor(t *testing.T) {
 		{name: "nothing was there", done: true, reason: atoll.ReasonDrained, contains: "0 of 0 bundles left"},
 		{name: "just begun", rows: "undecided leaving", reason: atoll.ReasonBundlesLeave, want: v1alpha1.ClusterDrainStatus{Bundles: 2, Waiting: 2}, contains: "1 are to be decided, such as shop/new"},
 		{name: "replacements", rows: "leaving going", reason: atoll.ReasonWaitsForReplacements, want: v1alpha1.ClusterDrainStatus{Bundles: 2, Waiting: 2}, contains: "`atoll explain bundle/web -n shop`"},
+		{name: "a disruption budget", rows: "leaving budget", reason: atoll.ReasonDisruptionBudget, want: v1alpha1.ClusterDrainStatus{Bundles: 2, Waiting: 2}, contains: "1 cannot leave because of a disruption budget until more copies are available, such as shop/shop (`atoll explain bundle/shop -n shop`)"},
+		{name: "a budget of pods", rows: "pods going", reason: atoll.ReasonPodDisruptionBudget, want: v1alpha1.ClusterDrainStatus{Bundles: 2, Waiting: 2}, contains: "1 cannot leave because of a disruption budget until a PodDisruptionBudget in the cluster allows it"},
+		{name: "a budget that lets no copy go", rows: "strict", reason: atoll.ReasonCannotLeave, want: v1alpha1.ClusterDrainStatus{Bundles: 1, CannotLeave: 1}, contains: "1 cannot leave, such as shop/pay: its disruptionBudget lets no copy go, even while all are available, and has to be edited"},
 		{name: "over the budget", rows: "leaving held", reason: atoll.ReasonWaitsForConfirmation, want: v1alpha1.ClusterDrainStatus{Bundles: 2, Waiting: 2}, contains: "`atoll confirm bundle/mail -n shop --plan 0123456789abcdef`"},
 		{name: "disconnected", rows: "leaving going exclusive", offline: true, reason: atoll.ReasonWaitsForCluster, want: v1alpha1.ClusterDrainStatus{Bundles: 3, Waiting: 3}, contains: "3 wait for the cluster"},
 		{name: "blocked in the member", rows: "stuck", reason: atoll.ReasonWaitsForMember, want: v1alpha1.ClusterDrainStatus{Bundles: 1, Waiting: 1}, contains: "its deletion waits for a/b"},

@@ -231,6 +231,9 @@ func (s *removalFacts) explainRowsWait(give string) (reason atoll.Reason, messag
 		return atoll.ReasonBundlesLeave, fmt.Sprintf("%d are to leave", len(leaving))
 	case len(leaving) > 0:
 		r := leaving[0]
+		if reason := atoll.ParseRowReason(r.Spec.Reason).Reason; atoll.IsBudgetReason(reason) {
+			return reason, fmt.Sprintf("%d wait for their budgets or replacements, such as %s (`atoll explain %s`); %s", len(leaving), bundleName(r), bundleArgument(r), give)
+		}
 		return atoll.ReasonWaitsForReplacements, fmt.Sprintf("%d wait for what replaces them elsewhere to become healthy, such as %s (`atoll explain %s`)", len(leaving), bundleName(r), bundleArgument(r))
 	}
 	return atoll.ReasonBundlesLeave, fmt.Sprintf("%d are on their way out, such as %s", len(going), bundleName(going[0]))

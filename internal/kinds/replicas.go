@@ -50,6 +50,16 @@ func ReplicaCounts(gk schema.GroupKind, status json.RawMessage) (desired, ready 
 	return r.countAt(0), r.countAt(3), true
 }
 
+// AllowsNoDisruption reports whether a reflected status is one of a PodDisruptionBudget that has pods and allows no disruption of
+// them. It is false for other kinds, and where the member's controller has not observed the object.
+func AllowsNoDisruption(gk schema.GroupKind, status json.RawMessage) bool {
+	var r reflectedStatus
+	if gk.Group != "policy" || gk.Kind != "PodDisruptionBudget" || json.Unmarshal(status, &r) != nil || r.hasFlag(flagOutdated) {
+		return false
+	}
+	return r.countAt(0) == 0 && r.countAt(3) > 0
+}
+
 // HasAggregatedStatus reports whether AggregateStatus can return a status for the kind.
 func HasAggregatedStatus(gk schema.GroupKind) bool {
 	k := traitsOfKind(gk)

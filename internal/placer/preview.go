@@ -40,6 +40,9 @@ type PreviewedBundle struct {
 	// OldCopyWaits are of clusters that get the Bundle after an old copy has ended, by cluster name, also
 	// where that ends before After.
 	OldCopyWaits map[string]rollout.RowWait
+	// DisruptionWaits are of copies that a budget would keep while the health of the other copies stays as it is now, by
+	// cluster name.
+	DisruptionWaits map[string]rollout.RowWait
 	// Shortages lists the workloads whose replicas do not all fit.
 	Shortages []schedule.Shortage
 	// Rollout is what the Bundle states for its rollout, and its first turn; nil: all rows change at once. After
@@ -77,6 +80,11 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 	if err := f.previewFirstTurns(ctx, out); err != nil {
 		return nil, err
 	}
+	for i := range out {
+		if err := f.previewDisruptions(ctx, s, &out[i]); err != nil {
+			return nil, err
+		}
+	}
 	for changed, n := true, 0; changed && n < maxPreviewSteps; n++ {
 		changed = false
 		for i := range out {
@@ -112,6 +120,9 @@ func (s *supposedState) addBundle(b SupposedBundle, rows []state.Row) PreviewedB
 	for _, row := range rows {
 		s.rows[uid][row.Cluster], out.Before[row.Cluster] = row, row.Spec
 	}
+	if b.Bundle.Spec.DisruptionBudget != nil {
+		s.reported[uid] = maps.Clone(s.rows[uid])
+	}
 	return out
 }
 
@@ -132,7 +143,7 @@ func (b *PreviewedBundle) recordOldCopyWaits(changes map[string]*atoll.RowSpec) 
 func (r *PlacementReconciler) forkForPreview(t SupposedTables, list []SupposedBundle) (*PlacementReconciler, *supposedState) {
 	s := &supposedState{
 		Rows: r.Rows, Revisions: r.Revisions, contents: map[string]*atoll.Content{}, latestRevisions: map[string]string{},
-		rows: map[string]map[string]state.Row{}, podChanges: map[string]int64{},
+		rows: map[string]map[string]state.Row{}, reported: map[string]map[string]state.Row{}, podChanges: map[string]int64{},
 	}
 	f := &PlacementReconciler{Config: r.Config, index: newBundleIndex(), capacity: newCapacityLedger(), usage: newCapacityUsage(), groups: newGroupIndex(), dependencies: newDependencyIndex()}
 	f.bundleLoop, f.clusterLoop, f.scoreLoop = idleLoop, idleLoop, idleLoop
@@ -269,6 +280,7 @@ type supposedState struct {
 	contents        map[string]*atoll.Content
 	latestRevisions map[string]string               // by Bundle UID
 	rows            map[string]map[string]state.Row // by Bundle UID and cluster
+	reported        map[string]map[string]state.Row // as rows, before the preview, while a budget is previewed
 	podChanges      map[string]int64                // pods added, by cluster UID
 	rowMoved        func(bundle, clusterUID string) // called when a row is ordered again or removed
 }
@@ -314,8 +326,10 @@ func (s *supposedState) simulateReports(uid string, clusters Clusters) (changed 
 			s.rowMoved(uid, row.Spec.UID)
 			changed = true
 		case row.Spec.Phase != atoll.RowRemoving && !row.Spec.Phase.OrdersNothing():
-			row.Status = &atoll.RowStatus{UID: row.Spec.UID, Generation: row.Spec.Generation, State: atoll.RowReady, Applied: true, AllTombstonesDone: true, Since: row.Spec.Since}
-			rows[cluster], changed = row, true
+			next := s.reportOf(uid, cluster, &row)
+			isNews := row.Status == nil || row.Status.Generation != next.Generation || row.Status.State != next.State
+			row.Status = next
+			rows[cluster], changed = row, changed || isNews
 		}
 	}
 	return changed

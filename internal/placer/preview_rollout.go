@@ -15,7 +15,7 @@ import (
 func (r *PlacementReconciler) previewFirstTurns(ctx context.Context, list []PreviewedBundle) error {
 	for i := range list {
 		b := &list[i]
-		if turns := r.turnTermsOf(b.Bundle); !turns.isBounded(len(b.Before)) || !turns.boundsFirstCopies() && b.isAtRevision() {
+		if turns := r.turnTermsOf(b.Bundle); !turns.isBounded(len(b.Before)) || !turns.countsFirstCopies() && b.isAtRevision() {
 			continue
 		}
 		p, snap, err := r.previewWithInput(ctx, b.Bundle)
@@ -45,9 +45,10 @@ func (b *PreviewedBundle) isAtRevision() bool {
 	return true
 }
 
-// withoutTurns returns the Bundle with all rows changing at once, in every freeze and suspension of dispatching, and before those on which it depends.
+// withoutTurns returns the Bundle with all rows changing at once, in every freeze and suspension of dispatching, before those on which it depends and
+// without a disruption budget.
 func withoutTurns(b state.Bundle) state.Bundle {
-	b.Spec.Rollout, b.Spec.Pause, b.Spec.DependsOn = &v1alpha1.Rollout{Type: v1alpha1.RolloutAll}, nil, nil
+	b.Spec.Rollout, b.Spec.Pause, b.Spec.DependsOn, b.Spec.DisruptionBudget = &v1alpha1.Rollout{Type: v1alpha1.RolloutAll}, nil, nil, nil
 	if b.Spec.Suspension != nil {
 		b.Spec.Suspension = &v1alpha1.Suspension{Scheduling: b.Spec.Suspension.Scheduling}
 	}

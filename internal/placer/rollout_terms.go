@@ -20,18 +20,19 @@ type turnTerms struct {
 	*rollout.Terms
 	isCompiled bool
 	halt       rollout.Halt
-	// mayWait: rows may have to wait for Bundles of other policies.
-	mayWait bool
+	// mayWait: rows may have to wait for Bundles of other policies. hasBudget: voluntary disruptions are bounded.
+	mayWait, hasBudget bool
 }
 
 // isBounded reports whether some of so many rows may keep their revision until their turn.
 func (t turnTerms) isBounded(rows int) bool {
-	return t.ForClusters(rows) != nil || t.halt.HoldsChanges() || t.mayWait
+	return t.ForClusters(rows) != nil || t.halt.HoldsChanges() || t.mayWait || t.hasBudget
 }
 
-// boundsFirstCopies reports whether clusters may have to wait for their first copy.
-func (t turnTerms) boundsFirstCopies() bool {
-	return !t.IsDefault() || t.halt.HoldsChanges() || t.mayWait
+// countsFirstCopies reports whether a step has to know of clusters without a copy: they may have to wait for their first one, or count for
+// the disruption budget.
+func (t turnTerms) countsFirstCopies() bool {
+	return !t.IsDefault() || t.halt.HoldsChanges() || t.mayWait || t.hasBudget
 }
 
 // changesStage reports whether a cluster is in another stage than it was, or other change windows concern it.
@@ -56,7 +57,7 @@ func (x *bundleIndex) turnTermsOf(b state.Bundle) turnTerms {
 func (r *PlacementReconciler) turnTermsOf(b state.Bundle) turnTerms {
 	out := r.index.turnTermsOf(b)
 	out.halt = rollout.NewHalt(&b.Spec, r.currentFreeze(), time.Now())
-	out.mayWait = r.mayWaitForOthers(b)
+	out.mayWait, out.hasBudget = r.mayWaitForOthers(b), b.Spec.DisruptionBudget != nil
 	return out
 }
 
@@ -115,7 +116,7 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 	if latest, ok := r.Revisions.LatestOfBundle(s.bundle.Ref.UID); ok {
 		in.RevisionAt = latest.CreationTimestamp.Time
 	}
-	if !turns.boundsFirstCopies() {
+	if !turns.countsFirstCopies() {
 		return // it has one stage, and bounds no first copy
 	}
 	in.NewClusters = map[string]rollout.Row{}

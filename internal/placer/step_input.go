@@ -150,7 +150,7 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 		PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: now,
 	}
 	r.addRolloutTerms(&snap, turns, clusters)
-	return snap, errors.Join(r.addOrder(ctx, &snap, content), r.addRollback(ctx, &snap, clusters, content))
+	return snap, errors.Join(r.addOrder(ctx, &snap, content), r.addRollback(ctx, &snap, clusters, content), r.addDisruptionBudget(ctx, &snap, content))
 }
 
 // driftOrdersOf returns the orders of users to correct drift; nil while none of the rows reports drift. Admission refuses

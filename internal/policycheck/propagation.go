@@ -28,6 +28,7 @@ func CheckPropagation(spec *v1alpha1.PropagationSpec, namespace string, refused 
 	errs = append(errs, checkSuspension(spec.Suspension, at.Child("suspension"))...)
 	errs = append(errs, checkDependencies(spec.DependsOn, namespace, at.Child("dependsOn"))...)
 	errs = append(errs, checkDependentOverrides(spec.DependentOverrides, at.Child("dependentOverrides"))...)
+	errs = append(errs, checkDisruptionBudget(spec.DisruptionBudget, at.Child("disruptionBudget"))...)
 	errs = append(errs, policymatch.CheckIgnoredFieldsOfRules(spec.ItemRules, at.Child("itemRules"))...)
 	return append(errs, checkRemovalBudget(spec.Removal.Budget, at.Child("removal", "budget"))...)
 }

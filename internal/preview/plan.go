@@ -51,6 +51,9 @@ type BundleChange struct {
 	// Suspension that it would have, and whether it has another; nil: nothing would be suspended.
 	Suspension       *v1alpha1.Suspension
 	SuspensionEdited bool
+	// DisruptionBudget that it would have, and whether it has another; nil: none.
+	DisruptionBudget *v1alpha1.DisruptionBudget
+	BudgetEdited     bool
 	// UnplacedDependencies are policies that an edit of dependsOn would name and that would place nothing.
 	UnplacedDependencies []string
 	// Revision that rows are to reach, and its content.
@@ -64,6 +67,8 @@ type BundleChange struct {
 	Waiting       []rollout.RowWait
 	// OldCopyWaits are of clusters that get the Bundle after an old copy has ended, by cluster name.
 	OldCopyWaits map[string]rollout.RowWait
+	// DisruptionWaits are of copies that a budget would keep, by cluster name.
+	DisruptionWaits map[string]rollout.RowWait
 	// Rollout is its first turn; nil: all rows change at once.
 	Rollout  *rollout.FirstTurn
 	Short    []schedule.Shortage
@@ -152,6 +157,10 @@ type BundlePlan struct {
 	Stays []StayingRow `json:"staysDrained,omitempty"`
 	// OldCopies are what clusters would wait for before the Bundle starts there.
 	OldCopies []OldCopyWait `json:"oldCopies,omitempty"`
+	// KeptByBudget are copies that a budget would keep while the health of the other copies stays as it is now.
+	KeptByBudget []BudgetWait `json:"keptByBudget,omitempty"`
+	// StrictBudget describes an edited disruptionBudget that would let no copy go, even while all are available.
+	StrictBudget string `json:"strictBudget,omitempty"`
 	// Rollout is in which stages rows would change. Absent: all at once.
 	Rollout *RolloutPlan `json:"rollout,omitempty"`
 	// Unweighed: no cluster that would be chosen has a static weight, and each would keep
@@ -313,7 +322,7 @@ func BuildPlan(in Input) Plan {
 
 // isShown reports whether the plan of the Bundle has something to show.
 func (b *BundlePlan) isShown(placementEdited bool) bool {
-	return len(b.Rows)+len(b.UnknownSuspended)+len(b.UnplacedDependencies)+len(b.Stays)+len(b.Held)+len(b.Problems)+len(b.OverridesLater)+len(b.Frozen) > 0 ||
+	return len(b.Rows)+len(b.StrictBudget)+len(b.UnknownSuspended)+len(b.UnplacedDependencies)+len(b.Stays)+len(b.Held)+len(b.Problems)+len(b.OverridesLater)+len(b.Frozen) > 0 ||
 		placementEdited && (b.Unweighed || b.EvenDivision || len(b.Unknown) > 0) || b.Waits != "" || b.NoFit || b.hasBlockedRow()
 }
 
@@ -353,26 +362,6 @@ type renderedRow struct {
 	hash  string
 }
 
-// OldCopyWait is what clusters wait for before a Bundle starts there.
-type OldCopyWait struct {
-	Clusters []string     `json:"clusters"`
-	For      string       `json:"for"`
-	Reason   atoll.Reason `json:"reason"`
-}
-
-// oldCopyWaits lists the waits for old copies, equal ones together.
-func (c *bundleComparison) oldCopyWaits() (out []OldCopyWait) {
-	for _, cluster := range slices.Sorted(maps.Keys(c.OldCopyWaits)) {
-		w := c.OldCopyWaits[cluster]
-		i := slices.IndexFunc(out, func(o OldCopyWait) bool { return o.For == w.For })
-		if i < 0 {
-			i, out = len(out), append(out, OldCopyWait{For: w.For, Reason: w.Reason})
-		}
-		out[i].Clusters = append(out[i].Clusters, cluster)
-	}
-	return out
-}
-
 func (c *bundleComparison) compareBundle() BundlePlan {
 	b := BundlePlan{
 		Namespace: c.ID.Namespace, Name: c.ID.Name, Source: c.Source.Kind + " " + c.Source.Name, New: c.New,
@@ -395,7 +384,7 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 	b.UnknownSuspended, b.UnplacedDependencies = c.unknownSuspendedClusters(), c.UnplacedDependencies
 	b.EvenDivision = c.Decision.FallsBackToEvenDivision()
 	c.addRows(&b)
-	b.OldCopies = c.oldCopyWaits()
+	b.OldCopies, b.KeptByBudget, b.StrictBudget = c.oldCopyWaits(), c.budgetWaits(), c.describeStrictBudget()
 	if len(b.Rows) > 0 {
 		b.Rollout = newRolloutPlan(c.Rollout)
 	}

@@ -15,6 +15,8 @@ type blockerSet struct {
 	excluded string
 	// isSuspended: they wait for the end of a suspension, so that no time ends the wait.
 	isSuspended bool
+	// areOthers: they do not replace the row that waits, which is kept because the application must run somewhere.
+	areOthers bool
 	// latestArrivals is when the last two of them came, in Unix seconds, the later one
 	// first. longestTimeouts is the same for the two longest readiness timeouts.
 	latestArrivals  [2]int64
@@ -114,6 +116,9 @@ func (s *rolloutStep) blockingClusters() []string {
 		}
 	}
 	for _, c := range s.awaitedOldCopies() {
+		all[c] = true
+	}
+	for _, c := range s.awaitedCopies() {
 		all[c] = true
 	}
 	if s.turns.isBounded && s.followsReports() {

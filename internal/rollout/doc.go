@@ -23,5 +23,7 @@
 //   - A row that is Removing stays until the caller deletes it: the agent has confirmed, or
 //     the Cluster is gone. It comes back only by a new generation, when the placement selects the
 //     cluster again.
+//   - No removal that a user did not state, and no change of a healthy row, brings the available copies below
+//     the disruption budget (Budget). Rows wait for it, however long that takes.
 //   - Rows of a deleted Cluster are deleted and listed as abandoned.
 package rollout

@@ -219,6 +219,9 @@ func (s *rolloutStep) waitForOldCopies() atoll.RowReason {
 		text         string
 	}{
 		{atoll.ReasonWaitsForConfirmation, atoll.ReasonWaitsForConfirmation, ", whose removal waits for a confirmation"},
+		{atoll.ReasonDisruptionBudgetTooStrict, atoll.ReasonDisruptionBudgetTooStrict, ", which disruptionBudget never lets go"},
+		{atoll.ReasonDisruptionBudget, atoll.ReasonDisruptionBudget, ", which disruptionBudget keeps"},
+		{atoll.ReasonPodDisruptionBudget, atoll.ReasonPodDisruptionBudget, ", which a PodDisruptionBudget keeps"},
 		{atoll.ReasonWaitsForMember, atoll.ReasonWaitsForMember, ", whose removal is blocked in the member"},
 		{atoll.ReasonWaitsForCluster, atoll.ReasonWaitsForDisconnectedCopy, ", which is disconnected: it may still run"},
 		{uncertainConnection, atoll.ReasonWaitsForOldCopy, ", or the hub to find the cluster disconnected"},

@@ -201,6 +201,8 @@ type Progress struct {
 	// Unavailable connected clusters of all stages, those of them that failed with what is wanted, and the first few names.
 	Unavailable, UnavailableFailed int
 	unavailableNames               []string
+	// Copies of the Bundle, for its disruption budget.
+	Copies CopyTally
 }
 
 // AddUnavailable counts rows of equal progress that maxUnavailable counts. The names are those of their clusters, or the
@@ -210,14 +212,20 @@ func (p *Progress) AddUnavailable(of RowProgress, n int, names ...string) {
 	if of == RowFailing {
 		p.UnavailableFailed += n
 	}
+	p.unavailableNames = insertFewNames(p.unavailableNames, names)
+}
+
+// insertFewNames inserts names into the first few in order.
+func insertFewNames(first, names []string) []string {
 	for _, name := range names {
-		i, _ := slices.BinarySearch(p.unavailableNames, name)
+		i, _ := slices.BinarySearch(first, name)
 		if i >= fewNames {
 			continue
 		}
-		p.unavailableNames = slices.Insert(p.unavailableNames, i, name)
-		p.unavailableNames = p.unavailableNames[:min(len(p.unavailableNames), fewNames)]
+		first = slices.Insert(first, i, name)
+		first = first[:min(len(first), fewNames)]
 	}
+	return first
 }
 
 // NewProgress returns a progress without rows.
@@ -370,6 +378,8 @@ func (t *Terms) reasonInStage(i int, n StageTally, p Progress) atoll.Reason {
 		return atoll.ReasonOutsideWindow
 	case n.Changing >= t.concurrencyOf(i, n.Clusters):
 		return atoll.ReasonMaxConcurrencyReached
+	case p.Copies.isSpent():
+		return p.Copies.Reason()
 	case p.UnavailableFailed >= t.unavailableOf(p.countConnected()):
 		return atoll.ReasonTooManyUnhealthy
 	case p.Unavailable >= t.unavailableOf(p.countConnected()):
@@ -390,7 +400,7 @@ func (t *Terms) DescribeStageWait(w StageWait, p *Progress) string {
 		return w.gate.describeStoredWait(w.Reason, w.gateValue)
 	}
 	if w.rollback != nil {
-		return t.describeRollback(w)
+		return t.describeRollback(w, p)
 	}
 	n, in := p.Stages[w.Stage], "stage "+t.StageName(w.Stage)
 	if atoll.IsOrderReason(w.Reason) {
@@ -405,6 +415,8 @@ func (t *Terms) DescribeStageWait(w StageWait, p *Progress) string {
 		return in + " to stay healthy for minSuccessTime"
 	case atoll.ReasonMaxConcurrencyReached:
 		return "a cluster of " + in + " to become healthy: " + strconv.Itoa(n.Changing) + " change, as many as maxConcurrency allows"
+	case atoll.ReasonDisruptionBudget, atoll.ReasonDisruptionBudgetTooStrict:
+		return p.Copies.Describe()
 	case atoll.ReasonMaxUnavailableReached, atoll.ReasonTooManyUnhealthy:
 		return t.describeUnavailable(w.Reason, p)
 	}

@@ -77,6 +77,8 @@ func (t *Terms) FindRollbackWait(p Progress, r *v1alpha1.RollbackStatus, halt Ha
 		switch n := p.Stages[i]; {
 		case t.isReturnFailed(i, n):
 			return StageWait{Stage: i, Reason: atoll.ReasonRollbackFailed, rollback: r}
+		case n.ToReturn > 0 && n.Returning == 0 && p.Copies.isSpent() && p.Copies.isTooStrict():
+			return StageWait{Stage: i, Reason: p.Copies.Reason(), rollback: r}
 		case n.ToReturn+n.Returning > 0:
 			return StageWait{Stage: i, Reason: atoll.ReasonRollingBack, rollback: r}
 		}
@@ -98,7 +100,7 @@ func (t *Terms) indexOfStage(name string) int {
 }
 
 // describeRollback returns what the rows of a rollout wait for that is rolled back.
-func (t *Terms) describeRollback(w StageWait) string {
+func (t *Terms) describeRollback(w StageWait, p *Progress) string {
 	r := w.rollback
 	cause := fmt.Sprintf("%s of stage %s failed with %s", r.Cluster, r.Stage, r.Reason)
 	if r.Gate != "" {
@@ -109,6 +111,8 @@ func (t *Terms) describeRollback(w StageWait) string {
 		why += "; " + phrase.EscapeLine(r.Message)
 	}
 	switch w.Reason {
+	case atoll.ReasonDisruptionBudgetTooStrict:
+		return p.Copies.Describe()
 	case atoll.ReasonRollingBack:
 		return fmt.Sprintf("the rollback of revision %d in stage %s: %s", atoll.RevisionNumber(r.Revision), t.StageName(w.Stage), cause)
 	case atoll.ReasonRollbackFailed:
@@ -301,7 +305,7 @@ func (s *rolloutStep) returnRow(c string, row Row, slots, budget *int) {
 	judged := t.scope.JudgeRow(s.Terms, row)
 	p, _ := s.placeRow(judged, true)
 	isHealthy := !row.isUnhealthy()
-	if p != RowChanging && *slots <= 0 || isHealthy && *budget <= 0 {
+	if p != RowChanging && *slots <= 0 || isHealthy && (*budget <= 0 || !s.takeCopy(c, row)) {
 		return
 	}
 	if p != RowChanging {

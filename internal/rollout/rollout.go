@@ -8,56 +8,8 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/changewindow"
 	"atoll.dev/atoll/internal/schedule"
 )
-
-// ReadinessTimeout is how long a row waits for its replacements before it requests a
-// confirmation. For a cluster that checks in it is ReadinessCheckIns of its intervals where
-// this is longer.
-const (
-	ReadinessTimeout  = 10 * time.Minute
-	ReadinessCheckIns = 3
-)
-
-// Row is a row as it is stored, and whether its cluster can be reached.
-type Row struct {
-	Spec atoll.RowSpec
-	// Status as last reported; nil: never reported.
-	Status *atoll.RowStatus
-	// Online: the cluster holds a stream, or checks in on time.
-	Online bool
-	// UncertainUntil is when the hub can decide that a cluster without a stream is disconnected: it
-	// has just started, or lost most clusters at once. In the past or zero: it can.
-	UncertainUntil time.Time
-	// LostAt is when the cluster was lost, if it is not Online; zero: it never was.
-	LostAt time.Time
-	// ConnectedAt is when the cluster connected, in Unix seconds, if it is Online.
-	ConnectedAt int64
-	// Stage is the index of the cluster's stage in Input.Terms, and Windows are the change windows that concern it.
-	Stage   int
-	Windows changewindow.Mask
-	// CheckIn is how often the cluster checks in; 0: it holds a stream.
-	CheckIn time.Duration
-	// Suspended: nothing is dispatched to the cluster, by its name.
-	Suspended bool
-	// lateAt is when progressDeadline ended, in Unix seconds, before the row was healthy; 0: it did not.
-	lateAt int64
-}
-
-// readinessTimeout is how long other rows wait for this one.
-func (r Row) readinessTimeout() time.Duration {
-	return max(ReadinessTimeout, ReadinessCheckIns*r.CheckIn)
-}
-
-// isReady reports whether the cluster can be reached, and reports that the content of this
-// spec is there and healthy.
-func (r Row) isReady() bool { return r.Online && r.reportsReady() }
-
-// reportsReady reports whether the content of this spec is there and healthy by the last report.
-func (r Row) reportsReady() bool {
-	return r.Status != nil && r.Status.Generation == r.Spec.Generation && r.Status.State == atoll.RowReady
-}
 
 // Input of one step.
 type Input struct {
@@ -100,6 +52,10 @@ type Input struct {
 	NewestClusterAt int64
 	// MoveOrder of rows that come in place of rows that leave.
 	MoveOrder MoveOrder
+	// Budget of voluntary disruptions; nil: none. FreeRevisions are those from which a change to the target takes no copy: they have no object, or the
+	// target only deletes some.
+	Budget        *v1alpha1.DisruptionBudget
+	FreeRevisions map[string]bool
 	// RemovalBudget limits removals by edit; nil: 10%.
 	RemovalBudget *intstr.IntOrString
 	// ConfirmedPlan is the hash of the removal that an administrator confirmed.
@@ -268,6 +224,8 @@ type rolloutStep struct {
 	removedByEdit []string
 	// turns of rows in a rollout.
 	turns turns
+	// disruptions is what the disruption budget decides.
+	disruptions disruptions
 	// areRowsIndependent is hasOnlyIndependentRows. scratch is the spec that is being computed.
 	areRowsIndependent bool
 	scratch            atoll.RowSpec
@@ -289,6 +247,7 @@ func (s *rolloutStep) computeSpecs() {
 			s.moveStart, s.moveResumed = min(s.moveStart, since), true
 		}
 	}
+	s.tallyCopies()
 	s.planTurns()
 	s.areRowsIndependent = s.hasOnlyIndependentRows()
 	holds := s.holdOverBudget()
@@ -390,7 +349,7 @@ func (s *rolloutStep) classifyUnwanted(c string, row Row) {
 // leftWithCluster reports whether the row was to leave with its cluster, and leaves for another reason now, so
 // that the bounds of removals apply to it again.
 func (s *rolloutStep) leftWithCluster(c string, row Row) bool {
-	return atoll.ParseRowReason(row.Spec.Reason).Reason == atoll.ReasonClusterRemoved && s.leaveReason(c).Reason != atoll.ReasonClusterRemoved
+	return atoll.ParseRowReason(row.Spec.Reason).Cause().Reason == atoll.ReasonClusterRemoved && s.leaveReason(c).Reason != atoll.ReasonClusterRemoved
 }
 
 // applyRemovalModeToRow orphans what is not removed yet when the mode, or the mode of the

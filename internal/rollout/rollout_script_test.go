@@ -51,6 +51,8 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 		s.setSuspension(cmd, args)
 	case "depends", "independent", "other", "cycle", "dependent", "remove":
 		s.runOrderCommand(cmd, args)
+	case "disruptions", "pods", "free":
+		s.runDisruptionCommand(cmd, args)
 	case "all-at-once": // type: All without a bound is stated
 		s.rollout, s.statesNone = nil, false
 	case "unstated": // no rollout is stated

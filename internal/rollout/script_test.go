@@ -99,6 +99,7 @@ type scriptStage struct {
 	rollback   *v1alpha1.RollbackStatus
 	cut        *v1alpha1.StageCut
 	others     otherBundles
+	podBudgets map[string]int64 // disruptions that the PodDisruptionBudget of a cluster allows
 }
 
 func newStage(t testing.TB) *scriptStage {
@@ -314,7 +315,7 @@ func (s *scriptStage) reportState(state atoll.RowState, clusters []string) {
 		if was := r.Status; was != nil && was.Generation == r.Spec.Generation && was.State == st {
 			since = was.Since
 		}
-		r.Status = &atoll.RowStatus{Generation: r.Spec.Generation, State: st, Since: since, Total: 1}
+		r.Status = &atoll.RowStatus{Generation: r.Spec.Generation, State: st, Since: since, Total: 1, Items: s.reportPodBudget(c)}
 		if st == atoll.RowFailed {
 			r.Status.Message = "a finalizer stays"
 		}
@@ -560,6 +561,7 @@ func checkOutput(t testing.TB, in Input, out Output) {
 	checkCopies(t, in, out)
 	checkSuspension(t, in, out)
 	checkOrder(t, in, out)
+	checkDisruptions(t, in, out)
 	if out.PendingRemoval != nil && out.PendingRemoval.Hash == in.ConfirmedPlan {
 		t.Fatalf("plan %v was confirmed and waits still", out.PendingRemoval)
 	}

@@ -158,7 +158,7 @@ func (g *blockerCache) findAvailabilityBlockers() *blockerSet {
 	if g.keepAliveBlockers != nil {
 		return g.keepAliveBlockers
 	}
-	healthy, all, young := len(g.staying)+len(g.suspended) == 0, &blockerSet{isSuspended: len(g.suspended) > 0}, &blockerSet{}
+	healthy, all, young := len(g.staying)+len(g.suspended) == 0, &blockerSet{isSuspended: len(g.suspended) > 0, areOthers: true}, &blockerSet{areOthers: true}
 	for _, r := range g.staying {
 		all.addCluster(g.rolloutStep, r)
 		if g.isReady(r) {
@@ -205,12 +205,15 @@ func (s *rolloutStep) awaitsReturn(c string) bool {
 // removeReplacedRows lets rows go whose replacements are healthy.
 func (s *rolloutStep) removeReplacedRows() {
 	g := blockerCache{rolloutStep: s}
-	for _, c := range s.leavingClusters() {
+	for _, c := range s.leavingInTurn() {
 		spec := s.nextSpecs[c]
 		if spec.Phase != atoll.RowLeaving || s.awaitsReturn(c) {
 			continue
 		}
 		if blockers := g.findBlockers(c, *spec); blockers.countClusters() > 0 {
+			if blockers.areOthers && s.holdsForBudget(c, spec) {
+				continue
+			}
 			s.blockersByCluster[c] = blockers
 			if blockers.isSuspended || !s.hasTimedOut(spec.Since, blockers) {
 				continue
@@ -221,7 +224,7 @@ func (s *rolloutStep) removeReplacedRows() {
 			}
 			delete(s.blockersByCluster, c)
 		}
-		if s.keepsForDependents(c, spec) {
+		if s.keepsForDependents(c, spec) || s.keepsForBudget(c, spec) {
 			continue
 		}
 		s.setRemovingSpec(c, spec.Reason)

@@ -91,6 +91,9 @@ func (s *rolloutStep) findLeavingWait(c string, since time.Time) RowWait {
 	if w := s.orderWaitOf(c); s.Deleting && w != nil {
 		return newRowWait(w.Reason, w.Text, since)
 	}
+	if reason, isHeld := s.disruptions.held[c]; isHeld {
+		return newRowWait(reason, s.turns.Copies.DescribeHold(reason), since)
+	}
 	switch {
 	case s.awaitsReturn(c):
 		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back: its copy is removed then, if the replacements are healthy", since)

@@ -129,6 +129,17 @@ func (t *Terms) ForClusters(n int) *Terms {
 	return t
 }
 
+// budgetTerms bound nothing but what a disruption budget does.
+var budgetTerms = &Terms{stages: defaultTerms.stages, isDefault: true}
+
+// WithBudget returns the terms of a Bundle with a disruption budget: its rows change in turns, also where no rollout bounds them.
+func (t *Terms) WithBudget(b *v1alpha1.DisruptionBudget) *Terms {
+	if t == nil && b != nil {
+		return budgetTerms
+	}
+	return t
+}
+
 // HasStages reports whether clusters are in different stages.
 func (t *Terms) HasStages() bool { return t != nil && t.isStaged }
 

@@ -51,7 +51,7 @@ func (s *rolloutStep) newStageWait(row Row, since time.Time) RowWait {
 	switch w := t.wait; w.Reason {
 	case atoll.ReasonStageFailed:
 		return newRowWait(w.Reason, s.describeStageWait(), time.Unix(t.failedSince, 0))
-	case atoll.ReasonMaxConcurrencyReached, atoll.ReasonMaxUnavailableReached, atoll.ReasonTooManyUnhealthy:
+	case atoll.ReasonMaxConcurrencyReached, atoll.ReasonMaxUnavailableReached, atoll.ReasonTooManyUnhealthy, atoll.ReasonDisruptionBudget, atoll.ReasonDisruptionBudgetTooStrict:
 		if w.Stage < row.Stage {
 			return newRowWait(atoll.ReasonWaitsForStage, "stage "+s.Terms.StageName(w.Stage)+" to become healthy", since)
 		}

@@ -68,8 +68,9 @@ func (s *rolloutStep) planTurns() {
 		return
 	}
 	t := &s.turns
-	stages := s.Terms.CountStages()
+	stages, copies := s.Terms.CountStages(), t.Copies
 	t.isBounded, t.Progress, t.soakUntil, t.healthySince = true, s.Terms.NewProgress(), make([]int64, stages), make([]int64, stages)
+	t.Copies = copies
 	t.scope, t.windows = NewFailureScope(s.ResumedAt, s.Now), s.Terms.ViewWindows(s.Now)
 	arrivals := s.withoutReplacements(s.tallyMembers())
 	if s.Terms.IsDefault() && !s.Halt.IsHalted() { // a first copy is no change of what runs
@@ -123,6 +124,9 @@ func (s *rolloutStep) isRolloutBounded() bool {
 	isDefault := s.Terms.IsDefault()
 	if s.Terms.HasDefaultBound() {
 		s.Terms = s.Terms.ForClusters(s.countCopies(v1alpha1.DefaultFreeClusters + 1))
+	}
+	if s.hasBudget() && s.Terms == nil {
+		s.Terms, isDefault = s.Terms.WithBudget(s.Budget), true
 	}
 	switch {
 	case s.Halt.IsHalted() || s.hasHeldBackRows():
@@ -393,7 +397,7 @@ func (s *rolloutStep) allowHealthyRows(i int, slots, budget *int) {
 		return
 	}
 	s.eachMember(func(c string) {
-		if row, has := s.memberRow(c); *slots > 0 && *budget > 0 && has && row.Stage == i && row.Online && row.isReady() && s.canChange(c, row) {
+		if row, has := s.memberRow(c); *slots > 0 && *budget > 0 && has && row.Stage == i && row.isReady() && s.canChange(c, row) && s.takeCopy(c, row) {
 			s.allowTurn(c, i, slots)
 			*budget--
 			s.turns.AddUnavailable(RowChanging, 1, c)
@@ -439,7 +443,7 @@ func (s *rolloutStep) allowTurn(c string, i int, slots *int) {
 // requestNextTurn requests a step for the time at which rows may change although nothing is reported.
 func (s *rolloutStep) requestNextTurn() {
 	t := &s.turns
-	for _, at := range [...]time.Time{t.uncertainUntil, t.lossEnds, t.deadline, t.gateAgain} {
+	for _, at := range [...]time.Time{t.uncertainUntil, t.lossEnds, t.deadline, t.gateAgain, s.disruptions.again} {
 		if !at.IsZero() {
 			s.requeueNoLater(at)
 		}

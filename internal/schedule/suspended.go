@@ -103,7 +103,7 @@ func (v *Verdict) leaveAsDecided(row *atoll.RowSpec) {
 	if !v.IsHolder() {
 		return
 	}
-	reason := atoll.ParseRowReason(row.Reason)
+	reason := atoll.ParseRowReason(row.Reason).Cause()
 	if reason.Plan != "" { // the text is the reason without the plan
 		reason = atoll.ParseRowReason(reason.Text)
 	}

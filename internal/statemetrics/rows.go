@@ -84,7 +84,7 @@ func waitOfRow(row rowcodec.Summary) (reason string, start int64) {
 	case row.Phase == atoll.RowPending:
 		return string(atoll.ParseRowReason(row.Reason).Reason), row.Since
 	case row.Phase == atoll.RowLeaving:
-		return string(atoll.ReasonWaitsForReplacements), row.Since
+		return waitOfLeavingRow(row.Reason), row.Since
 	case row.Phase == atoll.RowRemoving && !(isCurrent && row.State == atoll.RowRemoved):
 		return string(atoll.ReasonWaitsForRemoval), row.Since
 	case row.Phase != atoll.RowActive:
@@ -97,4 +97,12 @@ func waitOfRow(row rowcodec.Summary) (reason string, start int64) {
 		return string(atoll.ReasonNoCapacity), row.StateTime
 	}
 	return labelNone, 0
+}
+
+// waitOfLeavingRow returns the reason of the wait of a row that is to go: a budget that keeps it, or its replacements.
+func waitOfLeavingRow(stored string) string {
+	if reason := atoll.ParseRowReason(stored).Reason; atoll.IsBudgetReason(reason) {
+		return string(reason)
+	}
+	return string(atoll.ReasonWaitsForReplacements)
 }

@@ -45,7 +45,8 @@ func NewCommand(flags *client.ConnectionFlags) *cobra.Command {
 
 The cluster gets the taint atoll.dev/drain, and nothing new is placed there. A Bundle leaves
 when something replaces its copy: another cluster, a later group, or other clusters that
-divide its replicas. Removals over the budget wait for their confirmation. Copies that nothing
+divide its replicas. Removals over the budget wait for their confirmation, and copies that a
+disruptionBudget keeps wait until enough other copies are available. Copies that nothing
 can replace stay, and are listed. So are Bundles that have a copy in each cluster that fits,
 as kubectl drain leaves DaemonSets. "atoll uncordon CLUSTER" gives the cluster back.
 

@@ -224,7 +224,7 @@ func (f *follower) findEnd(ctx context.Context, bundle *v1alpha1.Bundle) (ended 
 			return false, nil
 		}
 		return true, f.newPersonError(reason, message)
-	case atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForConfirmation, atoll.ReasonDependencyCycle:
+	case atoll.ReasonRolloutPaused, atoll.ReasonWaitsForApproval, atoll.ReasonWaitsForConfirmation, atoll.ReasonDependencyCycle, atoll.ReasonDisruptionBudgetTooStrict:
 		return true, f.newPersonError(reason, message)
 	}
 	return false, nil

@@ -316,8 +316,8 @@ func (x *userQuery) bundleChange(ctx context.Context, f placer.PreviewedBundle, 
 	c := preview.BundleChange{
 		ID: policymatch.BundleID{Namespace: ref.Namespace, Name: ref.Name}, Source: f.Bundle.Spec.Source,
 		Revision: f.Revision, Content: f.Content, Contents: map[string]*atoll.Content{},
-		Before: f.Before, After: f.After, Decision: f.Decision, Held: f.HeldPlan, Waiting: f.Waits, OldCopyWaits: f.OldCopyWaits, Short: f.Shortages,
-		Placement: f.Bundle.Spec.Placement, Suspension: f.Bundle.Spec.Suspension, Rollout: f.Rollout,
+		Before: f.Before, After: f.After, Decision: f.Decision, Held: f.HeldPlan, Waiting: f.Waits, OldCopyWaits: f.OldCopyWaits, DisruptionWaits: f.DisruptionWaits, Short: f.Shortages,
+		Placement: f.Bundle.Spec.Placement, Suspension: f.Bundle.Spec.Suspension, Rollout: f.Rollout, DisruptionBudget: f.Bundle.Spec.DisruptionBudget, BudgetEdited: f.Bundle.Spec.DisruptionBudget != nil,
 	}
 	if latest, ok := x.sources.State.Revisions.LatestOfBundle(ref.UID); !ok || latest.Name != f.Revision {
 		c.NewRevision = true
@@ -325,6 +325,7 @@ func (x *userQuery) bundleChange(ctx context.Context, f placer.PreviewedBundle, 
 	if b, ok := x.sources.State.Bundles.GetByName(ref.Namespace, ref.Name); ok {
 		c.PlacementEdited = !apiequality.Semantic.DeepEqual(b.Spec.Placement, c.Placement)
 		c.SuspensionEdited = !apiequality.Semantic.DeepEqual(b.Spec.Suspension, c.Suspension)
+		c.BudgetEdited = !apiequality.Semantic.DeepEqual(b.Spec.DisruptionBudget, c.DisruptionBudget)
 		if !apiequality.Semantic.DeepEqual(b.Spec.DependsOn, f.Bundle.Spec.DependsOn) {
 			c.UnplacedDependencies = listUnplacedDependencies(f.Bundle, placing())
 		}

@@ -73,7 +73,7 @@ var testParts = []testPart{
 	{name: "leaving", tests: []string{
 		"TestAClusterIsOrphanedAndComesBackUnderAnotherName", "TestAClusterIsCleaned", "TestADeadClusterIsGivenUpAndComesBack",
 		"TestARemovalIsTakenBack", "TestClustersThatCheckInLeave", "TestAMemberGoesOnToAnotherHub", "TestClustersAreInTheInventory",
-		"TestAProgramReachesAMemberByItsProfile", "TestADrainedClusterIsEvacuated",
+		"TestAProgramReachesAMemberByItsProfile", "TestADrainedClusterIsEvacuated", "TestADisruptionBudgetKeepsACopy",
 		// It waits for the hub to have nothing to do.
 		"TestAThousandFollowers",
 		// For minutes one of the members is there now and then only.

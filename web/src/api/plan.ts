@@ -71,6 +71,8 @@ export interface BundlePlan {
   short?: { item: string; replicas: number; unplaced: number }[];
   staysDrained?: StayingCluster[];
   oldCopies?: { clusters: string[]; for: string }[];
+  keptByBudget?: { clusters: string[]; for: string; actor: string }[];
+  strictBudget?: string;
   rollout?: { stages: { name: string; first: number; later: number; disconnected?: number; suspended?: number; gates?: string[] }[]; waits?: string };
   unweighed?: boolean;
   evenDivision?: boolean;

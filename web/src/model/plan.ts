@@ -113,6 +113,8 @@ function bundlePart(b: BundlePlan): PlanPart {
   for (const f of b.full ?? []) warn(t(f.stays ? "plan.full.stays" : "plan.full", { cluster: f.cluster, why: f.why }));
   for (const s of b.staysDrained ?? []) warn(t("plan.staysDrained", { cluster: s.cluster, why: s.why }));
   for (const o of b.oldCopies ?? []) warn(t("plan.oldCopies", { clusters: joinNames(o.clusters), what: o.for }));
+  for (const k of b.keptByBudget ?? []) warn(t("plan.keptByBudget", { clusters: joinNames(k.clusters), what: k.for }));
+  if (b.strictBudget) warn(b.strictBudget);
   for (const p of b.problems ?? []) warn(`${p.object}: ${p.why}`);
   if (b.unknown?.length) warn(t("plan.unknown", { clusters: joinNames(b.unknown) }));
   if (b.frozen?.length) warn(t("plan.frozen", { objects: joinNames(b.frozen.map(nameOfKey)) }));

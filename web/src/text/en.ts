@@ -343,6 +343,7 @@ export const en = {
   "plan.short": "{item}: {unplaced} of {replicas} replicas would have no place",
   "plan.staysDrained": "{cluster} is drained and keeps its copy: {why}",
   "plan.oldCopies": "{clusters} would wait for {what}",
+  "plan.keptByBudget": "the copy in {clusters} cannot leave because of its budget, and would wait for {what}",
   "plan.unknown": "named, and no cluster: {clusters}",
   "plan.frozen": "without a policy, and stays at the last content: {objects}",
   "plan.later": "other overrides come with the next change in {clusters}",

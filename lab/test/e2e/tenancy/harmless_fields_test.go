@@ -22,6 +22,7 @@ var harmlessFields = map[string]string{
 	"PropagationPolicy.spec.suspension":                                 "delays changes of what the policy placed, and moves of it; a cluster that it names gets nothing by that",
 	"PropagationPolicy.spec.dependsOn":                                  "delays changes of what the policy placed. The removal of what a cluster policy placed waits 10 minutes at most: TestADependencyOnAClusterPolicy",
 	"PropagationPolicy.spec.dependentOverrides":                         "delays the first revision of what the policy places",
+	"PropagationPolicy.spec.disruptionBudget":                           "delays changes and moves of what the policy placed, as a PodDisruptionBudget delays those of pods; `atoll remove --force` waits for none",
 	"PropagationPolicy.spec.placement.clusterAffinity.exclude":          "narrows",
 	"PropagationPolicy.spec.placement.clusterAffinity.labelSelector":    "TestSelectorsStayInTheSets",
 	"PropagationPolicy.spec.placement.clusterAffinity.fieldSelector":    "TestSelectorsStayInTheSets",
