@@ -148,6 +148,8 @@ type Tombstone struct {
 	Orphan bool `json:"orphan,omitempty"`
 	// Last: the member removes the object after all others of the Bundle that it removes.
 	Last bool `json:"last,omitempty"`
+	// RemovalHook: a user deleted the template of a hook that runs in removals. Only contents have it.
+	RemovalHook bool `json:"removalHook,omitempty"`
 	// MovedTo lists the UIDs of other Bundles that hold the item now: a member
 	// with a row of one of them keeps the object for it.
 	MovedTo []string `json:"movedTo,omitempty"`
@@ -414,6 +416,8 @@ type Manifest struct {
 	Interpreters []Interpreter `json:"interpreters,omitempty"`
 	// HookRun names the content for which hooks run: each once for it. Empty: there are no hooks.
 	HookRun string `json:"hookRun,omitempty"`
+	// RemovalHooks, with Remove, is a person's order about the hooks of the removal, as AnnotationRemovalHooks has it.
+	RemovalHooks string `json:"removalHooks,omitempty"`
 	// Namespaces' labels and annotations as on the hub, for namespaces that the
 	// agent must make, for an item or for themselves.
 	Namespaces map[string]NamespaceMeta `json:"namespaces,omitempty"`

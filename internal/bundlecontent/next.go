@@ -217,7 +217,7 @@ func (p *contentBuilder) addTombstone(item *atoll.Item, cause atoll.TombstoneCau
 	if cause != atoll.CauseDeleted {
 		t.MovedTo = slices.Sorted(slices.Values(p.holders.OtherHolderUIDs(item.Key)))
 	} else {
-		t.Finalizers = sentFinalizers(item)
+		t.Finalizers, t.RemovalHook = sentFinalizers(item), isRemovalHook(item)
 	}
 	p.tombstones[t.ID()] = t
 	p.dropped[item.Key] = true

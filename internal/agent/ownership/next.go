@@ -202,6 +202,8 @@ type Fact struct {
 	Adopted bool
 	// HookRun is the value of the object's LabelHookRun; empty: it has none.
 	HookRun string
+	// At is the time of the apply, in Unix seconds.
+	At int64
 	// Account, of a namespace that the agent made, as in Record.
 	Account string
 	// Endless: the object states that it never runs to completion, although others of its
@@ -220,7 +222,7 @@ func (b *OwnershipRecords) RecordApplied(key atoll.ItemKey, f Fact) {
 	r.Applied, r.Label, r.Owned, r.Left = f.Hash, f.Label, f.Owned, f.Left
 	r.Adopted = r.Adopted || f.Adopted
 	r.Last, r.Going = nil, false
-	r.noteHookApplied(f.UID, f.HookRun)
+	r.noteHookApplied(f)
 	switch {
 	case f.Endless:
 		r.Ran, r.RanHash = "", ""
@@ -242,7 +244,7 @@ func (b *OwnershipRecords) RecordFoundAfterInterruptedApply(key atoll.ItemKey, f
 	}
 	r.UID, r.Label, r.Template, r.Adopted = f.UID, f.Label, f.Template, f.Adopted
 	r.Applied, r.Owned = "", ""
-	r.noteHookApplied(f.UID, f.HookRun)
+	r.noteHookApplied(f)
 	if r.Ran, r.RanHash = "", ""; RunsOnce(key) {
 		r.Ran = f.Template
 	}
