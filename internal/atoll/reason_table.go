@@ -112,7 +112,7 @@ var Reasons = []ReasonInfo{
 	{ReasonCannotRead, "Bundle", ActorAtoll, "The hub cannot read a kind of the Bundle's objects yet; the content stays as it was."},
 	{ReasonCannotSend, "Bundle", ActorUser, "An object cannot be sent as it is; its last good content stays in the clusters."},
 	{ReasonPlaced, "Bundle", ActorNone, "The placement chose clusters for the Bundle."},
-	{ReasonNowhere, "Bundle", ActorNone, "The placement names no cluster on purpose."},
+	{ReasonNowhere, "Bundle", ActorNone, "The placement names no cluster on purpose, or the Bundle has nothing but hooks of its removal."},
 	{ReasonDeleting, "Bundle", ActorAtoll, "The Bundle is deleted and leaves its clusters."},
 	{ReasonNotScheduled, "Bundle", ActorAtoll, "The Bundle has no placement decision yet."},
 	{ReasonAllPlaced, "Bundle", ActorNone, "All replicas of divided workloads are assigned to clusters."},

@@ -407,7 +407,7 @@ func (b *OwnershipRecords) isTombstoneCarriedOut(uid string, t atoll.Tombstone) 
 	if r == nil {
 		return true
 	}
-	if it := b.bundles[uid].listed[t.Key]; it != nil && (it.UID == t.UID || it.Observe != "") {
+	if it := b.bundles[uid].listed[t.Key]; it != nil && !b.bundles[uid].holding.Manifest.Remove && (it.UID == t.UID || it.Observe != "") {
 		return true // the item came back, or nothing is written of the key: its tombstone is void
 	}
 	if c, ok := r.Claims[uid]; ok && (c.Template == t.UID || c.Template == "") {

@@ -195,6 +195,26 @@ func TestTheNamespaceOfRemovalHooks(t *testing.T) {
 	}
 }
 
+// The tombstone of a hook that runs in the removal is carried out when its object is gone, and not before.
+func TestTheTombstoneOfARemovalHook(t *testing.T) {
+	b, it := NewOwnershipRecords(), hookItem("a", "PostDelete", "", 0)
+	foldHooks(b, hookManifest(1, "c1", it))
+	m := removalOf(2, "")
+	m.Tombstones = []atoll.Tombstone{{Key: it.Key, UID: it.UID, Cause: atoll.CauseExcluded, Last: true}}
+	foldHooks(b, m)
+	if done := b.CompletedTombstoneIDs("b1"); len(done) > 0 {
+		t.Errorf("%v is carried out before the hook runs", done)
+	}
+	b.FoldHolding(b.HoldingOf("b1").WithoutRemovalHooks())
+	if r, _ := b.Record(it.Key); !r.Claims["b1"].Last {
+		t.Errorf("the claim is %+v", r.Claims["b1"])
+	}
+	b.RecordGone(it.Key, "", nil)
+	if done := b.CompletedTombstoneIDs("b1"); len(done) != 1 {
+		t.Errorf("%v is carried out", done)
+	}
+}
+
 // removalSim is an agent that crashes at any moment of a removal with hooks, of which some fail and are run again by order.
 type removalSim struct {
 	t       *testing.T
