@@ -250,6 +250,9 @@ type Content struct {
 	Namespace *NamespaceMeta `json:"namespace,omitempty"`
 	// NamespaceAlone: there are no items, and members get the namespace nevertheless.
 	NamespaceAlone bool `json:"namespaceAlone,omitempty"`
+	// RemovedWithHooks: users deleted all objects, and what is left, if anything, are hooks that run in removals. Members remove
+	// the Bundle as a whole, so that the hooks run.
+	RemovedWithHooks bool `json:"removedWithHooks,omitempty"`
 	// MinRevision is the number of the Bundle's Revision from which on all differ in rules
 	// alone that are applied with the next change: rows that are at one of those need
 	// not move. 0: all rows are to have this content.

@@ -23,20 +23,29 @@ func (t *Treatment) RunsInRemoval(phase HookPhase) bool {
 	return hook != nil && slices.Contains(hook.RemovalPhases(), phase)
 }
 
-// IsRemovedWithHooks reports whether users deleted all objects of the content but hooks of removals: each cluster then removes
-// the Bundle as a whole, so that the hooks run.
-func (c *Content) IsRemovedWithHooks() bool {
-	if c == nil || c.NamespaceAlone {
-		return false
-	}
+// IsRemovedWithHooks reports whether members remove the Bundle as a whole, so that hooks of the removal run.
+func (c *Content) IsRemovedWithHooks() bool { return c != nil && c.RemovedWithHooks }
+
+// SetRemovedWithHooks sets whether members remove the Bundle as a whole: nothing is left but hooks of removals, and users deleted
+// the others. Objects that another Bundle holds are not deleted. previous is the content before; nil: there is none.
+func (c *Content) SetRemovedWithHooks(previous *Content) {
+	c.RemovedWithHooks = c.holdsOnlyRemovalHooks() && (previous == nil || previous.RemovedWithHooks || slices.ContainsFunc(c.Tombstones, Tombstone.isOfDeletedObject))
+}
+
+// holdsOnlyRemovalHooks reports whether the content has such hooks, or had them until users deleted them, and nothing else.
+func (c *Content) holdsOnlyRemovalHooks() bool {
 	for i := range c.Items {
 		if hook := c.Items[i].Treatment.StatedHook(); hook == nil || !hook.RunsOnlyAtRemoval() {
 			return false
 		}
 	}
-	isMoved := func(t Tombstone) bool { return len(t.MovedTo) > 0 }
 	isHook := func(t Tombstone) bool { return t.RemovalHook }
-	return !slices.ContainsFunc(c.Tombstones, isMoved) && (len(c.Items) > 0 || slices.ContainsFunc(c.Tombstones, isHook))
+	return !c.NamespaceAlone && (len(c.Items) > 0 || slices.ContainsFunc(c.Tombstones, isHook))
+}
+
+// isOfDeletedObject reports whether a user deleted an object that is no hook of removals.
+func (t Tombstone) isOfDeletedObject() bool {
+	return t.Cause == CauseDeleted && !t.RemovalHook && len(t.MovedTo) == 0
 }
 
 // RunsOnlyAtRemoval reports whether the hook runs, and only in removals.

@@ -40,8 +40,8 @@ func TestOrdersAboutRemovalHooks(t *testing.T) {
 	}
 }
 
-// A content is removed as a whole when users deleted all of it but hooks of removals. Objects that moved to another Bundle, and
-// contents that never had such hooks, are no such removal.
+// A content is removed as a whole when users deleted all of it but hooks of removals, and stays so. Objects that moved to another
+// Bundle, and contents that never had such hooks, are no such removal.
 func TestAContentThatIsRemovedWithHooks(t *testing.T) {
 	item := func(events string) Item {
 		it := Item{Key: ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "a"}}
@@ -52,30 +52,40 @@ func TestAContentThatIsRemovedWithHooks(t *testing.T) {
 		return it
 	}
 	gone, hookGone := Tombstone{Cause: CauseDeleted}, Tombstone{Cause: CauseDeleted, RemovalHook: true}
-	moved := Tombstone{Cause: CauseMoved, MovedTo: []string{"b2"}}
+	moved, unused := Tombstone{Cause: CauseMoved, MovedTo: []string{"b2"}}, Tombstone{Cause: CauseUnused}
 	observed := item("PreDelete")
 	observed.Treatment.Drift = "Report"
 	for name, c := range map[string]struct {
-		content *Content
-		want    bool
+		content  Content
+		previous *Content
+		want     bool
 	}{
-		"no content":                     {nil, false},
-		"nothing":                        {&Content{}, false},
-		"objects without hooks deleted":  {&Content{Tombstones: []Tombstone{gone}}, false},
-		"all deleted":                    {&Content{Tombstones: []Tombstone{gone, hookGone}}, true},
-		"only the hook is left":          {&Content{Items: []Item{item("PreDelete")}, Tombstones: []Tombstone{gone}}, true},
-		"only hooks are left, confirmed": {&Content{Items: []Item{item("PreDelete,PostDelete")}}, true},
-		"an object is left":              {&Content{Items: []Item{item("PreDelete"), item("")}, Tombstones: []Tombstone{gone}}, false},
-		"the hook alone is deleted":      {&Content{Items: []Item{item("")}, Tombstones: []Tombstone{hookGone}}, false},
-		"the hook runs otherwise, too":   {&Content{Items: []Item{item("PostSync,PreDelete")}}, false},
-		"a hook that never runs":         {&Content{Items: []Item{item("Skip")}}, false},
-		"an observed object":             {&Content{Items: []Item{observed}}, false},
-		"the others moved":               {&Content{Items: []Item{item("PreDelete")}, Tombstones: []Tombstone{moved}}, false},
-		"a namespace is left":            {&Content{NamespaceAlone: true, Tombstones: []Tombstone{hookGone}}, false},
+		"nothing":                         {Content{}, &Content{}, false},
+		"the first content":               {Content{Items: []Item{item("PreDelete")}}, nil, true},
+		"objects without hooks deleted":   {Content{Tombstones: []Tombstone{gone}}, &Content{}, false},
+		"all deleted":                     {Content{Tombstones: []Tombstone{gone, hookGone}}, &Content{}, true},
+		"only the hook is left":           {Content{Items: []Item{item("PreDelete")}, Tombstones: []Tombstone{gone}}, &Content{}, true},
+		"only hooks are left, confirmed":  {Content{Items: []Item{item("PreDelete,PostDelete")}}, &Content{RemovedWithHooks: true}, true},
+		"the hooks are deleted then":      {Content{Tombstones: []Tombstone{hookGone}}, &Content{RemovedWithHooks: true}, true},
+		"an object comes":                 {Content{Items: []Item{item("PreDelete"), item("")}}, &Content{RemovedWithHooks: true}, false},
+		"an object is left":               {Content{Items: []Item{item("PreDelete"), item("")}, Tombstones: []Tombstone{gone}}, &Content{}, false},
+		"the hook alone is deleted":       {Content{Items: []Item{item("")}, Tombstones: []Tombstone{hookGone}}, &Content{}, false},
+		"the hook runs otherwise, too":    {Content{Items: []Item{item("PostSync,PreDelete")}, Tombstones: []Tombstone{gone}}, &Content{}, false},
+		"a hook that never runs":          {Content{Items: []Item{item("Skip")}, Tombstones: []Tombstone{gone}}, &Content{}, false},
+		"an observed object":              {Content{Items: []Item{observed}, Tombstones: []Tombstone{gone}}, &Content{}, false},
+		"the others moved":                {Content{Items: []Item{item("PreDelete")}, Tombstones: []Tombstone{moved}}, &Content{}, false},
+		"the others moved, confirmed":     {Content{Items: []Item{item("PreDelete")}}, &Content{}, false},
+		"the hook is deleted after those": {Content{Tombstones: []Tombstone{hookGone}}, &Content{}, false},
+		"nothing needs the others":        {Content{Items: []Item{item("PreDelete")}, Tombstones: []Tombstone{unused}}, &Content{}, false},
+		"a namespace is left":             {Content{NamespaceAlone: true, Tombstones: []Tombstone{gone, hookGone}}, &Content{}, false},
 	} {
+		c.content.SetRemovedWithHooks(c.previous)
 		if got := c.content.IsRemovedWithHooks(); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+	if (*Content)(nil).IsRemovedWithHooks() {
+		t.Error("no content is removed with hooks")
 	}
 }
 

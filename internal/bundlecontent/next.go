@@ -2,6 +2,7 @@ package bundlecontent
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -501,12 +502,8 @@ func (p *contentBuilder) finishContent() Output {
 	for _, k := range slices.Sorted(maps.Keys(p.tombstones)) {
 		c.Tombstones = append(c.Tombstones, p.recordReleasedFinalizers(p.tombstones[k]))
 	}
-	slices.SortFunc(c.Tombstones, func(a, b atoll.Tombstone) int {
-		if n := a.Key.Compare(b.Key); n != 0 {
-			return n
-		}
-		return strings.Compare(a.UID, b.UID)
-	})
+	slices.SortFunc(c.Tombstones, func(a, b atoll.Tombstone) int { return cmp.Or(a.Key.Compare(b.Key), strings.Compare(a.UID, b.UID)) })
+	c.SetRemovedWithHooks(p.in.Previous)
 	if p.in.Previous != nil {
 		c.MinRevision = p.in.Previous.MinRevision
 	}

@@ -27,7 +27,7 @@ func TestABundleOfRemovalHooks(t *testing.T) {
 		"a hook fails": {removing(atoll.RowFailed, atoll.ReasonHookFailed, true), "a: a hook of the removal, Job backup: m; the application's owner must act", atoll.ReasonHookFailed},
 	} {
 		b := state.Bundle{Ref: enginev1.BundleRef{UID: "b", Namespace: "shop", Name: "web"}}
-		got := ComputeStatus(StatusInput{Bundle: b, Rows: c.rows, Latest: &enginev1.Revision{Spec: enginev1.RevisionSpec{Items: 1}}, Content: &atoll.Content{Items: []atoll.Item{hook}}, Now: time.Unix(1000, 0)})
+		got := ComputeStatus(StatusInput{Bundle: b, Rows: c.rows, Latest: &enginev1.Revision{Spec: enginev1.RevisionSpec{Items: 1}}, Content: &atoll.Content{Items: []atoll.Item{hook}, RemovedWithHooks: true}, Now: time.Unix(1000, 0)})
 		if got.WaitsFor != c.waits || (got.Wait == nil) != (c.want == "") || got.Wait != nil && got.Wait.Reason != string(c.want) {
 			t.Errorf("%s: it waits for %q, %+v", name, got.WaitsFor, got.Wait)
 		}

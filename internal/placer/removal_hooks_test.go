@@ -22,7 +22,7 @@ func TestABundleOfDeletedObjectsIsRemovedWithItsHooks(t *testing.T) {
 	addClusters(m, "a", "b")
 	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		newPlacedBundle(m, "web", &atoll.Content{Items: []atoll.Item{plain, hook}}, "a")
-		m.cutRevision("web", &atoll.Content{Items: []atoll.Item{hook}, Tombstones: []atoll.Tombstone{gone(plain)}})
+		m.cutRevision("web", &atoll.Content{Items: []atoll.Item{hook}, Tombstones: []atoll.Tombstone{gone(plain)}, RemovedWithHooks: true})
 		expectRows(t, m, "web", "a Removing r1")
 		m.changeBundle("web", func(b *state.Bundle) { b.Meta.Annotations = map[string]string{atoll.AnnotationRemovalHooks: "Skip"} })
 		expectRows(t, m, "web", "a Removing r1")
@@ -36,7 +36,7 @@ func TestABundleOfDeletedObjectsIsRemovedWithItsHooks(t *testing.T) {
 		m.settleRows("web")
 
 		// All at once, with the hook. A deletion of the hook alone removes no row.
-		m.cutRevision("web", &atoll.Content{Tombstones: []atoll.Tombstone{gone(plain), gone(hook)}})
+		m.cutRevision("web", &atoll.Content{Tombstones: []atoll.Tombstone{gone(plain), gone(hook)}, RemovedWithHooks: true})
 		expectRows(t, m, "web", "a Removing r3")
 
 		newPlacedBundle(m, "api", &atoll.Content{Items: []atoll.Item{plain, hook}}, "b")
