@@ -196,7 +196,7 @@ func (e *MemberApplier) describeFailedRemovalHook(r ownership.Record) string {
 	}
 	const remedy = "; annotate the Bundle with " + atoll.AnnotationRemovalHooks + ": Retry or Skip"
 	const most = report.MaxMessage - len(remedy)
-	return phrase.TruncateText(fmt.Sprintf("the hook failed in %s, and the removal waits: %s", r.Hook.Phase, text), most) + remedy
+	return phrase.TruncateText(fmt.Sprintf("the hook failed in %s, and the removal waits: %s", r.Hook.Phase, truncateText(text)), most) + remedy
 }
 
 // describeRemovalHookWait returns for which hook the removal of a Bundle's objects waits; empty: for none. The caller holds mu.
