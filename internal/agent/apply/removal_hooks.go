@@ -189,8 +189,8 @@ func (e *MemberApplier) describeFailedRemovalHook(r ownership.Record) string {
 		text = "it did not end within " + removalHookDeadline.String()
 	case seen && v.Message != "":
 		text = v.Message
-	case seen:
-		text = "its object is " + string(v.Health)
+	case r.UID != "":
+		text = "its object failed"
 	case r.Last != nil && r.Last.Message != "":
 		text = r.Last.Message
 	}
