@@ -43,8 +43,8 @@ func newRemovalEngine(t *testing.T) (*stubEngine, *memoryMember) {
 	return e, api
 }
 
-// restart returns an engine with what this one has stored.
-func (e *stubEngine) restart() *stubEngine {
+// restartEngine returns an engine with what this one has stored.
+func (e *stubEngine) restartEngine() *stubEngine {
 	e.callsMu.Lock()
 	stored := store.StoredContents{Bundles: e.bundles[len(e.bundles)-1:]}
 	e.callsMu.Unlock()
@@ -115,7 +115,7 @@ func TestARestartRunsNoHookOfARemovalTwice(t *testing.T) {
 		again := func() {
 			t.Helper()
 			stop()
-			e = e.restart()
+			e = e.restartEngine()
 			stop = startRun(t, e)
 		}
 		e.upsertAndWait(t, removalManifest(3, ""))
@@ -159,7 +159,7 @@ func TestARestartAfterTheHooksOfARemoval(t *testing.T) {
 		if err := e.endRemovalHooks(t.Context(), "b1"); err != nil {
 			t.Fatal(err)
 		}
-		e = e.restart()
+		e = e.restartEngine()
 		defer startRun(t, e)()
 		api.expectSomeWrites(t, "DELETE post", "DELETE pre")
 		e.expectStatus(t, atoll.RowRemoved)

@@ -253,8 +253,8 @@ func (s *removalSim) takeHolding(h BundleHolding) {
 	s.gate = NewRemovalGate(&s.holding)
 }
 
-// crash restarts the agent with what it has stored, at times. It reports whether it did.
-func (s *removalSim) crash(oneIn int) bool {
+// crashAtTimes restarts the agent with what it has stored, at times. It reports whether it did.
+func (s *removalSim) crashAtTimes(oneIn int) bool {
 	if s.rng.IntN(oneIn) > 0 {
 		return false
 	}
@@ -315,8 +315,8 @@ func (s *removalSim) checkRun(key atoll.ItemKey, label string) {
 	}
 }
 
-// work does what is next about a key, and may crash after each part.
-func (s *removalSim) work(key atoll.ItemKey) {
+// workOnKey does what is next about a key, and may crash after each part.
+func (s *removalSim) workOnKey(key atoll.ItemKey) {
 	next := s.book.Next(key)
 	switch {
 	case next.Verb == Nothing:
@@ -325,37 +325,37 @@ func (s *removalSim) work(key atoll.ItemKey) {
 	case next.Verb == Delete && next.Hook != nil:
 		if next.Hook.Failed() || s.gate.IsPhaseOver(next.Hook.Last.Phase) {
 			s.storeRecords()
-			s.remove(key, next.Record.UID)
+			s.removeObject(key, next.Record.UID)
 		}
 	case next.Verb == Delete:
 		if !s.gate.IsRemoval() || s.gate.IsPhaseOver(atoll.PhasePreDelete) {
 			s.checkDeletion(key)
-			s.remove(key, next.Record.UID)
+			s.removeObject(key, next.Record.UID)
 		}
 	case !next.Hook.Begun && !s.gate.IsOpen(GateStep{next.Hook.Phase, next.Item.Wave}):
 	case next.Verb == Replace:
 		s.storeRecords()
-		s.remove(key, next.Record.UID)
+		s.removeObject(key, next.Record.UID)
 	default:
-		s.run(key, next)
+		s.runHook(key, next)
 	}
 }
 
-func (s *removalSim) remove(key atoll.ItemKey, uid string) {
+func (s *removalSim) removeObject(key atoll.ItemKey, uid string) {
 	if o := s.objects[key]; o != nil && o.uid == uid {
 		s.log = append(s.log, "delete "+key.Name)
 		delete(s.objects, key)
 	}
-	if !s.crash(4) {
+	if !s.crashAtTimes(4) {
 		s.book.RecordGone(key, uid, nil)
 	}
 }
 
-func (s *removalSim) run(key atoll.ItemKey, next Step) {
+func (s *removalSim) runHook(key atoll.ItemKey, next Step) {
 	if !next.Hook.Begun {
 		s.book.BeginHook(key)
 		s.storeRecords()
-		if s.crash(4) {
+		if s.crashAtTimes(4) {
 			return
 		}
 	}
@@ -369,7 +369,7 @@ func (s *removalSim) run(key atoll.ItemKey, next Step) {
 	s.checkRun(key, label)
 	s.log = append(s.log, "run "+key.Name+" "+label)
 	s.objects[key] = &hookObject{uid: fmt.Sprint("u", s.uids), label: label}
-	if !s.crash(4) {
+	if !s.crashAtTimes(4) {
 		s.book.RecordApplied(key, Fact{UID: s.objects[key].uid, Template: next.Item.UID, Hash: next.Item.Hash, Label: "b1", HookRun: label})
 		if s.rng.IntN(2) == 0 {
 			s.storeRecords()
@@ -377,8 +377,8 @@ func (s *removalSim) run(key atoll.ItemKey, next Step) {
 	}
 }
 
-// observe ends the object of a hook, and lets the agent see how.
-func (s *removalSim) observe(key atoll.ItemKey) {
+// observeObject ends the object of a hook, and lets the agent see how.
+func (s *removalSim) observeObject(key atoll.ItemKey) {
 	o := s.objects[key]
 	if o == nil || o.label == "" {
 		return
@@ -394,8 +394,8 @@ func (s *removalSim) observe(key atoll.ItemKey) {
 	s.book.RecordHookOutcome(key, o.uid, o.outcome)
 }
 
-// advance opens steps, orders failed hooks to run again, and ends the hooks of the removal.
-func (s *removalSim) advance() {
+// advanceSteps opens steps, orders failed hooks to run again, and ends the hooks of the removal.
+func (s *removalSim) advanceSteps() {
 	isReady := func(entry GateEntry) bool {
 		if entry.IsRemovalOfOthers() {
 			return s.book.AreObjectsRemoved("b1")
@@ -413,7 +413,7 @@ func (s *removalSim) advance() {
 		s.storeRecords()
 		s.holding = s.holding.WithoutRemovalHooks()
 		s.log = append(s.log, "the hooks end")
-		if !s.crash(2) {
+		if !s.crashAtTimes(2) {
 			s.takeHolding(s.holding)
 		}
 	}
@@ -428,10 +428,10 @@ func TestRemovalsRunHooksInOrderAndOnceOverCrashes(t *testing.T) {
 		keys := slices.SortedFunc(slices.Values(s.book.RecordedKeys()), CompareKeys)
 		for i := 0; i < 20_000 && !s.book.IsBundleRemovalDone("b1"); i++ {
 			key := keys[s.rng.IntN(len(keys))]
-			s.work(key)
-			s.observe(key)
-			s.advance()
-			s.crash(60)
+			s.workOnKey(key)
+			s.observeObject(key)
+			s.advanceSteps()
+			s.crashAtTimes(60)
 		}
 		if !s.book.IsBundleRemovalDone("b1") || len(s.objects) > 0 {
 			s.fail("it does not end, with %d objects left", len(s.objects))
