@@ -102,7 +102,7 @@ func TestARemovalRunsItsHooks(t *testing.T) {
 			t.Errorf("the agent stores %+v", last.Manifest)
 		}
 		if err := e.ForgetRemovedBundle(t.Context(), "b1", testNow); err != nil || len(e.removals) > 0 {
-			t.Errorf("it remembers %v (%v)", e.removals, err)
+			t.Errorf("%v are left (%v)", e.removals, err)
 		}
 	})
 }
