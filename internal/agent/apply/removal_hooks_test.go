@@ -229,7 +229,7 @@ func TestABundleThatComesBackIsRemovedWithItsHooksAgain(t *testing.T) {
 	})
 }
 
-// A hook that does not end within its deadline has failed. What is read then decides: a report of its end may be late.
+// A hook that does not end within its deadline has failed. Its object is read first, because a report of its end may be late.
 func TestTheDeadlineOfAHookOfARemoval(t *testing.T) {
 	for name, c := range map[string]struct {
 		status map[string]any
