@@ -208,9 +208,9 @@ type HelmBuild struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	// +listType=set
 	APIVersions []string `json:"apiVersions,omitempty"`
-	// Hooks specifies what happens to the hooks of an install or an upgrade. Run lets clusters run them. Refuse refuses
-	// the content. Omit leaves them out, and counts them in status.objects.omitted. Hooks of tests, deletions and
-	// rollbacks alone are always left out. Default Run.
+	// Hooks specifies what happens to the hooks of an install, an upgrade or a deletion. Run lets clusters run them. Refuse
+	// refuses the content. Omit leaves them out, and counts them in status.objects.omitted. Hooks of tests and rollbacks
+	// alone are always left out. Default Run.
 	// +optional
 	// +kubebuilder:default=Run
 	Hooks HelmHooks `json:"hooks,omitempty"`
@@ -248,7 +248,7 @@ const (
 // DefaultValuesKey is the key of a ValuesReference that states none.
 const DefaultValuesKey = "values.yaml"
 
-// HelmHooks specifies what happens to the hooks of an install or an upgrade.
+// HelmHooks specifies what happens to the hooks of an install, an upgrade or a deletion.
 // +kubebuilder:validation:Enum=Run;Refuse;Omit
 type HelmHooks string
 

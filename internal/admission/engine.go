@@ -80,15 +80,23 @@ func (p *AdmissionPlugin) validateAnswerToHub(ctx context.Context, a admission.A
 		if changesOnlyField(a, []string{"metadata", "annotations", atoll.AnnotationRebalance}) {
 			return true, p.validateRebalance(ctx, a)
 		}
-		return true, refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only the annotation %s, %s, %s or %s, or spec.pause, spec.resume, spec.freezeExemption or spec.approvals, of a %s may be changed, and one at a time: edit the policy, annotation or object that it comes from",
-			atoll.AnnotationConfirm, atoll.AnnotationKeep, atoll.AnnotationRebalance, atoll.AnnotationCorrectDrift, kind))
-	case kind == "HubState":
-		if changesOnlyField(a, []string{"rewound", "accepted"}) {
-			return true, nil
+		if changesOnlyField(a, []string{"metadata", "annotations", atoll.AnnotationRemovalHooks}) {
+			return true, validateRemovalHooks(a)
 		}
-		return true, refuseRequest(a, atoll.ReasonWrittenByHub, errors.New("only rewound.accepted of the hub's state may be changed, by: atoll restore accept"))
+		return true, refuseRequest(a, atoll.ReasonWrittenByHub, fmt.Errorf("only the annotation %s, %s, %s, %s or %s, or spec.pause, spec.resume, spec.freezeExemption or spec.approvals, of a %s may be changed, and one at a time: edit the policy, annotation or object that it comes from",
+			atoll.AnnotationConfirm, atoll.AnnotationKeep, atoll.AnnotationRebalance, atoll.AnnotationCorrectDrift, atoll.AnnotationRemovalHooks, kind))
+	case kind == "HubState":
+		return true, validateHubState(a)
 	}
 	return false, nil
+}
+
+// validateHubState refuses an update of the hub's state that is no answer to the hub.
+func validateHubState(a admission.Attributes) error {
+	if changesOnlyField(a, []string{"rewound", "accepted"}) {
+		return nil
+	}
+	return refuseRequest(a, atoll.ReasonWrittenByHub, errors.New("only rewound.accepted of the hub's state may be changed, by: atoll restore accept"))
 }
 
 // changesOnlyField reports whether an update changes nothing but the field, or the fields.

@@ -34,7 +34,7 @@ func TestUsersOnlyAnswerWhatTheHubWrites(t *testing.T) {
 	}
 	const (
 		engine  = "engine.atoll.dev/v1alpha1"
-		other   = "only the annotation atoll.dev/confirm, atoll.dev/keep, atoll.dev/rebalance or atoll.dev/correct-drift, or spec.pause, spec.resume, spec.freezeExemption or spec.approvals, of a Bundle may be changed, and one at a time: edit the policy, annotation or object that it comes from"
+		other   = "only the annotation atoll.dev/confirm, atoll.dev/keep, atoll.dev/rebalance, atoll.dev/correct-drift or atoll.dev/removal-hooks, or spec.pause, spec.resume, spec.freezeExemption or spec.approvals, of a Bundle may be changed, and one at a time: edit the policy, annotation or object that it comes from"
 		decides = "only the hub writes a PlacementDecision: edit the placement that it comes from"
 		state   = "only rewound.accepted of the hub's state may be changed, by: atoll restore accept"
 	)
@@ -55,6 +55,9 @@ func TestUsersOnlyAnswerWhatTheHubWrites(t *testing.T) {
 		"a confirmation is taken back":   {requestOf("ann", bundle("Bundle", "a", "b"), bundle("Bundle", "a", "b", atoll.AnnotationConfirm, "x")), ""},
 		"two answers at once":            {requestOf("ann", bundle("Bundle", atoll.AnnotationConfirm, "x", atoll.AnnotationKeep, "x"), bundle("Bundle")), other},
 		"another annotation":             {requestOf("ann", bundle("Bundle", "a", "b"), bundle("Bundle")), other},
+		"hooks of a removal are skipped": {requestOf("ann", bundle("Bundle", atoll.AnnotationRemovalHooks, "Skip"), bundle("Bundle")), ""},
+		"they are run again":             {requestOf("ann", bundle("ClusterBundle", atoll.AnnotationRemovalHooks, "Retry-2"), bundle("ClusterBundle", atoll.AnnotationRemovalHooks, "Retry")), ""},
+		"the order is taken back":        {requestOf("ann", bundle("Bundle"), bundle("Bundle", atoll.AnnotationRemovalHooks, "Skip")), ""},
 		"a confirmation of the status":   {onSubresource(requestOf("ann", bundle("Bundle", atoll.AnnotationConfirm, "x"), bundle("Bundle")), "status"), written("Bundle")},
 		"a decision is edited":           {requestOf("ann", decision, decision), decides},
 		"a decision is deleted":          {requestOf("ann", nil, decision), decides},

@@ -209,7 +209,7 @@ func TestAMalformedWaveOfArgoCDIsAnsweredWithAWarning(t *testing.T) {
 		return o
 	}
 	const argo, text = "argocd.argoproj.io/sync-wave", `annotation argocd.argoproj.io/sync-wave: a wave is a whole number from -1000000 to 1000000, and not "late": the object is of wave 0`
-	const unknownHook = `annotation argocd.argoproj.io/hook: "PreDelete": clusters run hooks in PreSync, Sync, PostSync and SyncFail, or never by Skip, ` +
+	const unknownHook = `annotation argocd.argoproj.io/hook: "Before": clusters run hooks in PreSync, Sync, PostSync, SyncFail, PreDelete and PostDelete, or never by Skip, ` +
 		"and delete them by BeforeHookCreation, HookSucceeded and HookFailed: clusters do not apply the object"
 	p := newDefaultPlugin()
 	p.Own = func(u user.Info) bool { return u.GetName() == "hub" }
@@ -225,11 +225,11 @@ func TestAMalformedWaveOfArgoCDIsAnsweredWithAWarning(t *testing.T) {
 		"by the hub":       {a: thingAttributes("hub", waved(argo, "late"), nil)},
 		"on a subresource": {a: onSubresource(thingAttributes("ann", waved(argo, "late"), nil), "scale")},
 		"Atoll's own":      {a: thingAttributes("ann", waved("atoll.dev/wave", "late"), nil), refused: true},
-		"a hook":           {a: thingAttributes("ann", waved("argocd.argoproj.io/hook", "PreDelete"), nil), want: []string{unknownHook}},
-		"it was a hook":    {a: thingAttributes("ann", waved("argocd.argoproj.io/hook", "PreDelete"), waved("argocd.argoproj.io/hook", "PreDelete"))},
+		"a hook":           {a: thingAttributes("ann", waved("argocd.argoproj.io/hook", "Before"), nil), want: []string{unknownHook}},
+		"it was a hook":    {a: thingAttributes("ann", waved("argocd.argoproj.io/hook", "Before"), waved("argocd.argoproj.io/hook", "Before"))},
 		"a known hook":     {a: thingAttributes("ann", waved("argocd.argoproj.io/hook", "PreSync"), nil)},
 		"a hook of Helm":   {a: thingAttributes("ann", waved("helm.sh/hook", "never"), nil)},
-		"Atoll's own hook": {a: thingAttributes("ann", waved("atoll.dev/hook", "PreDelete"), nil), refused: true},
+		"Atoll's own hook": {a: thingAttributes("ann", waved("atoll.dev/hook", "Before"), nil), refused: true},
 	} {
 		var h heard
 		err := p.Validate(warning.WithWarningRecorder(t.Context(), &h), c.a, nil)

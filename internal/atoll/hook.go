@@ -25,7 +25,7 @@ type Hook struct {
 type HookEvent string
 
 // The events. Those of an install are of the first content that a member gets of a Bundle, those of an upgrade of
-// each later one.
+// each later one. Those of a deletion are of the Bundle's removal from the member.
 const (
 	HookPreSync     HookEvent = "PreSync"
 	HookPreInstall  HookEvent = "PreInstall"
@@ -35,23 +35,30 @@ const (
 	HookPostInstall HookEvent = "PostInstall"
 	HookPostUpgrade HookEvent = "PostUpgrade"
 	HookSyncFail    HookEvent = "SyncFail"
+	HookPreDelete   HookEvent = "PreDelete"
+	HookPostDelete  HookEvent = "PostDelete"
 )
 
 // hookEvents are all events, in the order in which hooks list them.
-var hookEvents = []HookEvent{HookPreSync, HookPreInstall, HookPreUpgrade, HookSync, HookPostSync, HookPostInstall, HookPostUpgrade, HookSyncFail}
+var hookEvents = []HookEvent{HookPreSync, HookPreInstall, HookPreUpgrade, HookSync, HookPostSync, HookPostInstall, HookPostUpgrade, HookSyncFail, HookPreDelete, HookPostDelete}
 
 // hookSkip, among the events of an annotation, means that no event applies the object.
 const hookSkip = "Skip"
 
-// HookPhase is a phase of the work on a content. Objects that are no hooks are of PhaseSync.
+// HookPhase is a phase of the work on a content, or of the removal of a Bundle. Objects that are no hooks are of PhaseSync
+// and of PhaseRemoval.
 type HookPhase int8
 
-// The phases, in their order. PhaseSyncFail comes after a hook of an earlier phase failed.
+// The phases, in their order. PhaseSyncFail comes after a hook of an earlier phase failed. The last three are those of a
+// removal.
 const (
 	PhasePreSync HookPhase = iota - 1
 	PhaseSync
 	PhasePostSync
 	PhaseSyncFail
+	PhasePreDelete
+	PhaseRemoval
+	PhasePostDelete
 )
 
 // String returns the name of the phase, as annotations state it.
@@ -63,12 +70,18 @@ func (p HookPhase) String() string {
 		return string(HookPostSync)
 	case PhaseSyncFail:
 		return string(HookSyncFail)
+	case PhasePreDelete:
+		return string(HookPreDelete)
+	case PhaseRemoval:
+		return "Removal"
+	case PhasePostDelete:
+		return string(HookPostDelete)
 	}
 	return string(HookSync)
 }
 
-// PhasesOf returns the phases in which the hook runs, in their order, each once. install: the content is the first that the
-// member gets.
+// PhasesOf returns the phases of a content in which the hook runs, in their order, each once. install: the content is the
+// first that the member gets.
 func (h *Hook) PhasesOf(install bool) (out []HookPhase) {
 	for _, event := range h.Events {
 		phase, runs := PhaseSync, true
@@ -87,6 +100,8 @@ func (h *Hook) PhasesOf(install bool) (out []HookPhase) {
 			phase, runs = PhasePostSync, !install
 		case HookSyncFail:
 			phase = PhaseSyncFail
+		case HookPreDelete, HookPostDelete:
+			runs = false
 		}
 		if runs && !slices.Contains(out, phase) {
 			out = append(out, phase)

@@ -20,7 +20,8 @@ func TestParseHook(t *testing.T) {
 		{"Skip", "", "Skip", "BeforeHookCreation", ""},
 		{"PreSync,Skip", "", "Skip", "BeforeHookCreation", ""},
 		{"presync", "", "Skip", "BeforeHookCreation", "presync"},
-		{"PreDelete,Sync", "Never", "Sync", "BeforeHookCreation", "PreDelete Never"},
+		{"PreDelete,Sync", "Never", "Sync, PreDelete", "BeforeHookCreation", "Never"},
+		{"Before,Sync", "Never", "Sync", "BeforeHookCreation", "Before Never"},
 		{"", "", "Skip", "BeforeHookCreation", ""},
 		{strings.Repeat("x,", 100_000), "", "Skip", "BeforeHookCreation", "x x x x"},
 	} {
@@ -53,6 +54,8 @@ func TestPhasesOfAHook(t *testing.T) {
 		{"PostUpgrade,Sync", "Sync", "Sync PostSync"},
 		{"SyncFail,PreSync", "PreSync SyncFail", "PreSync SyncFail"},
 		{"Skip,PreSync", "", ""},
+		{"PreDelete,PostDelete", "", ""},
+		{"PostDelete,PostSync", "PostSync", "PostSync"},
 	} {
 		h, _ := ParseHook(c.events, "")
 		for install, want := range map[bool]string{true: c.install, false: c.upgrade} {

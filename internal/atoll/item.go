@@ -149,6 +149,8 @@ type Tombstone struct {
 	Orphan bool `json:"orphan,omitempty"`
 	// Last: the member removes the object after all others of the Bundle that it removes.
 	Last bool `json:"last,omitempty"`
+	// RemovalHook: a user deleted the template of a hook that runs in removals. Only contents have it.
+	RemovalHook bool `json:"removalHook,omitempty"`
 	// MovedTo lists the UIDs of other Bundles that hold the item now: a member
 	// with a row of one of them keeps the object for it.
 	MovedTo []string `json:"movedTo,omitempty"`
@@ -249,6 +251,9 @@ type Content struct {
 	Namespace *NamespaceMeta `json:"namespace,omitempty"`
 	// NamespaceAlone: there are no items, and members get the namespace nevertheless.
 	NamespaceAlone bool `json:"namespaceAlone,omitempty"`
+	// RemovedWithHooks: users deleted all objects, and what is left, if anything, are hooks that run in removals. Members remove
+	// the Bundle as a whole, so that the hooks run.
+	RemovedWithHooks bool `json:"removedWithHooks,omitempty"`
 	// MinRevision is the number of the Bundle's Revision from which on all differ in rules
 	// alone that are applied with the next change: rows that are at one of those need
 	// not move. 0: all rows are to have this content.
@@ -423,6 +428,8 @@ type Manifest struct {
 	Interpreters []Interpreter `json:"interpreters,omitempty"`
 	// HookRun names the content for which hooks run: each once for it. Empty: there are no hooks.
 	HookRun string `json:"hookRun,omitempty"`
+	// RemovalHooks, with Remove, is a person's order about the hooks of the removal, as AnnotationRemovalHooks has it.
+	RemovalHooks string `json:"removalHooks,omitempty"`
 	// Namespaces' labels and annotations as on the hub, for namespaces that the
 	// agent must make, for an item or for themselves.
 	Namespaces map[string]NamespaceMeta `json:"namespaces,omitempty"`

@@ -76,6 +76,10 @@ const (
 	AnnotationArgoCDHook       = "argocd.argoproj.io/hook"
 	AnnotationArgoCDHookDelete = "argocd.argoproj.io/hook-delete-policy"
 
+	// AnnotationRemovalHooks, on a Bundle, is a person's order about the hooks of removals that are underway:
+	// RemovalHooksSkip, or Retry.
+	AnnotationRemovalHooks = "atoll.dev/removal-hooks"
+
 	// AnnotationServiceAccount, on a Namespace, is the ServiceAccount of members that must have the right to
 	// each write of the namespace's objects: NAME, in the namespace, or NAMESPACE/NAME. Policies do not replace it.
 	AnnotationServiceAccount = "atoll.dev/service-account"

@@ -98,6 +98,9 @@ type RowSpec struct {
 	// Approvals of reported drift that the member has not answered yet, at most MaxRowApprovals, sorted by item.
 	// A new approval moves the generation, and the end of one does not.
 	Approvals []DriftApproval `json:"c,omitempty"`
+	// RemovalHooks, with Removing, is the last order of a person about the hooks of the removal, as AnnotationRemovalHooks
+	// has it.
+	RemovalHooks string `json:"i,omitempty"`
 	// MovedAt is when the row was allowed to hold its revision, in Unix seconds, where the Bundle states a rollout
 	// or is paused. Like Reason it does not move the generation, nor do the following fields.
 	MovedAt int64 `json:"t,omitempty"`
@@ -127,7 +130,7 @@ func (r RowSpec) HasSameTurn(o RowSpec) bool {
 // hasSameOrder reports whether both specs order the same of the member.
 func (r RowSpec) hasSameOrder(o RowSpec) bool {
 	return r.UID == o.UID && r.Generation == o.Generation && r.Revision == o.Revision && r.Variant == o.Variant &&
-		r.Phase == o.Phase && r.Orphan == o.Orphan && r.Recall.Equal(o.Recall) && maps.Equal(r.Assigned, o.Assigned) &&
+		r.Phase == o.Phase && r.Orphan == o.Orphan && r.RemovalHooks == o.RemovalHooks && r.Recall.Equal(o.Recall) && maps.Equal(r.Assigned, o.Assigned) &&
 		maps.Equal(r.OrdinalStarts, o.OrdinalStarts) && slices.Equal(r.Absent, o.Absent) && maps.Equal(r.ExcludedPending, o.ExcludedPending)
 }
 

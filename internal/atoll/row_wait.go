@@ -90,6 +90,23 @@ func (s *RowStatus) RemovalBlocker() string {
 	return ""
 }
 
+// RemovalHookWait returns the hook for which a Removing row waits, with its reason and its message; empty where it waits for
+// none. A hook that failed comes first. The status is of the row's generation.
+func (s *RowStatus) RemovalHookWait() (reason Reason, text string) {
+	for _, it := range s.Items {
+		if it.Reason != ReasonHookFailed && it.Reason != ReasonWaitsForHook {
+			continue
+		}
+		if reason == "" || it.Reason == ReasonHookFailed {
+			reason, text = it.Reason, it.Key.Kind+" "+it.Key.Name+": "+it.Message
+		}
+		if reason == ReasonHookFailed {
+			break
+		}
+	}
+	return reason, text
+}
+
 // IsTurnReason reports whether a row with the reason keeps its revision until its turn in a rollout.
 func IsTurnReason(r Reason) bool {
 	switch r {

@@ -14,3 +14,9 @@ func withoutNewHook(t *atoll.Treatment, unedited *atoll.Item) *atoll.Treatment {
 	}
 	return &out
 }
+
+// isRemovalHook reports whether an item is a hook that runs in removals.
+func isRemovalHook(item *atoll.Item) bool {
+	hook := item.Treatment.StatedHook()
+	return hook != nil && len(hook.RemovalPhases()) > 0
+}

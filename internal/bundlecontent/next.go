@@ -2,6 +2,7 @@ package bundlecontent
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -217,7 +218,7 @@ func (p *contentBuilder) addTombstone(item *atoll.Item, cause atoll.TombstoneCau
 	if cause != atoll.CauseDeleted {
 		t.MovedTo = slices.Sorted(slices.Values(p.holders.OtherHolderUIDs(item.Key)))
 	} else {
-		t.Finalizers = sentFinalizers(item)
+		t.Finalizers, t.RemovalHook = sentFinalizers(item), isRemovalHook(item)
 	}
 	p.tombstones[t.ID()] = t
 	p.dropped[item.Key] = true
@@ -501,12 +502,8 @@ func (p *contentBuilder) finishContent() Output {
 	for _, k := range slices.Sorted(maps.Keys(p.tombstones)) {
 		c.Tombstones = append(c.Tombstones, p.recordReleasedFinalizers(p.tombstones[k]))
 	}
-	slices.SortFunc(c.Tombstones, func(a, b atoll.Tombstone) int {
-		if n := a.Key.Compare(b.Key); n != 0 {
-			return n
-		}
-		return strings.Compare(a.UID, b.UID)
-	})
+	slices.SortFunc(c.Tombstones, func(a, b atoll.Tombstone) int { return cmp.Or(a.Key.Compare(b.Key), strings.Compare(a.UID, b.UID)) })
+	c.SetRemovedWithHooks(p.in.Previous)
 	if p.in.Previous != nil {
 		c.MinRevision = p.in.Previous.MinRevision
 	}

@@ -278,6 +278,8 @@ func (t *rowTally) scheduledCondition(in StatusInput) metav1.Condition {
 		}
 	case atoll.IsNowhere(in.Bundle.Spec.Placement):
 		c.Reason, c.Message = string(ReasonNowhere), "placed on no cluster, on purpose"
+	case in.Content.IsRemovedWithHooks():
+		c.Reason, c.Message = string(ReasonNowhere), "placed on no cluster: it has nothing but hooks of its removal"
 	case in.Bundle.Spec.Suspension.SuspendsScheduling():
 		c.Reason, c.Message = string(atoll.ReasonSchedulingSuspended), "no cluster is chosen: "+in.describeSchedulingSuspension()
 	default:

@@ -135,7 +135,7 @@ func (t *rowTally) waitOfWholeBundle(in StatusInput) waitCause {
 // waitBeforeFirstRow returns the wait of a Bundle that is to be in no cluster yet.
 func (in StatusInput) waitBeforeFirstRow() waitCause {
 	switch {
-	case atoll.IsNowhere(in.Bundle.Spec.Placement), in.Latest != nil && in.Latest.Spec.Items == 0:
+	case atoll.IsNowhere(in.Bundle.Spec.Placement), in.Latest != nil && in.Latest.Spec.Items == 0, in.Content.IsRemovedWithHooks():
 		return waitCause{}
 	case in.Latest == nil:
 		return waitCause{reason: ReasonNotScheduled, text: "its first revision; no person has to act"}

@@ -48,7 +48,7 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		DeletedNamespaces:  slices.Sorted(slices.Values(in.DeletedNamespaces)),
 	}
 	if in.Row.Phase == atoll.RowRemoving {
-		m.Remove, m.Items = true, nil
+		m.Remove, m.Items, m.RemovalHooks = true, nil, in.Row.RemovalHooks
 		if in.Row.Orphan {
 			m.Removal = v1alpha1.RemoveOrphan
 			m.ClusterDecommissioned = IsOrphanedByDecommission(in.Row)
@@ -70,7 +70,7 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		if len(t.MovedTo) == 0 {
 			t.MovedTo = nil
 		}
-		t.Finalizers = nil
+		t.Finalizers, t.RemovalHook = nil, false
 		m.Tombstones = append(m.Tombstones, t)
 	}
 	if m.Remove {

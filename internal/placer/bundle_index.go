@@ -101,6 +101,7 @@ type placementIntent struct {
 	keep           string
 	rebalanceAsked string // value of the annotation that requests a rebalance
 	correctDrift   string // value of the annotation that orders corrections
+	removalHooks   string // order about the hooks of removals
 	isDeleting     bool
 }
 
@@ -267,7 +268,7 @@ func (x *bundleIndex) clustersNamed(names []string) []schedule.Cluster {
 // recordIntent records the intent of a Bundle, and reports whether it changed.
 func (x *bundleIndex) recordIntent(b state.Bundle) bool {
 	notes := b.Meta.Annotations
-	is := &placementIntent{b.Spec, notes[atoll.AnnotationConfirm], notes[atoll.AnnotationKeep], notes[atoll.AnnotationRebalance], notes[atoll.AnnotationCorrectDrift], b.Meta.DeletionTimestamp != nil}
+	is := &placementIntent{b.Spec, notes[atoll.AnnotationConfirm], notes[atoll.AnnotationKeep], notes[atoll.AnnotationRebalance], notes[atoll.AnnotationCorrectDrift], removalHooksOf(b), b.Meta.DeletionTimestamp != nil}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.ensureEntry(b.Ref.UID)

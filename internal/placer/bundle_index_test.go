@@ -307,6 +307,8 @@ func TestIntentChanges(t *testing.T) {
 		{"the first", func() {}, true}, {"nothing", func() {}, false}, {"the placement", func() { b.Spec.Placement = placementNamed("a") }, true},
 		{"a confirmation", annotate(atoll.AnnotationConfirm), true}, {"a plan is kept", annotate(atoll.AnnotationKeep), true},
 		{"a rebalance", annotate(atoll.AnnotationRebalance), true}, {"another annotation instead", annotate("other"), true}, {"one more", annotate("more"), false},
+		{"an order about hooks", func() { b.Meta.Annotations = map[string]string{atoll.AnnotationRemovalHooks: "Skip"} }, true},
+		{"one without a meaning", func() { b.Meta.Annotations = map[string]string{atoll.AnnotationRemovalHooks: "Never"} }, true},
 		{"it is deleted", func() { b.Meta.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, true},
 		{"its deletion has another date", func() { b.Meta.DeletionTimestamp = &metav1.Time{Time: time.Unix(2, 0)} }, false},
 		{"its status", func() { b.Meta.ResourceVersion = "7" }, false},

@@ -57,7 +57,7 @@ func (r *PlacementReconciler) leavingStepInput(b state.Bundle, mustConfirm bool)
 	_, holding := r.Hub.HoldReason()
 	s.rollout = rollout.Input{
 		BundleUID: b.Ref.UID, Rows: rows, Decision: schedule.Decision{Verdicts: r.leavingVerdicts(s.baseRows)},
-		RemovalMode: b.Spec.Removal.Mode, RemovalBudget: b.Spec.Removal.Budget,
+		RemovalMode: b.Spec.Removal.Mode, RemovalHooks: removalHooksOf(b), RemovalBudget: b.Spec.Removal.Budget,
 		ConfirmedPlan: b.Meta.Annotations[atoll.AnnotationConfirm], KeptPlan: b.Meta.Annotations[atoll.AnnotationKeep],
 		MustConfirmRemovals: mustConfirm,
 		Deleting:            true, PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: time.Now(),

@@ -51,5 +51,5 @@ func describeUnknownWords(words []string) string {
 	for i, word := range words {
 		quoted[i] = fmt.Sprintf("%.40q", word)
 	}
-	return strings.Join(quoted, ", ") + ": clusters run hooks in PreSync, Sync, PostSync and SyncFail, or never by Skip, and delete them by BeforeHookCreation, HookSucceeded and HookFailed"
+	return strings.Join(quoted, ", ") + ": clusters run hooks in PreSync, Sync, PostSync, SyncFail, PreDelete and PostDelete, or never by Skip, and delete them by BeforeHookCreation, HookSucceeded and HookFailed"
 }

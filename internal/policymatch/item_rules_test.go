@@ -109,7 +109,7 @@ func TestTreatmentOfAnObject(t *testing.T) {
 		"a malformed wave that does not count": {annotations: map[string]string{"atoll.dev/wave": "4", "argocd.argoproj.io/sync-wave": "late"}, want: &atoll.Treatment{Wave: 4}},
 		"a hook":                               {annotations: map[string]string{"atoll.dev/hook": "PreInstall,PostSync", "atoll.dev/hook-delete-policy": "HookFailed", "argocd.argoproj.io/hook": "Skip"}, want: &atoll.Treatment{Hook: &atoll.Hook{Events: []atoll.HookEvent{"PreInstall", "PostSync"}, DeletePolicies: []atoll.HookDeletePolicy{"HookFailed"}}}},
 		"a hook of Argo CD":                    {annotations: map[string]string{"argocd.argoproj.io/hook": "PreSync", "argocd.argoproj.io/hook-delete-policy": "HookSucceeded", "argocd.argoproj.io/sync-wave": "2"}, want: &atoll.Treatment{Wave: 2, Hook: &atoll.Hook{Events: []atoll.HookEvent{"PreSync"}, DeletePolicies: []atoll.HookDeletePolicy{"HookSucceeded"}}}},
-		"an unknown hook of Argo CD":           {annotations: map[string]string{"argocd.argoproj.io/hook": "PreDelete"}, want: &atoll.Treatment{Hook: &atoll.Hook{}}},
+		"an unknown hook of Argo CD":           {annotations: map[string]string{"argocd.argoproj.io/hook": "Before"}, want: &atoll.Treatment{Hook: &atoll.Hook{}}},
 		"Atoll's empty hook comes first":       {annotations: map[string]string{"atoll.dev/hook": "", "argocd.argoproj.io/hook": "PreSync"}},
 		"a hook of Helm that no chart brought": {annotations: map[string]string{"helm.sh/hook": "pre-install", "helm.sh/hook-weight": "3"}},
 		"an annotation without fields": {
@@ -170,7 +170,8 @@ func TestAnUnreadHookOfArgoCDIsAccepted(t *testing.T) {
 		{"PreSync,Sync", "HookFailed", ""},
 		{"Skip", "", ""},
 		{"", "", ""},
-		{"PostDelete", "", `annotation argocd.argoproj.io/hook: "PostDelete": `},
+		{"PreDelete,PostDelete", "", ""},
+		{"Before", "", `annotation argocd.argoproj.io/hook: "Before": `},
 		{"Sync,late", "never", `annotations argocd.argoproj.io/hook and argocd.argoproj.io/hook-delete-policy: "late", "never": `},
 	} {
 		annotations := map[string]string{"argocd.argoproj.io/hook": c.events, "argocd.argoproj.io/hook-delete-policy": c.policies}
@@ -190,7 +191,7 @@ func TestAnUnreadHookOfArgoCDIsAccepted(t *testing.T) {
 func TestTreatmentAnnotationsWithoutAMeaning(t *testing.T) {
 	for annotation, value := range map[string]string{
 		"atoll.dev/update": "Replace", "atoll.dev/removal": "", "atoll.dev/drift": "Ignore", "atoll.dev/conflict-resolution": "overwrite", "atoll.dev/ignore-fields": "spec.replicas",
-		"atoll.dev/wave": "first", "atoll.dev/hook": "PreDelete",
+		"atoll.dev/wave": "first", "atoll.dev/hook": "Before",
 	} {
 		annotations := map[string]string{annotation: value}
 		if err := CheckAtollKeys(nil, annotations); err == nil || !strings.Contains(err.Error(), annotation) {

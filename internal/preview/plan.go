@@ -235,8 +235,9 @@ type RowGroup struct {
 	Reason atoll.Reason `json:"reason,omitempty"`
 	// Orphaned: what is removed is only forgotten.
 	Orphaned bool `json:"orphaned,omitempty"`
-	// Stays lists what is only forgotten of a row whose other objects are deleted.
+	// Stays lists what is only forgotten of a row whose other objects are deleted, and Hooks the hooks that its removal runs.
 	Stays []string `json:"stays,omitempty"`
+	Hooks []string `json:"hooks,omitempty"`
 	// Waits is true when something waits even if all connected clusters follow their orders.
 	Waits       string       `json:"waits,omitempty"`
 	WaitsReason atoll.Reason `json:"waitsReason,omitempty"`
@@ -491,11 +492,7 @@ func (c *bundleComparison) compareRow(cluster string) (out RowGroup, items strin
 	case gone && goes:
 		return out, "", false
 	case goes:
-		out.Change, out.Orphaned = ChangeRemoved, c.Content != nil && c.Content.Removal == v1alpha1.RemoveOrphan
-		if !out.Orphaned {
-			out.Stays = c.orphanedItems()
-		}
-		out.Replicas = c.replicaChanges(was, atoll.RowSpec{})
+		c.addRemoval(&out, was)
 		return out, "", true
 	case gone:
 		out.Change, out.Why, out.Reason, out.Replicas = ChangeAdded, "", "", c.replicaChanges(atoll.RowSpec{}, is)
@@ -559,10 +556,7 @@ func (c *bundleComparison) renderRow(row *atoll.RowSpec, view atoll.ClusterView)
 	if row == nil {
 		return renderedRow{}
 	}
-	content := c.Contents[row.Revision]
-	if row.Revision == c.Revision {
-		content = c.Content
-	}
+	content := c.contentOf(row)
 	if content == nil {
 		return renderedRow{}
 	}

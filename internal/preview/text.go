@@ -267,6 +267,9 @@ func (r RowGroup) writeText(b *strings.Builder, all bool) {
 	if r.Orphaned {
 		notes = append(notes, "what runs there is left running")
 	}
+	if len(r.Hooks) > 0 {
+		notes = append(notes, "runs hooks: "+abbreviateNames(r.Hooks, all))
+	}
 	if len(r.Stays) > 0 {
 		notes = append(notes, "left running: "+abbreviateNames(r.Stays, all))
 	}

@@ -169,6 +169,7 @@ func TestTextsOfRowPlans(t *testing.T) {
 		"plain":      {RowGroup{Change: ChangeChanged}, "  ~ a\n"},
 		"a reason":   {RowGroup{Change: ChangeRemoved, Why: "excluded", Orphaned: true, Waits: "oslo"}, "  - a: excluded; what runs there is left running; waits for oslo\n"},
 		"it stays":   {RowGroup{Change: ChangeRemoved, Stays: []string{"Secret/a", "Secret/b"}}, "  - a: left running: Secret/a, Secret/b\n"},
+		"its hooks":  {RowGroup{Change: ChangeRemoved, Hooks: []string{"Job/backup (PreDelete)", "Job/bye (PostDelete)"}}, "  - a: runs hooks: Job/backup (PreDelete), Job/bye (PostDelete)\n"},
 		"a share":    {RowGroup{Change: ChangeAdded, Replicas: map[string]ReplicaChange{web: {After: newInt(1)}, "text": {Before: newInt(2), After: newInt(5)}}}, "  + a: Deployment/web 1 replica; text 2 -> 5 replicas\n"},
 		"no share":   {RowGroup{Change: ChangeRemoved, Replicas: map[string]ReplicaChange{web: {Before: newInt(3)}}}, "  - a: Deployment/web 3 -> no replicas\n"},
 		"undivided":  {RowGroup{Change: ChangeChanged, Replicas: map[string]ReplicaChange{web: {Before: newInt(3)}}}, "  ~ a: Deployment/web would be divided no more\n"},

@@ -222,9 +222,11 @@ func (s *rolloutStep) waitForOldCopies() atoll.RowReason {
 		{atoll.ReasonDisruptionBudgetTooStrict, atoll.ReasonDisruptionBudgetTooStrict, ", which disruptionBudget never lets go"},
 		{atoll.ReasonDisruptionBudget, atoll.ReasonDisruptionBudget, ", which disruptionBudget keeps"},
 		{atoll.ReasonPodDisruptionBudget, atoll.ReasonPodDisruptionBudget, ", which a PodDisruptionBudget keeps"},
+		{atoll.ReasonHookFailed, atoll.ReasonHookFailed, ", whose removal waits for a hook that failed"},
 		{atoll.ReasonWaitsForMember, atoll.ReasonWaitsForMember, ", whose removal is blocked in the member"},
 		{atoll.ReasonWaitsForCluster, atoll.ReasonWaitsForDisconnectedCopy, ", which is disconnected: it may still run"},
 		{uncertainConnection, atoll.ReasonWaitsForOldCopy, ", or the hub to find the cluster disconnected"},
+		{atoll.ReasonWaitsForHook, atoll.ReasonWaitsForOldCopy, ", which runs hooks of its removal"},
 	} {
 		if in := byReason[of.wait]; len(in) > 0 {
 			return atoll.RowReason{Reason: of.reason, Text: "the old copy in " + formatFew(in) + " to end" + of.text}

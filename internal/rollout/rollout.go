@@ -30,6 +30,8 @@ type Input struct {
 	// whose cluster may have changed. A missing cluster keeps its own.
 	CurrentVariants map[string]string
 	RemovalMode     v1alpha1.RemovalMode
+	// RemovalHooks is a person's order about the hooks of removals that are underway; empty: there is none.
+	RemovalHooks string
 	// Terms bound how fast rows take the target revision; nil: all take it at once.
 	Terms *Terms
 	// Halt of the rollout by a person, and the clusters to which nothing is dispatched. Order of this Bundle and others.
@@ -363,7 +365,8 @@ func (s *rolloutStep) applyRemovalModeToRow(c string, row Row) {
 	v, _ := s.Decision.FindVerdict(c)
 	spared := v.Orphan && atoll.ParseRowReason(spec.Reason).Reason == atoll.ReasonClusterRemoved
 	spec.Orphan = spec.Orphan || spared || s.RemovalMode == v1alpha1.RemoveOrphan
-	if spec.Orphan != row.Spec.Orphan || !spec.Recall.Equal(row.Spec.Recall) {
+	s.orderRemovalHooks(&spec)
+	if spec.Orphan != row.Spec.Orphan || spec.RemovalHooks != row.Spec.RemovalHooks || !spec.Recall.Equal(row.Spec.Recall) {
 		s.nextSpecs[c] = &spec
 	}
 }
@@ -381,7 +384,7 @@ func (s *rolloutStep) setActiveSpec(c string, share schedule.ClusterShare) {
 	}
 	if spec.Phase != atoll.RowActive {
 		s.arriving[c] = true
-		spec.Phase, spec.Since, spec.Orphan, spec.GrownAt, spec.MovingSince = atoll.RowActive, s.nowUnix, false, 0, 0
+		spec.Phase, spec.Since, spec.Orphan, spec.RemovalHooks, spec.GrownAt, spec.MovingSince = atoll.RowActive, s.nowUnix, false, "", 0, 0
 		if !s.awaitsTurn(c, spec) {
 			s.beginTurn(c, spec)
 		}

@@ -260,5 +260,6 @@ func (s *rolloutStep) setRemovingSpec(c, reason string) {
 	v, _ := s.Decision.FindVerdict(c)
 	spec.Orphan = s.isOrphanRemoval() || v.Orphan
 	spec.GrownAt, spec.MovingSince, spec.HomeItems, spec.ShrinkTo = 0, 0, nil, nil
+	s.orderRemovalHooks(&spec)
 	s.nextSpecs[c] = &spec
 }

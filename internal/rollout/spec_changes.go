@@ -15,7 +15,7 @@ func isUnchanged(row atoll.RowSpec, next *atoll.RowSpec) bool {
 // isSameWork reports whether the agent has nothing to do about the difference.
 func isSameWork(a, b atoll.RowSpec) bool {
 	return a.Revision == b.Revision && a.Variant == b.Variant && a.Phase == b.Phase &&
-		a.Orphan == b.Orphan && maps.Equal(a.Assigned, b.Assigned) && maps.Equal(a.OrdinalStarts, b.OrdinalStarts) && maps.Equal(a.ExcludedPending, b.ExcludedPending) &&
+		a.Orphan == b.Orphan && a.RemovalHooks == b.RemovalHooks && maps.Equal(a.Assigned, b.Assigned) && maps.Equal(a.OrdinalStarts, b.OrdinalStarts) && maps.Equal(a.ExcludedPending, b.ExcludedPending) &&
 		!slices.ContainsFunc(b.Approvals, func(x atoll.DriftApproval) bool { return !slices.Contains(a.Approvals, x) })
 }
 

@@ -124,6 +124,9 @@ func WaitOfRemovingRow(row Row) RowWait {
 		return newRowWait(atoll.ReasonWaitsForCluster, "the cluster to come back and remove what it holds, or `atoll remove --force` to give it up", since)
 	}
 	if isCurrent {
+		if reason, hook := row.Status.RemovalHookWait(); hook != "" {
+			return newRowWait(reason, "a hook of the removal, "+phrase.EscapeLine(hook), since)
+		}
 		if blocker := row.Status.RemovalBlocker(); blocker != "" {
 			return newRowWait(atoll.ReasonWaitsForMember, "the removal, which is blocked: "+phrase.EscapeLine(blocker), since)
 		}

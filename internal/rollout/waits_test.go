@@ -38,6 +38,7 @@ func TestAMissingObjectNamesItsActor(t *testing.T) {
 // time does not.
 func TestWaitsOfRemovingRows(t *testing.T) {
 	volume := atoll.ItemKey{Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "data"}
+	backup := atoll.ItemKey{Group: "batch", Kind: "Job", Namespace: "shop", Name: "backup"}
 	for name, tc := range map[string]struct {
 		offline bool
 		status  *atoll.RowStatus
@@ -49,6 +50,10 @@ func TestWaitsOfRemovingRows(t *testing.T) {
 		"under way":         {status: &atoll.RowStatus{Generation: 7, State: atoll.RowProgressing, Reason: atoll.ReasonRemoving}, reason: atoll.ReasonWaitsForRemoval, awaited: "the removal to be done"},
 		"a finalizer": {status: &atoll.RowStatus{Generation: 7, State: atoll.RowProgressing, Items: []atoll.ItemStatus{{Key: volume, Reason: atoll.ReasonTerminating, Message: "it has the finalizer example.com/\x1bkeep"}}},
 			reason: atoll.ReasonWaitsForMember, awaited: `the removal, which is blocked: PersistentVolumeClaim data: it has the finalizer example.com/\x1bkeep`},
+		"a hook": {status: &atoll.RowStatus{Generation: 7, State: atoll.RowProgressing, Reason: atoll.ReasonRemoving, Items: []atoll.ItemStatus{{Key: volume, Reason: atoll.ReasonRemoving, Message: "it is removed after the hook"}, {Key: backup, Reason: atoll.ReasonWaitsForHook, Message: "the removal waits"}}},
+			reason: atoll.ReasonWaitsForHook, awaited: "a hook of the removal, Job backup: the removal waits"},
+		"a failed hook": {status: &atoll.RowStatus{Generation: 7, State: atoll.RowFailed, Reason: atoll.ReasonHookFailed, Items: []atoll.ItemStatus{{Key: backup, Reason: atoll.ReasonHookFailed, Error: true, Message: "it failed"}}},
+			reason: atoll.ReasonHookFailed, awaited: "a hook of the removal, Job backup: it failed"},
 		"refused": {status: &atoll.RowStatus{Generation: 7, State: atoll.RowFailed, Reason: atoll.ReasonDeniedByPolicy, Message: "deletes are not allowed"},
 			reason: atoll.ReasonWaitsForMember, awaited: "the removal, which is blocked: DeniedByPolicy deletes are not allowed"},
 		"disconnected": {offline: true, status: &atoll.RowStatus{Generation: 7, State: atoll.RowFailed}, reason: atoll.ReasonWaitsForCluster, awaited: "the cluster to come back and remove what it holds, or `atoll remove --force` to give it up"},

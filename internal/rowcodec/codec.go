@@ -100,6 +100,7 @@ func EncodeSpec(r atoll.RowSpec, words *Dictionary) string {
 	l.writeNumber('x', r.FailedAt, 0)
 	l.writeText('z', r.AdmittedRemoval)
 	l.writeText('j', r.PreviousRevision)
+	l.writeText('i', r.RemovalHooks)
 	return string(l.buf)
 }
 
@@ -244,7 +245,7 @@ func readPlacementField(f *lineReader, r *atoll.RowSpec) {
 	}
 }
 
-// readTurnField reads a field about the row's turn in a rollout. It skips unknown fields.
+// readTurnField reads a field about the row's turn in a rollout, or its removal. It skips unknown fields.
 func readTurnField(f *lineReader, r *atoll.RowSpec) {
 	switch f.tag {
 	case 't':
@@ -255,6 +256,8 @@ func readTurnField(f *lineReader, r *atoll.RowSpec) {
 		r.AdmittedRemoval = f.decodeText(f.value)
 	case 'j':
 		r.PreviousRevision = f.decodeText(f.value)
+	case 'i':
+		r.RemovalHooks = f.decodeText(f.value)
 	}
 }
 

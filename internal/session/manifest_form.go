@@ -127,6 +127,8 @@ func checkHookForms(m *atoll.Manifest) error {
 		return fmt.Errorf("it has %d hooks, and at most %d are possible", hooks, atoll.MaxHooks)
 	case hooks > 0 && !atoll.IsHookRun(m.HookRun), hooks == 0 && m.HookRun != "":
 		return errors.New("the name of the content for which hooks run has a form that no such name has")
+	case m.RemovalHooks != "" && (!m.Remove || atoll.CheckRemovalHooks(m.RemovalHooks) != nil):
+		return errors.New("its order about the hooks of the removal has a form that no such order has")
 	}
 	return nil
 }

@@ -24,6 +24,8 @@
 //     reason. Within a pass namespaces and CRDs come first, webhooks last.
 //   - A hook runs once for a content of its Bundle: the run is stored before its object is
 //     created, and how it ended before the object is deleted.
+//   - A removal runs its hooks from the content that is held, once each: those before it, the
+//     deletion of the other objects, those after it. A failed one stops it.
 //   - New content of a later wave waits until the wave before is applied and healthy.
 //     Health alone decides it. Open waves are not stored, so a restart begins with the first.
 //   - The Engine may be called from any goroutine. Run is called once.

@@ -87,6 +87,8 @@ type MemberApplier struct {
 	gates map[string]*ownership.WaveGate
 	// hookMarks are how far the hooks of each Bundle were when they were last marked as due.
 	hookMarks map[string]hookMark
+	// removals are the Bundles whose removal runs hooks.
+	removals map[string]*hookedRemoval
 	// observed is what was read of the objects that are observed instead of written.
 	observed        map[atoll.ItemKey]*observation
 	observeInterval time.Duration
@@ -125,7 +127,7 @@ func New(o Options, stored store.StoredContents) *MemberApplier {
 		o: o, slots: make(chan struct{}, maxParallel), wake: make(chan struct{}, 1),
 		book: ownership.NewOwnershipRecords(), views: map[atoll.ItemKey]view{}, tasks: map[atoll.ItemKey]*task{},
 		scaled: map[string]map[atoll.ItemKey]bool{}, interpreters: map[string]script.Interpreters{}, rules: map[string]map[atoll.ItemKey]*assess.Rules{},
-		gates: map[string]*ownership.WaveGate{}, hookMarks: map[string]hookMark{}, observed: map[atoll.ItemKey]*observation{}, observeInterval: observeInterval,
+		gates: map[string]*ownership.WaveGate{}, hookMarks: map[string]hookMark{}, removals: map[string]*hookedRemoval{}, observed: map[atoll.ItemKey]*observation{}, observeInterval: observeInterval,
 		foreign: map[string]bool{}, forbidden: map[atoll.ItemKey]string{}, access: newAccessCache(o.Client, o.Metrics),
 	}
 	for _, r := range stored.Records {
@@ -138,6 +140,7 @@ func New(o Options, stored store.StoredContents) *MemberApplier {
 	for _, going := range []bool{true, false} {
 		for _, b := range stored.Bundles {
 			if b.Holding.Manifest.Remove == going {
+				e.noteRemoval(&b.Holding, b.Position)
 				e.foldHolding(b.Holding, compileRules(&b.Holding))
 			}
 		}
@@ -173,6 +176,7 @@ func (e *MemberApplier) UpsertManifest(ctx context.Context, m atoll.Manifest, at
 		return err
 	}
 	e.mu.Lock()
+	e.noteRemoval(&holding, at)
 	for _, key := range e.foldHolding(holding, rules) {
 		e.markDue(key)
 	}
@@ -229,6 +233,7 @@ func (e *MemberApplier) ForgetRemovedBundle(ctx context.Context, bundle string, 
 	delete(e.rules, bundle)
 	delete(e.gates, bundle)
 	delete(e.hookMarks, bundle)
+	delete(e.removals, bundle)
 	told := e.book.TakeChangedBundles()
 	e.openWaves(told...)
 	e.mu.Unlock()

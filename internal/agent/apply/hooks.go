@@ -2,6 +2,7 @@ package apply
 
 import (
 	"fmt"
+	"time"
 
 	"atoll.dev/atoll/internal/agent/observe"
 	"atoll.dev/atoll/internal/agent/ownership"
@@ -49,10 +50,8 @@ func (e *MemberApplier) markHooksDue(bundle string) {
 		return
 	}
 	e.hookMarks[bundle] = now
-	for i := range e.book.HoldingOf(bundle).Manifest.Items {
-		if it := &e.book.HoldingOf(bundle).Manifest.Items[i]; it.Hook != nil {
-			e.markDueUnlessBackingOff(it.Key)
-		}
+	for _, it := range e.book.HoldingOf(bundle).Hooks() {
+		e.markDueUnlessBackingOff(it.Key)
 	}
 }
 
@@ -90,11 +89,18 @@ func (e *MemberApplier) recordHookOutcome(v observe.View) {
 	if it == nil || it.Hook == nil {
 		return
 	}
-	if outcome := judgeHook(v, ownership.RunsOnce(v.Key) && r.Ran != "" || it.StatesCompletion()); outcome != "" {
-		if e.book.RecordHookOutcome(v.Key, v.UID, outcome) {
-			e.markDue(v.Key) // it may run for the next content, or be deleted
-		}
+	outcome := judgeHook(v, ownership.RunsOnce(v.Key) && r.Ran != "" || it.StatesCompletion())
+	if e.recordRunEnd(v, r.Hook, outcome) {
+		e.markDue(v.Key) // it may run for the next content, or be deleted
 	}
+}
+
+// recordRunEnd records the outcome of a run, or that its deadline is over, and reports whether that is new. The caller holds mu.
+func (e *MemberApplier) recordRunEnd(v observe.View, run *ownership.HookRun, outcome ownership.HookOutcome) bool {
+	if outcome == "" && isOverdue(run, time.Now()) {
+		return e.book.RecordOverdueHook(v.Key, v.UID)
+	}
+	return outcome != "" && e.book.RecordHookOutcome(v.Key, v.UID, outcome)
 }
 
 // judgeHook returns how the run of an object ended; empty: it has not ended. Objects that run to completion end then, and

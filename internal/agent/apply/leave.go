@@ -117,7 +117,7 @@ func (e *MemberApplier) removalBlocker() (why string) {
 			first, why = key.String(), key.Kind+" "+displayName(key)+": "+t.failure.Message
 		}
 	}
-	return why
+	return cmp.Or(why, e.describeAnyRemovalHookWait())
 }
 
 // releaseBundle releases a Bundle without a removal order.

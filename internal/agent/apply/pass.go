@@ -34,7 +34,10 @@ func (e *MemberApplier) Run(ctx context.Context) {
 		var keys []atoll.ItemKey
 		next, held := heldRetry, e.o.Lease.IsHeld()
 		if held {
-			keys, next = e.takeDueKeys(time.Now())
+			stored := e.endFinishedRemovalHooks(ctx)
+			if keys, next = e.takeDueKeys(time.Now()); !stored {
+				next = min(next, storeRetry)
+			}
 		}
 		switch {
 		case len(keys) > 0:
@@ -65,7 +68,7 @@ func (e *MemberApplier) takeDueKeys(now time.Time) (keys []atoll.ItemKey, wait t
 	for _, key := range e.book.TakeUnblocked() {
 		e.markDue(key)
 	}
-	wait = time.Hour
+	wait = e.readOverdueHooks(now)
 	for key, t := range e.tasks {
 		switch {
 		case !t.due || t.busy:

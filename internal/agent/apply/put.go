@@ -214,7 +214,7 @@ func (e *MemberApplier) sendApply(ctx context.Context, p pendingWork, res member
 	e.book.RecordApplied(p.Key, ownership.Fact{
 		UID: v.UID, APIVersion: p.Item.APIVersion, Template: p.Item.UID,
 		Hash: p.Item.Hash, Label: p.Owner, Owned: v.Owned, Left: s.left, Adopted: s.adopt,
-		Endless: kinds.NeverEnds(obj), HookRun: v.HookRun,
+		Endless: kinds.NeverEnds(obj), HookRun: v.HookRun, At: time.Now().Unix(),
 	})
 	e.recordAppliedView(v)
 	e.ensureTask(p.Key).recreate = ""

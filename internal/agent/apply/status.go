@@ -205,6 +205,9 @@ func (e *MemberApplier) reportFinishedRun(out *report.Item, r ownership.Record, 
 // unlistedItemStatus returns the status of an object that the Bundle claims and does not list.
 // The caller holds mu.
 func (e *MemberApplier) unlistedItemStatus(bundle string, key atoll.ItemKey) report.Item {
+	if it := e.removalHookOf(bundle, key); it != nil {
+		return e.removalHookStatus(bundle, it)
+	}
 	r, _ := e.book.Record(key)
 	out := report.Item{Key: key, Extra: true, Health: atoll.Progressing, Observed: true}
 	switch c := r.Claims[bundle]; c.State {
@@ -216,6 +219,9 @@ func (e *MemberApplier) unlistedItemStatus(bundle string, key atoll.ItemKey) rep
 	default:
 		out.Why, out.Text = atoll.ReasonRemoving, "it is being removed"
 		if text := describeLeavingWait(e.book.LeavingBefore(key)); text != "" {
+			out.Text = text
+		}
+		if text := e.describeRemovalHookWait(bundle); text != "" {
 			out.Text = text
 		}
 	}

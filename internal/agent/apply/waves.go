@@ -17,7 +17,11 @@ func (e *MemberApplier) setGate(bundle string) {
 	if h == nil {
 		return
 	}
-	if gate := ownership.NewWaveGate(&h.Manifest, h.Install); gate != nil {
+	gate := ownership.NewRemovalGate(h)
+	if !h.Manifest.Remove {
+		gate = ownership.NewWaveGate(&h.Manifest, h.Install)
+	}
+	if gate != nil {
 		e.gates[bundle] = gate
 		e.openWaves(bundle)
 	}
@@ -28,6 +32,10 @@ func (e *MemberApplier) openWaves(bundles ...string) {
 	for _, bundle := range bundles {
 		opened := e.gates[bundle].Advance(func(entry ownership.GateEntry) bool { return e.isEntryReady(bundle, entry) })
 		for _, key := range opened {
+			if key == (atoll.ItemKey{}) { // which stands for all objects of a removal that are no hooks
+				e.markLeavingDue(bundle)
+				continue
+			}
 			e.markDue(key)
 		}
 		e.markHooksDue(bundle)
@@ -36,8 +44,14 @@ func (e *MemberApplier) openWaves(bundles ...string) {
 
 // isEntryReady reports whether what follows need not wait for an item in its step. The caller holds mu.
 func (e *MemberApplier) isEntryReady(bundle string, entry ownership.GateEntry) bool {
+	if entry.IsRemovalOfOthers() {
+		return e.book.AreObjectsRemoved(bundle)
+	}
 	if r, _ := e.book.Record(entry.Item.Key); isRunBy(bundle, entry.Item, r) {
 		return e.book.HookStateOf(bundle, entry.Item).Succeeded(entry.Step.Phase)
+	}
+	if e.gates[bundle].IsRemoval() {
+		return true // another Bundle owns the object of the hook, and runs it
 	}
 	item := e.itemStatus(bundle, entry.Item, nil)
 	return item.IsReady() || isUnboundClaim(&item)

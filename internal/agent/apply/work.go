@@ -58,7 +58,7 @@ func (e *MemberApplier) pendingWorkFor(key atoll.ItemKey) pendingWork {
 	p.view, p.hasView = e.viewOf(key)
 	r := &p.Record
 	e.addItemWork(&p)
-	if p.held = e.isHeldByWave(&p) || e.isHookHeld(&p); p.held {
+	if p.held = e.isHeldByWave(&p) || e.isHookHeld(&p) || e.isHeldByRemovalHooks(&p); p.held {
 		p.Verb = ownership.Nothing
 	}
 	if e.isExpired(&p) {
@@ -433,6 +433,6 @@ func (e *MemberApplier) recognizeOwnObject(p pendingWork, v observe.View) bool {
 	if !claimed && v.Label != p.Record.Owner {
 		return false
 	}
-	e.book.RecordFoundAfterInterruptedApply(p.Key, ownership.Fact{UID: v.UID, Label: v.Label, Template: template, Adopted: v.Adopted, HookRun: v.HookRun})
+	e.book.RecordFoundAfterInterruptedApply(p.Key, ownership.Fact{UID: v.UID, Label: v.Label, Template: template, Adopted: v.Adopted, HookRun: v.HookRun, At: time.Now().Unix()})
 	return true
 }

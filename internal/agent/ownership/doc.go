@@ -12,6 +12,8 @@
 //   - An object is removed only by a tombstone of every Bundle that claims it. An
 //     item that is missing without one is kept (State Kept). An empty manifest
 //     removes nothing.
+//   - A removal keeps its hooks in its Holding until all have run, and their claims, so that no record
+//     of a run goes before.
 //   - Records list every object that may exist in the member. The shell stores
 //     them before it creates an object, and after it has its UID.
 package ownership

@@ -46,11 +46,11 @@ func (b *OwnershipRecords) FoldHolding(h BundleHolding) []atoll.ItemKey {
 
 // recordManifestNamespaces notes the namespaces of a manifest, and lists those that may have to be made without an item in them.
 func (b *OwnershipRecords) recordManifestNamespaces(m *atoll.Manifest) (alone []atoll.ItemKey) {
-	if m.Remove {
-		return nil
-	}
 	for ns := range m.Namespaces {
 		add(b.sent, ns, m.Bundle)
+		if m.Remove { // its hooks run in the namespace, which is to go afterwards
+			continue
+		}
 		b.CancelNamespaceRemoval(ns)
 		if len(b.inside[ns]) == 0 {
 			alone = append(alone, atoll.NamespaceKey(ns))
@@ -129,7 +129,10 @@ func indexHolding(h BundleHolding) *indexedHolding {
 	}
 	m := &nb.holding.Manifest
 	if m.Remove {
-		m.Items, nb.holding.Kept = nil, nil
+		m.Items = nil
+		for i := range nb.holding.Kept {
+			nb.listed[nb.holding.Kept[i].Key] = &nb.holding.Kept[i]
+		}
 	}
 	nb.firstWave = firstWaveOf(m.Items)
 	for i := range m.Items {
@@ -165,7 +168,9 @@ func (b *OwnershipRecords) addClaim(nb *indexedHolding, key atoll.ItemKey, state
 	if !had || !sameClaim(old, now) {
 		b.setClaim(r, uid, &now)
 	}
-	b.cancelNamespaceRemovalFor(key)
+	if !nb.holding.Manifest.Remove {
+		b.cancelNamespaceRemovalFor(key)
+	}
 }
 
 // endUnknownOtherTemplateClaims ends the claims of unknown Bundles on objects of another template than the

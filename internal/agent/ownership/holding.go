@@ -11,7 +11,7 @@ import (
 type BundleHolding struct {
 	Manifest atoll.Manifest `json:"manifest"`
 	// Kept is the last good content of items whose render failed, and of items
-	// that the manifest lacks without a tombstone.
+	// that the manifest lacks without a tombstone. In a removal it is the hooks that the removal runs, while they run.
 	Kept []atoll.RenderedItem `json:"kept,omitempty"`
 	// Install: the Bundle is new in the member, so that hooks of an install run for the content.
 	Install bool `json:"install,omitempty"`
@@ -50,7 +50,11 @@ func TombstoneID(t atoll.Tombstone) string { return t.Key.String() + " " + t.UID
 // not held yet. Its values are shared with prev and m.
 func Merge(prev *BundleHolding, m atoll.Manifest) BundleHolding {
 	next := BundleHolding{Manifest: m}
-	if prev == nil || m.Remove {
+	if m.Remove {
+		next.keepRemovalHooks(prev)
+		return next
+	}
+	if prev == nil || prev.Manifest.Remove {
 		return next
 	}
 	items := make(map[atoll.ItemKey]*atoll.RenderedItem, len(m.Items))

@@ -30,6 +30,12 @@ type HookRun struct {
 	// UID of the object that runs; empty: it is not made, or not recorded.
 	UID     string      `json:"u,omitempty"`
 	Outcome HookOutcome `json:"o,omitempty"`
+	// Since is when the object of the run was made, in Unix seconds; 0: it is not known.
+	Since int64 `json:"s,omitempty"`
+	// Overdue, of a failed run: it did not end within its deadline.
+	Overdue bool `json:"d,omitempty"`
+	// Order is the order about the hooks of the removal by which the run began; empty: there was none.
+	Order string `json:"r,omitempty"`
 }
 
 // Label returns the value of LabelHookRun.
@@ -38,7 +44,7 @@ func (h *HookRun) Label() string { return h.Content + "." + h.Phase.String() }
 // ParseHookRun returns the run that a value of LabelHookRun names, of an object with the UID; nil: it names none.
 func ParseHookRun(label, template, uid string) *HookRun {
 	content, name, named := strings.Cut(label, ".")
-	for phase := atoll.PhasePreSync; named && phase <= atoll.PhaseSyncFail; phase++ {
+	for phase := atoll.PhasePreSync; named && phase <= atoll.PhasePostDelete; phase++ {
 		if phase.String() == name {
 			return &HookRun{Content: content, Template: template, Phase: phase, UID: uid}
 		}
@@ -62,6 +68,8 @@ type HookState struct {
 	Last *HookRun
 	// Waits: the object still runs for a former content, and is not interrupted.
 	Waits bool
+	// Repeats: the last run failed, and a person ordered another one.
+	Repeats bool
 }
 
 // Succeeded reports whether the run in the phase succeeded.
@@ -70,7 +78,9 @@ func (s HookState) Succeeded(phase atoll.HookPhase) bool {
 }
 
 // Failed reports whether a run for the content failed.
-func (s HookState) Failed() bool { return s.Last != nil && s.Last.Outcome == HookFailed }
+func (s HookState) Failed() bool {
+	return s.Last != nil && s.Last.Outcome == HookFailed && !s.Repeats
+}
 
 // isDone reports whether all runs for the content succeeded, but those that only a failure has.
 func (s HookState) isDone() bool {
@@ -83,26 +93,26 @@ func (b *OwnershipRecords) HookStateOf(bundle string, it *atoll.RenderedItem) Ho
 	if r == nil || nb == nil || it.Hook == nil {
 		return HookState{}
 	}
-	return r.hookState(nb.holding.Manifest.HookRun, it, nb.holding.Install)
+	return r.hookState(&nb.holding, it)
 }
 
-// hookState returns what is known of the runs of the record's object as a hook.
-func (r *Record) hookState(content string, it *atoll.RenderedItem, install bool) (s HookState) {
-	if r.Hook.isOf(content, it) {
+// hookState returns what is known of the runs of the record's object as a hook of a holding.
+func (r *Record) hookState(h *BundleHolding, it *atoll.RenderedItem) (s HookState) {
+	if m := &h.Manifest; r.Hook.isOf(m.HookRun, it) {
 		run := *r.Hook
-		s.Last = &run
+		s.Last, s.Repeats = &run, run.Outcome == HookFailed && run.Order != m.RemovalHooks
 	} else {
-		s.Waits = r.UID != "" && r.Hook != nil && r.Hook.UID == r.UID && r.Hook.Outcome == "" && r.Applied == it.Hash && r.Template == it.UID
+		s.Waits = !m.Remove && r.UID != "" && r.Hook != nil && r.Hook.UID == r.UID && r.Hook.Outcome == "" && r.Applied == it.Hash && r.Template == it.UID
 	}
 	if s.Failed() {
 		return s
 	}
-	for _, phase := range it.Hook.PhasesOf(install) {
+	for _, phase := range h.phasesOf(it.Hook) {
 		if s.Succeeded(phase) {
 			continue
 		}
 		s.Phase, s.HasNext = phase, true
-		s.Begun = s.Last != nil && s.Last.Phase == phase
+		s.Begun = s.Last != nil && s.Last.Phase == phase && !s.Repeats
 		return s
 	}
 	return s
@@ -148,7 +158,8 @@ func (b *OwnershipRecords) BeginHook(key atoll.ItemKey) {
 		return
 	}
 	if s := b.HookStateOf(r.Owner, it); s.HasNext && !s.Begun && !s.Waits {
-		r.Hook = &HookRun{Content: b.bundles[r.Owner].holding.Manifest.HookRun, Template: it.UID, Phase: s.Phase}
+		m := &b.bundles[r.Owner].holding.Manifest
+		r.Hook = &HookRun{Content: m.HookRun, Template: it.UID, Phase: s.Phase, Order: m.RemovalHooks}
 		r.Last = nil
 		b.markDirty(key)
 	}
@@ -165,10 +176,10 @@ func (b *OwnershipRecords) RecordHookOutcome(key atoll.ItemKey, uid string, outc
 	return true
 }
 
-// noteHookApplied notes the object of a run that began. label is the value of its LabelHookRun.
-func (r *Record) noteHookApplied(uid, label string) {
-	if r.Hook != nil && r.Hook.UID == "" && r.Hook.Outcome == "" && r.Hook.Label() == label {
-		r.Hook.UID = uid
+// noteHookApplied notes the object of a run that began.
+func (r *Record) noteHookApplied(f Fact) {
+	if r.Hook != nil && r.Hook.UID == "" && r.Hook.Outcome == "" && r.Hook.Label() == f.HookRun {
+		r.Hook.UID, r.Hook.Since = f.UID, f.At
 	}
 }
 

@@ -215,7 +215,7 @@ func TestAKeptHookDoesNotRun(t *testing.T) {
 
 // The label of an object names its run, for an agent that lost the record.
 func TestLabelOfAHookRun(t *testing.T) {
-	for phase := atoll.PhasePreSync; phase <= atoll.PhaseSyncFail; phase++ {
+	for phase := atoll.PhasePreSync; phase <= atoll.PhasePostDelete; phase++ {
 		run := HookRun{Content: atoll.HashParts(), Template: "t", Phase: phase, UID: "u"}
 		if got := ParseHookRun(run.Label(), "t", "u"); got == nil || *got != run || len(run.Label()) > 63 {
 			t.Errorf("%s is %+v", run.Label(), got)

@@ -204,6 +204,8 @@ type Fact struct {
 	Adopted bool
 	// HookRun is the value of the object's LabelHookRun; empty: it has none.
 	HookRun string
+	// At is the time of the apply, in Unix seconds.
+	At int64
 	// Account, of a namespace that the agent made, as in Record.
 	Account string
 	// Endless: the object states that it never runs to completion, although others of its
@@ -225,7 +227,7 @@ func (b *OwnershipRecords) RecordApplied(key atoll.ItemKey, f Fact) {
 	r.Applied, r.Label, r.Owned, r.Left = f.Hash, f.Label, f.Owned, f.Left
 	r.Adopted = r.Adopted || f.Adopted
 	r.Last, r.Going = nil, false
-	r.noteHookApplied(f.UID, f.HookRun)
+	r.noteHookApplied(f)
 	switch {
 	case f.Endless:
 		r.Ran, r.RanHash = "", ""
@@ -247,7 +249,7 @@ func (b *OwnershipRecords) RecordFoundAfterInterruptedApply(key atoll.ItemKey, f
 	}
 	r.UID, r.Label, r.Template, r.Adopted = f.UID, f.Label, f.Template, f.Adopted
 	r.Applied, r.Owned, r.FinishedAt = "", "", 0
-	r.noteHookApplied(f.UID, f.HookRun)
+	r.noteHookApplied(f)
 	if r.Ran, r.RanHash = "", ""; RunsOnce(key) {
 		r.Ran = f.Template
 	}
@@ -410,7 +412,7 @@ func (b *OwnershipRecords) isTombstoneCarriedOut(uid string, t atoll.Tombstone) 
 	if r == nil {
 		return true
 	}
-	if it := b.bundles[uid].listed[t.Key]; it != nil && (it.UID == t.UID || it.Observe != "") {
+	if it := b.bundles[uid].listed[t.Key]; it != nil && !b.bundles[uid].holding.Manifest.Remove && (it.UID == t.UID || it.Observe != "") {
 		return true // the item came back, or nothing is written of the key: its tombstone is void
 	}
 	if c, ok := r.Claims[uid]; ok && (c.Template == t.UID || c.Template == "") {

@@ -35,8 +35,9 @@ type WaveGate struct {
 	entries   []GateEntry
 	hooks     []GateEntry // those of entries that are hooks
 	firstWave int32
-	// hasHooks: some of the items are hooks. install: the manifest is the first of its Bundle.
-	hasHooks, install bool
+	// hasHooks: some of the items are hooks. install: the manifest is the first of its Bundle. removes: the steps are
+	// those of a removal.
+	hasHooks, install, removes bool
 	// The entries from begin to end are those of the last open step. Those from end on are held.
 	begin, end int
 	// awaited is the entry from which on the step is looked through: the first that was not ready.
@@ -57,12 +58,7 @@ func NewWaveGate(m *atoll.Manifest, install bool) *WaveGate {
 			}
 		}
 	}
-	slices.SortStableFunc(g.entries, func(x, y GateEntry) int { return x.Step.CompareSteps(y.Step) })
-	for _, entry := range g.entries {
-		if entry.Item.Hook != nil {
-			g.hooks = append(g.hooks, entry)
-		}
-	}
+	g.sortEntries()
 	if !g.hasHooks && (len(g.entries) == 0 || g.entries[0].Step == g.entries[len(g.entries)-1].Step) {
 		return nil
 	}
@@ -70,6 +66,16 @@ func NewWaveGate(m *atoll.Manifest, install bool) *WaveGate {
 		g.openNext()
 	}
 	return g
+}
+
+// sortEntries sorts the entries by their steps, and lists the hooks among them.
+func (g *WaveGate) sortEntries() {
+	slices.SortStableFunc(g.entries, func(x, y GateEntry) int { return x.Step.CompareSteps(y.Step) })
+	for _, entry := range g.entries {
+		if entry.Item.Hook != nil {
+			g.hooks = append(g.hooks, entry)
+		}
+	}
 }
 
 // StepsOf returns the steps of an item, in their order: those of its phases for a hook, and one for others.

@@ -51,7 +51,7 @@ func manifestFields(spec atoll.RowSpec) atoll.RowSpec {
 		Phase: atoll.RowActive, Orphan: spec.Orphan,
 	}
 	if spec.Phase == atoll.RowRemoving {
-		out.Phase = atoll.RowRemoving
+		out.Phase, out.RemovalHooks = atoll.RowRemoving, spec.RemovalHooks
 	}
 	if manifest.IsOrphanedByDecommission(spec) {
 		out.Reason = string(atoll.ReasonClusterRemoved)

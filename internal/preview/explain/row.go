@@ -137,7 +137,7 @@ func (in ExplanationInput) visibleWait(row rollout.Row, w rollout.RowWait) strin
 		if plan := atoll.ParseRowReason(row.Spec.Reason).Plan; plan != "" {
 			return "a confirmation of plan " + plan
 		}
-		if w.Reason == atoll.ReasonWaitsForMember {
+		if isNamedBlocker(w.Reason) {
 			return in.visibleBlocker(row)
 		}
 		return w.For
@@ -158,10 +158,15 @@ func (in ExplanationInput) visibleWait(row rollout.Row, w rollout.RowWait) strin
 func (in ExplanationInput) visibleBlocker(row rollout.Row) string {
 	st := row.Status
 	row.Status = &atoll.RowStatus{Generation: st.Generation, State: st.State, Items: slices.DeleteFunc(slices.Clone(st.Items), func(i atoll.ItemStatus) bool { return !in.mayRead(i.Key) })}
-	if w := rollout.WaitOfRemovingRow(row); w.Reason == atoll.ReasonWaitsForMember {
+	if w := rollout.WaitOfRemovingRow(row); isNamedBlocker(w.Reason) {
 		return w.For
 	}
 	return "the removal, which items block that you may not read"
+}
+
+// isNamedBlocker reports whether the wait of a removal with the reason names an item.
+func isNamedBlocker(reason atoll.Reason) bool {
+	return reason == atoll.ReasonWaitsForMember || reason == atoll.ReasonHookFailed || reason == atoll.ReasonWaitsForHook
 }
 
 // nextStep words what changes in a row.

@@ -80,7 +80,13 @@ func writeHook(b *strings.Builder, h *atoll.Hook) {
 	case len(h.Events) == 0:
 		b.WriteString("  It is a hook that never runs: clusters do not apply it.\n")
 	default:
-		fmt.Fprintf(b, "  It is a hook: clusters run it once for each content of the Bundle, in %s, and delete it by %s.\n", h.Text(), h.DeletePolicyText())
+		each := "each content"
+		if h.RunsOnlyAtRemoval() {
+			each = "each removal"
+		} else if len(h.RemovalPhases()) > 0 {
+			each = "each content and each removal"
+		}
+		fmt.Fprintf(b, "  It is a hook: clusters run it once for %s of the Bundle, in %s, and delete it by %s.\n", each, h.Text(), h.DeletePolicyText())
 	}
 }
 

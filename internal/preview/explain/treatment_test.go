@@ -45,6 +45,12 @@ func TestHowMembersTreatAnObject(t *testing.T) {
 			"It is a hook: clusters run it once for each content of the Bundle, in PreSync, PostSync, and delete it by BeforeHookCreation.",
 			"It is of wave 2 of its phase.",
 		}},
+		"a hook of a removal": {&atoll.Treatment{Hook: &atoll.Hook{Events: []atoll.HookEvent{atoll.HookPreDelete}, DeletePolicies: []atoll.HookDeletePolicy{atoll.HookSucceeded}}}, []string{
+			"It is a hook: clusters run it once for each removal of the Bundle, in PreDelete, and delete it by HookSucceeded.",
+		}},
+		"a hook of both": {&atoll.Treatment{Hook: &atoll.Hook{Events: []atoll.HookEvent{atoll.HookPostSync, atoll.HookPostDelete}}}, []string{
+			"It is a hook: clusters run it once for each content and each removal of the Bundle, in PostSync, PostDelete, and delete it by BeforeHookCreation.",
+		}},
 		"a hook that never runs": {&atoll.Treatment{Hook: &atoll.Hook{}}, []string{"It is a hook that never runs: clusters do not apply it."}},
 		"a wave": {&atoll.Treatment{Wave: -2}, []string{
 			"It is of wave -2: clusters apply it when the wave before is healthy, and remove it before earlier waves.",

@@ -16,12 +16,13 @@ const (
 	hookDeleteAnnotation = "helm.sh/hook-delete-policy"
 )
 
-// quietHooks are events that no apply has.
-var quietHooks = []string{"test", "test-success", "test-failure", "pre-delete", "post-delete", "pre-rollback", "post-rollback"}
+// quietHooks are events that neither an apply nor a removal has.
+var quietHooks = []string{"test", "test-success", "test-failure", "pre-rollback", "post-rollback"}
 
-// appliedHooks are Atoll's events of those of Helm that an apply has.
+// appliedHooks are Atoll's events of those of Helm that an apply or a removal has.
 var appliedHooks = map[string]atoll.HookEvent{
 	"pre-install": atoll.HookPreInstall, "pre-upgrade": atoll.HookPreUpgrade, "post-install": atoll.HookPostInstall, "post-upgrade": atoll.HookPostUpgrade,
+	"pre-delete": atoll.HookPreDelete, "post-delete": atoll.HookPostDelete,
 }
 
 // deletePolicies are Atoll's delete policies of those of Helm.
@@ -29,7 +30,7 @@ var deletePolicies = map[string]atoll.HookDeletePolicy{
 	"before-hook-creation": atoll.HookBeforeCreation, "hook-succeeded": atoll.HookSucceeded, "hook-failed": atoll.HookFailed,
 }
 
-// convertHooks makes Helm's hooks among the objects from an index on hooks of Atoll. Hooks without an event of an apply are
+// convertHooks makes Helm's hooks among the objects from an index on hooks of Atoll. Hooks without such an event are
 // taken out, and so is what the Source omits or refuses.
 func (b *builder) convertHooks(from int) {
 	stated := b.job.Options.Helm

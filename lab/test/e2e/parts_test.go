@@ -47,7 +47,7 @@ var testParts = []testPart{
 		"TestDeletingWhileAwayEndsWithTheNewObject", "TestMembersHealThemselvesWithoutTheHub", "TestADisconnectedMemberIsReported",
 		"TestAMemberIsJoinedByPush", "TestSwitchingBetweenPullAndPush", "TestAMemberThatHangsDelaysNoOther",
 		"TestADisconnectedClusterIsNamedAsMissing", "TestNewWorkAvoidsDisconnectedCluster", "TestOldCopiesEndFirst",
-		"TestALostClusterIsReplaced", "TestWavesInsideACluster", "TestHooksInsideACluster", "TestAMemberGetsTheVersionThatItServes",
+		"TestALostClusterIsReplaced", "TestWavesInsideACluster", "TestHooksInsideACluster", "TestHooksOfARemoval", "TestAMemberGetsTheVersionThatItServes",
 	}},
 	{name: "own", noLab: true, tests: []string{"TestAChangeIsOneTrace", "TestPlacementByDefault", "TestAnInstallationWorksInAnyOrder"}},
 	{name: "hubs", noLab: true, tests: []string{
