@@ -122,7 +122,7 @@ func combineMerge(g *v1alpha1.SourceGenerator, parts [][]Entry, path string, fou
 		one.Parameters, one.Path = runtime.DeepCopyJSON(base.Parameters), path
 		for i := 1; i < len(parts); i++ {
 			if at, has := indexes[i][key]; has {
-				overlay(one.Parameters, runtime.DeepCopyJSON(parts[i][at].Parameters))
+				overlayMap(one.Parameters, runtime.DeepCopyJSON(parts[i][at].Parameters))
 			}
 		}
 		out = append(out, one)
@@ -178,13 +178,13 @@ func findParameter(parameters map[string]any, name string) (any, bool) {
 	return findParameter(inner, rest)
 }
 
-// overlay puts the values of a map over those of another one. Maps are joined, and other values replaced.
-func overlay(into, from map[string]any) {
+// overlayMap puts the values of a map over those of another one. Maps are joined, and other values replaced.
+func overlayMap(into, from map[string]any) {
 	for key, value := range from {
 		old, isMap := into[key].(map[string]any)
 		inner, ok := value.(map[string]any)
 		if isMap && ok {
-			overlay(old, inner)
+			overlayMap(old, inner)
 			continue
 		}
 		into[key] = value

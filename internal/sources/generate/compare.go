@@ -49,23 +49,28 @@ func includesStated(stated, typed, live any) bool {
 		}
 		return true
 	case []any:
-		typedList, _ := typed.([]any)
-		liveList, _ := live.([]any)
-		if len(v) != len(liveList) {
-			return false
-		}
-		for i, one := range v {
-			var form any
-			if i < len(typedList) {
-				form = typedList[i]
-			}
-			if !includesStated(one, form, liveList[i]) {
-				return false
-			}
-		}
-		return true
+		return includesList(v, typed, live)
 	}
 	return isSame(stated, live) || typed != nil && isSame(typed, live)
+}
+
+// includesList reports whether a live list has the items that are stated, and no others.
+func includesList(stated []any, typed, live any) bool {
+	typedList, _ := typed.([]any)
+	liveList, _ := live.([]any)
+	if len(stated) != len(liveList) {
+		return false
+	}
+	for i, one := range stated {
+		var form any
+		if i < len(typedList) {
+			form = typedList[i]
+		}
+		if !includesStated(one, form, liveList[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // isSame reports whether two scalars are the same. An empty one is the same as none, which the API's types leave out.

@@ -107,7 +107,7 @@ func (d *Decision) decideMade(in Input, m Made, old v1alpha1.GeneratedSource, ha
 	case existing == nil:
 		d.Apply = append(d.Apply, Change{Made: m, IsNew: true})
 	case existing.Labels[v1alpha1.LabelSourceSet] != in.Set.Name:
-		d.Refused = append(d.Refused, Refusal{m, atoll.ReasonNameTaken, describeOwner(in.Set, existing)})
+		d.Refused = append(d.Refused, Refusal{m, atoll.ReasonNameTaken, DescribeOwner(in.Set, existing)})
 	case existing.DeletionTimestamp != nil:
 		d.Refused = append(d.Refused, Refusal{m, atoll.ReasonNotApplied, fmt.Sprintf("Source %s is being deleted, and is made again when it is gone", m.Name)})
 	case had && old.Hash == m.Hash && IsAsStated(m.Object, existing):
@@ -117,8 +117,8 @@ func (d *Decision) decideMade(in Input, m Made, old v1alpha1.GeneratedSource, ha
 	}
 }
 
-// describeOwner returns the owners of a name that this SourceSet gives, too.
-func describeOwner(set *v1alpha1.SourceSet, existing metav1.Object) string {
+// DescribeOwner returns the owners of a name that this SourceSet gives, too.
+func DescribeOwner(set *v1alpha1.SourceSet, existing metav1.Object) string {
 	owner := "no SourceSet, but a person or another client"
 	if name := existing.GetLabels()[v1alpha1.LabelSourceSet]; name != "" {
 		owner = "SourceSet " + name

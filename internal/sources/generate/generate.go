@@ -102,7 +102,7 @@ func makeSource(set *v1alpha1.SourceSet, t *Template, e Entry) (Made, *Problem) 
 		p := e.newProblem(atoll.ReasonTemplateFailed, format, args...)
 		return Made{}, &p
 	}
-	text, err := t.fill(e.Parameters)
+	text, err := t.fillIn(e.Parameters)
 	if err != nil {
 		return fail("%s", describeTextError(err))
 	}

@@ -68,8 +68,8 @@ type filled struct {
 	spec                map[string]any
 }
 
-// fill returns the template with the parameters of an entry. The error is a *TextError.
-func (t *Template) fill(parameters map[string]any) (filled, error) {
+// fillIn returns the template with the parameters of an entry. The error is a *TextError.
+func (t *Template) fillIn(parameters map[string]any) (filled, error) {
 	return t.mapTexts(func(_, text string) (string, error) {
 		parsed := t.texts[text]
 		if parsed == nil {
