@@ -26,10 +26,16 @@ func fieldsOf(s *v1alpha1.Source) (map[string]any, bool) {
 	return comparedFields(fields), err == nil
 }
 
-// comparedFields returns what a template states of an object.
+// comparedFields returns what a template can state of an object, as far as the object has it.
 func comparedFields(object map[string]any) map[string]any {
+	out := map[string]any{}
 	meta, _ := object["metadata"].(map[string]any)
-	return map[string]any{"spec": object["spec"], "labels": meta["labels"], "annotations": meta["annotations"]}
+	for name, value := range map[string]any{"spec": object["spec"], "labels": meta["labels"], "annotations": meta["annotations"]} {
+		if value != nil {
+			out[name] = value
+		}
+	}
+	return out
 }
 
 // includesStated reports whether a live value has what is stated. typed is the stated value in the form in which the API's types write
