@@ -222,7 +222,7 @@ func (r *Reconciler) putSource(after *unstructured.Unstructured) {
 	var s v1alpha1.Source
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(after.Object, &s); err == nil {
 		s.ManagedFields = nil
-		r.Sources.Put(&s)
+		r.Made.Put(&s)
 	}
 }
 

@@ -36,19 +36,49 @@ const (
 	setBackPause = time.Minute
 )
 
+// Clusters are the members on the hub.
+type Clusters interface {
+	Get(name string) (*v1alpha1.Cluster, bool)
+	// List lists all Clusters by name.
+	List() []*v1alpha1.Cluster
+	Subscribe(fn func(name string))
+}
+
+// ClusterSets are the sets of Clusters that namespaces may place on.
+type ClusterSets interface {
+	// AllowedSets lists the sets that a namespace may place on.
+	AllowedSets(namespace string) []string
+	// OfCluster lists the sets that a Cluster is in.
+	OfCluster(name string) []string
+	// Subscribe subscribes to namespaces that may place on other sets than before; "" stands for several.
+	Subscribe(fn func(namespace string))
+	// SubscribeSets subscribes to sets that changed, or whose number of Clusters did.
+	SubscribeSets(fn func(set string))
+}
+
+// MadeSources are the Sources on the hub.
+type MadeSources interface {
+	Get(key types.NamespacedName) (*v1alpha1.Source, bool)
+	InNamespace(namespace string) []*v1alpha1.Source
+	// Put stores what the API returned of a write.
+	Put(s *v1alpha1.Source)
+	Subscribe(fn func(key types.NamespacedName))
+}
+
 // Config of a Reconciler, and of the Sources that it makes.
 type Config struct {
 	sources.Config
 	Sets        *state.SourceSetTable
-	Clusters    *state.ClusterTable
-	ClusterSets *state.ClusterSetTable
+	Made        MadeSources
+	Clusters    Clusters
+	ClusterSets ClusterSets
 }
 
 // NewConfig returns the Config over the hub's tables. cfg reaches the hub's API, and allowed are the networks that
 // Repositories may name although they are refused otherwise.
 func NewConfig(st *state.HubTables, events sources.Events, cfg *rest.Config, allowed []string, log *slog.Logger) (Config, error) {
 	c, err := sources.NewConfig(st, events, cfg, allowed, log)
-	return Config{Config: c, Sets: st.SourceSets, Clusters: st.Clusters, ClusterSets: st.Sets}, err
+	return Config{Config: c, Sets: st.SourceSets, Made: st.Sources, Clusters: st.Clusters, ClusterSets: st.Sets}, err
 }
 
 // Reconciler reconciles SourceSets.
@@ -106,7 +136,7 @@ func newReconciler(cfg Config) *Reconciler {
 		},
 	})
 	cfg.Sets.Subscribe(r.loop.EnqueueAtOnce)
-	cfg.Sources.Subscribe(r.sourceChanged)
+	cfg.Made.Subscribe(r.sourceChanged)
 	cfg.Repositories.Subscribe(func(key types.NamespacedName) { r.enqueueReaders(key) })
 	cfg.Clusters.Subscribe(r.clusterChanged)
 	cfg.ClusterSets.Subscribe(func(namespace string) { r.enqueueUsersOfClusters(namespace) })
@@ -134,7 +164,7 @@ func (r *Reconciler) sourceChanged(key types.NamespacedName) {
 	r.mu.Lock()
 	sets := slices.Collect(maps.Keys(r.owners[key]))
 	r.mu.Unlock()
-	if s, ok := r.Sources.Get(key); ok {
+	if s, ok := r.Made.Get(key); ok {
 		if name := s.Labels[v1alpha1.LabelSourceSet]; name != "" {
 			sets = append(sets, types.NamespacedName{Namespace: key.Namespace, Name: name})
 		}

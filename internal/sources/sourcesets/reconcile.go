@@ -43,7 +43,7 @@ func (r *Reconciler) reconcileSet(ctx context.Context, key types.NamespacedName)
 		return 0, r.reportProblems(ctx, set, problems)
 	}
 	existing := map[string]*v1alpha1.Source{}
-	for _, s := range r.Sources.InNamespace(set.Namespace) {
+	for _, s := range r.Made.InNamespace(set.Namespace) {
 		existing[s.Name] = s
 	}
 	a := &application{reconciler: r, set: set, gathered: g, result: result, uids: map[string]types.UID{}}
