@@ -103,9 +103,9 @@ type ListGenerator struct {
 
 // ClustersGenerator makes an entry of each Cluster. The parameters are cluster.name and cluster.labels.
 type ClustersGenerator struct {
-	// Selector over the labels of Clusters. Default: all Clusters that the namespace may place on, by its ClusterSets.
+	// LabelSelector over the labels of Clusters. Default: all Clusters that the namespace may place on, by its ClusterSets.
 	// +optional
-	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }
 
 // TreeGenerator makes entries of a Repository. The parameters of a directory are path.path, path.basename,

@@ -126,11 +126,11 @@ func checkList(g *v1alpha1.SourceEntryGenerator, at *field.Path) (errs field.Err
 
 // checkClusters returns why a selector could not be honoured.
 func checkClusters(g *v1alpha1.SourceEntryGenerator, at *field.Path) field.ErrorList {
-	if g.Clusters.Selector == nil {
+	if g.Clusters.LabelSelector == nil {
 		return nil
 	}
-	if _, err := metav1.LabelSelectorAsSelector(g.Clusters.Selector); err != nil {
-		return field.ErrorList{field.Invalid(at.Child("selector"), field.OmitValueType{}, err.Error())}
+	if _, err := metav1.LabelSelectorAsSelector(g.Clusters.LabelSelector); err != nil {
+		return field.ErrorList{field.Invalid(at.Child("labelSelector"), field.OmitValueType{}, err.Error())}
 	}
 	return nil
 }

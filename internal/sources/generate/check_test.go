@@ -16,7 +16,7 @@ func TestCheck(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ generators, template, want string }{
 		"a list":                   {"[" + list + "]", plainTemplate, ""},
-		"all kinds":                {"[" + list + ", {clusters: {selector: {matchLabels: {a: b}}}}, {matrix: {generators: [" + list + ", " + list + "]}}, {merge: {keys: [name], generators: [" + list + ", " + list + "]}}]", plainTemplate, ""},
+		"all kinds":                {"[" + list + ", {clusters: {labelSelector: {matchLabels: {a: b}}}}, {matrix: {generators: [" + list + ", " + list + "]}}, {merge: {keys: [name], generators: [" + list + ", " + list + "]}}]", plainTemplate, ""},
 		"directories":              {tree("directories", ", paths: ['apps/*', '**/x'], exclude: [.git, '*.md']"), plainTemplate, ""},
 		"no generator":             {"[]", plainTemplate, "spec.generators: Required value"},
 		"many generators":          {"[" + strings.Repeat(list+", ", 8) + list + "]", plainTemplate, "spec.generators: Too many: 9: must have at most 8 items"},
@@ -33,7 +33,7 @@ func TestCheck(t *testing.T) {
 		"a large element":          {"[{list: {elements: [{a: " + strings.Repeat("x", MaxElementBytes) + "}]}}]", plainTemplate, "spec.generators[0].list.elements[0]: Invalid value: the element has more than 8192 bytes"},
 		"many large elements":      {"[{list: {elements: [" + strings.Repeat("{a: "+strings.Repeat("x", 8000)+"}, ", 66) + "{}]}}]", plainTemplate, "spec.generators[0].list.elements: Too long"},
 		"many elements":            {"[{list: {elements: [" + strings.Repeat("{a: b}, ", 1000) + "{}]}}]", plainTemplate, "spec.generators[0].list.elements: Too many: 1001"},
-		"a selector of nothing":    {"[{clusters: {selector: {matchLabels: {'a b': c}}}}]", plainTemplate, "spec.generators[0].clusters.selector: Invalid value"},
+		"a selector of nothing":    {"[{clusters: {labelSelector: {matchLabels: {'a b': c}}}}]", plainTemplate, "spec.generators[0].clusters.labelSelector: Invalid value"},
 		"no paths":                 {tree("files", ""), plainTemplate, "spec.generators[0].files.paths: Required value"},
 		"a path out":               {tree("files", ", paths: [../a]"), plainTemplate, "spec.generators[0].files.paths[0]: Invalid value"},
 		"an absolute path":         {tree("files", ", paths: [a, /a]"), plainTemplate, "spec.generators[0].files.paths[1]: Invalid value"},

@@ -77,8 +77,8 @@ func TestGenerate(t *testing.T) {
 		"a list":                 {"[" + list + "]", plainTemplate, nil, "a b"},
 		"an empty list":          {"[{list: {elements: []}}]", plainTemplate, nil, "empty 0"},
 		"clusters":               {"[{clusters: {}}]", byName("{{.cluster.name}}"), nil, "bergen oslo"},
-		"selected clusters":      {"[{clusters: {selector: {matchLabels: {env: prod}}}}]", byName("x-{{.cluster.labels.env}}-{{.cluster.name}}"), nil, "x-prod-oslo"},
-		"no cluster":             {"[{clusters: {selector: {matchLabels: {env: none}}}}, " + list + "]", byName("{{.name}}"), nil, "a b empty 0"},
+		"selected clusters":      {"[{clusters: {labelSelector: {matchLabels: {env: prod}}}}]", byName("x-{{.cluster.labels.env}}-{{.cluster.name}}"), nil, "x-prod-oslo"},
+		"no cluster":             {"[{clusters: {labelSelector: {matchLabels: {env: none}}}}, " + list + "]", byName("{{.name}}"), nil, "a b empty 0"},
 		"directories":            {"[" + dirs + "]", byName("{{.path.basenameNormalized}}-{{len .path.segments}}"), map[string]*render.Listing{"generators[0].directories": newListing("apps/Web_1", "apps/db")}, "db-2 web-1-2"},
 		"no directory":           {"[" + dirs + "]", byName("{{.path.basename}}"), map[string]*render.Listing{"generators[0].directories": newListing()}, "empty 0"},
 		"files":                  {"[" + files + "]", byName("{{.name}}-{{.path.basename}}-{{.path.filenameNormalized}}-{{.port}}"), map[string]*render.Listing{"generators[0].files": newListing(`c/a.yaml {"name":"x","port":80}`)}, "x-c-a-yaml-80"},
@@ -113,7 +113,7 @@ func TestGenerate(t *testing.T) {
 
 // Parameters reach each text of the template, and what it does not state is not in the Source.
 func TestMadeSource(t *testing.T) {
-	set := newSet(t, "[{matrix: {generators: [{list: {elements: [{team: Blue, n: 3, deep: {list: [x, y]}}]}}, {clusters: {selector: {matchLabels: {env: prod}}}}]}}]", `
+	set := newSet(t, "[{matrix: {generators: [{list: {elements: [{team: Blue, n: 3, deep: {list: [x, y]}}]}}, {clusters: {labelSelector: {matchLabels: {env: prod}}}}]}}]", `
   {metadata: {name: '{{.team | lower}}-{{.cluster.name}}', labels: {team: '{{.team}}'}, annotations: {note: 'n is {{.n}}, {{index .cluster.labels "a.b/c"}}'}},
    spec: {repository: shop, ref: {branch: '{{index .deep.list 1}}'}, paths: ['a/{{.team}}', plain], force: true,
           placement: {clusterAffinity: {clusterNames: ['{{.cluster.name}}']}}, build: {helm: {values: {n: 3, text: '{{"{{"}} {{.n}}'}}}}}`)
@@ -246,7 +246,7 @@ func TestDigestSettings(t *testing.T) {
 	seen := map[string]bool{one: true}
 	for _, c := range [][2]string{
 		{"[{list: {elements: []}}, {clusters: {}}]", plainTemplate}, {"[{clusters: {}}]", plainTemplate}, {matrix, plainTemplate},
-		{"[{clusters: {selector: {matchLabels: {a: b}}}}]", plainTemplate}, {"[{list: {elements: []}}]", strings.Replace(plainTemplate, "main", "next", 1)},
+		{"[{clusters: {labelSelector: {matchLabels: {a: b}}}}]", plainTemplate}, {"[{list: {elements: []}}]", strings.Replace(plainTemplate, "main", "next", 1)},
 	} {
 		if d := digest(c[0], c[1]); seen[d] {
 			t.Errorf("%s %s: the settings are the same", c[0], c[1])

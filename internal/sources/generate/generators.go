@@ -192,10 +192,10 @@ func readElement(e apiextensionsv1.JSON) (map[string]any, error) {
 // expandClusters returns the Clusters that the selector matches, by name.
 func expandClusters(l *Leaf, facts Facts, found *problems) (out []Entry) {
 	selector := labels.Everything()
-	if l.Clusters.Selector != nil {
+	if l.Clusters.LabelSelector != nil {
 		var err error
-		if selector, err = metav1.LabelSelectorAsSelector(l.Clusters.Selector); err != nil {
-			found.addProblem(Problem{Reason: atoll.ReasonParametersInvalid, Generator: l.Path + ".selector", Message: err.Error()})
+		if selector, err = metav1.LabelSelectorAsSelector(l.Clusters.LabelSelector); err != nil {
+			found.addProblem(Problem{Reason: atoll.ReasonParametersInvalid, Generator: l.Path + ".labelSelector", Message: err.Error()})
 			return nil
 		}
 	}

@@ -262,7 +262,7 @@ func TestADeletedSetLeavesItsSources(t *testing.T) {
 
 // Clusters of the namespace's ClusterSets make Sources. A label that changes removes one, and a lost right does not.
 func TestClustersOfTheNamespace(t *testing.T) {
-	h := newHub(t, "{generators: [{clusters: {selector: {matchLabels: {env: prod}}}}], template: {metadata: {name: 'web-{{.cluster.name}}'}, spec: {repository: repo, ref: {branch: main}, placement: {clusterAffinity: {clusterNames: ['{{.cluster.name}}']}}}}}")
+	h := newHub(t, "{generators: [{clusters: {labelSelector: {matchLabels: {env: prod}}}}], template: {metadata: {name: 'web-{{.cluster.name}}'}, spec: {repository: repo, ref: {branch: main}, placement: {clusterAffinity: {clusterNames: ['{{.cluster.name}}']}}}}}")
 	prod := func(set string) map[string]string { return map[string]string{"env": "prod", "set": set} }
 	for name, labels := range map[string]map[string]string{"oslo": prod("a"), "bergen": prod("a"), "bodo": prod("a"), "hamar": prod("a"), "paris": prod("b"), "test": {"env": "test", "set": "a"}} {
 		h.clusters.setCluster(name, labels)

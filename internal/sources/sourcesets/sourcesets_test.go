@@ -143,6 +143,9 @@ func newHub(t *testing.T, spec string) *hub {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}, v1alpha1.GroupVersion})
 	c := ctrlfake.NewClientBuilder().WithScheme(state.NewScheme()).WithRESTMapper(mapper).WithObjects(repo, set, account).WithStatusSubresource(&v1alpha1.SourceSet{}).Build()
 	h.tables = statetest.NewTables(t, c)
+	if err := c.Get(t.Context(), repoKey, repo); err != nil {
+		t.Fatal(err)
+	}
 	h.tables.Repositories.Put(repo)
 	h.cfg = Config{Config: sources.Config{Repositories: h.tables.Repositories, Client: c, Templates: h.store.newClient(t), Events: h, Log: slog.New(slog.DiscardHandler)}, Sets: h.tables.SourceSets, Made: h.store, Clusters: h.clusters, ClusterSets: h.clusters}
 	h.r = newReconciler(h.cfg)
