@@ -30,11 +30,23 @@ func (p *AdmissionPlugin) validateSourceSet(ctx context.Context, a admission.Att
 		return nil
 	}
 	account := accountOfSourceSet(now)
-	need := requiredRead{resource: schema.GroupResource{Resource: "serviceaccounts"}, namespace: now.Namespace, name: account}
+	if err := p.requireAccount(ctx, a, account, fmt.Sprintf("spec.serviceAccountName: the SourceSet writes Sources by the rights of ServiceAccount %q", account)); err != nil {
+		return err
+	}
+	made, isTemplate := generate.AccountOfSources(&now.Spec.Template)
+	if isTemplate {
+		return p.requireAccount(ctx, a, "", "spec.template.spec.serviceAccountName: parameters choose the ServiceAccount of the Sources among all of the namespace")
+	}
+	return p.requireAccount(ctx, a, made, fmt.Sprintf("spec.template.spec.serviceAccountName: the Sources write by the rights of ServiceAccount %q", made))
+}
+
+// requireAccount refuses a writer that may not act as a ServiceAccount of the namespace; as all of them for an empty name.
+func (p *AdmissionPlugin) requireAccount(ctx context.Context, a admission.Attributes, account, why string) error {
+	need := requiredRead{resource: schema.GroupResource{Resource: "serviceaccounts"}, namespace: a.GetNamespace(), name: account}
 	if p.isAllowed(ctx, a.GetUserInfo(), "impersonate", need) {
 		return nil
 	}
-	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.serviceAccountName: the SourceSet writes Sources by the rights of ServiceAccount %q: the verb impersonate on it is needed, which %q lacks", account, a.GetUserInfo().GetName()))
+	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("%s: the verb impersonate on it is needed, which %q lacks", why, a.GetUserInfo().GetName()))
 }
 
 // makesOtherSources reports whether an update lets the SourceSet write anything else by the rights of its account.

@@ -7,7 +7,7 @@ import (
 	"atoll.dev/atoll/internal/sources/render"
 )
 
-// A child lists directories and files of a commit, beside the contents of Sources. What was seen is not sent again.
+// A child lists directories and files of a commit, beside the contents of Sources. A listing that was seen is not sent again.
 func TestListingsOfACommit(t *testing.T) {
 	r := newRepository(t)
 	r.commit(t, map[string]string{"apps/web/a.yaml": configMap, "apps/db/values.yaml": "size: 12345678901234567\n", "README.md": "x"})

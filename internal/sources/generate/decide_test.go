@@ -129,7 +129,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Whatever entries come and go, a Source is removed only while another former entry of its generator stays, and nothing is removed
+// A Source is removed only while another former entry of its generator stays, and nothing is removed
 // where no entry is left. Every former Source is somewhere in the decision.
 func TestRemovalsNeedOthersThatStay(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))

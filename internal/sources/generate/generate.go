@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources/render"
 )
 
 // Made is a Source that a SourceSet makes.
@@ -149,6 +151,17 @@ func asValues(texts map[string]string) map[string]any {
 		out[key] = text
 	}
 	return out
+}
+
+// AccountOfSources returns the ServiceAccount that a template states for its Sources, or the default one. isTemplate is true where
+// parameters choose it.
+func AccountOfSources(t *v1alpha1.SourceTemplate) (name string, isTemplate bool) {
+	spec, err := render.UnmarshalMap(t.Spec.Raw)
+	if err != nil {
+		return v1alpha1.DefaultSourceAccount, false
+	}
+	name, _ = spec["serviceAccountName"].(string)
+	return cmp.Or(name, v1alpha1.DefaultSourceAccount), strings.Contains(name, "{{")
 }
 
 // checkTexts returns why values are none of labels.

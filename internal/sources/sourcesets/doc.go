@@ -1,8 +1,8 @@
 // Package sourcesets makes the Sources of SourceSets.
 //
-// Contract: one Reconciler per hub writes, while its hub leads. What a generator lists of a Repository is read by the check that the
-// Repository has for its Sources. Sources are written by the rights of a ServiceAccount, so that admission treats each as one that
-// this account wrote. Package generate decides what is made, changed and deleted. What is not read, empty or refused deletes nothing.
+// Contract: one Reconciler per hub writes, while its hub leads. A check that a Repository has for its Sources also reads the listings
+// of generators. Sources are written by the rights of a ServiceAccount, so that admission treats each as one that
+// this account wrote. Package generate decides what is made, changed and deleted. Content that is not read, empty or refused deletes nothing.
 // Methods are safe for concurrent use. A Runner is called once, when the tables are synced.
 package sourcesets
 
@@ -28,6 +28,8 @@ import (
 )
 
 const (
+	// workers reconcile SourceSets at the same time.
+	workers = 2
 	// changeDebounce joins the changes of many Sources to one reconcile.
 	changeDebounce, maxChangeDebounce = 300 * time.Millisecond, 2 * time.Second
 	// firstRetry is the wait after Sources were refused; it doubles up to maxRetry. Rights are not watched.
@@ -88,8 +90,9 @@ type Reconciler struct {
 	checkRepository func(types.NamespacedName)
 	loop            *reconcile.Loop[types.NamespacedName]
 
-	mu       sync.Mutex
-	listings map[listingKey]*listing
+	mu sync.Mutex
+	// listings of the generators of a SourceSet, by their paths.
+	listings map[types.NamespacedName]map[string]*listing
 	// failures are Repositories whose last checks failed.
 	failures map[types.NamespacedName]repositoryFailure
 	// owners are the SourceSets that give the name of a Source, and owned the names that a SourceSet gives.
@@ -123,12 +126,12 @@ func newReconciler(cfg Config) *Reconciler {
 		cfg.Log = slog.Default()
 	}
 	r := &Reconciler{
-		Config: cfg, checkRepository: func(types.NamespacedName) {}, listings: map[listingKey]*listing{}, failures: map[types.NamespacedName]repositoryFailure{},
+		Config: cfg, checkRepository: func(types.NamespacedName) {}, listings: map[types.NamespacedName]map[string]*listing{}, failures: map[types.NamespacedName]repositoryFailure{},
 		owners: map[types.NamespacedName]map[types.NamespacedName]bool{}, owned: map[types.NamespacedName][]string{}, clusterLabels: map[string]map[string]string{},
 		tries: map[types.NamespacedName]int{}, setBack: map[types.NamespacedName]time.Time{},
 	}
 	r.loop = reconcile.New(reconcile.Options[types.NamespacedName]{
-		Name: "source-sets", Debounce: changeDebounce, MaxDebounce: maxChangeDebounce,
+		Name: "source-sets", Workers: workers, Debounce: changeDebounce, MaxDebounce: maxChangeDebounce,
 		Backoff:   workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, 5*time.Minute),
 		Reconcile: r.reconcileSet,
 		Failed: func(key types.NamespacedName, err error) {
@@ -221,7 +224,7 @@ func (r *Reconciler) enqueueUsersOfClusters(namespace string) {
 func (r *Reconciler) forgetSet(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.listings, func(of listingKey, _ *listing) bool { return of.set == key })
+	delete(r.listings, key)
 	r.setOwnedLocked(key, nil)
 	delete(r.tries, key)
 	delete(r.setBack, key)

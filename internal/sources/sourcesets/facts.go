@@ -3,6 +3,7 @@ package sourcesets
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -37,6 +38,7 @@ func (r *Reconciler) gatherFacts(set *v1alpha1.SourceSet) *gathered {
 		Facts: generate.Facts{Listings: map[string]*render.Listing{}}, commits: map[string]string{}, histories: map[int]generate.History{}, repositories: map[types.NamespacedName]*v1alpha1.Repository{},
 	}
 	leaves := generate.ListLeaves(&set.Spec)
+	r.dropOtherListings(set, leaves)
 	for i := range leaves {
 		if reading := leaves[i].Reading(); reading != nil {
 			r.gatherListing(g, set, &leaves[i], reading)
@@ -46,6 +48,15 @@ func (r *Reconciler) gatherFacts(set *v1alpha1.SourceSet) *gathered {
 		g.Clusters = r.listClusters(set.Namespace)
 	}
 	return g
+}
+
+// dropOtherListings drops the listings of generators that the SourceSet does not have any more.
+func (r *Reconciler) dropOtherListings(set *v1alpha1.SourceSet, leaves []generate.Leaf) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.listings[client.ObjectKeyFromObject(set)], func(path string, _ *listing) bool {
+		return !slices.ContainsFunc(leaves, func(l generate.Leaf) bool { return l.Path == path })
+	})
 }
 
 // gatherListing adds what one generator lists of a Repository.
@@ -72,8 +83,8 @@ func (r *Reconciler) gatherListing(g *gathered, set *v1alpha1.SourceSet, l *gene
 	g.repositories[key] = repo
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known, failed := r.listings[listingKey{client.ObjectKeyFromObject(set), l.Path}], r.failures[key]
-	isRead := known.isRead(identify(repo, ref, reading))
+	known, failed := r.listings[client.ObjectKeyFromObject(set)][l.Path], r.failures[key]
+	isRead := known.isRead(identifyRequest(repo, ref, reading))
 	switch {
 	case failed.uid == repo.UID && failed.generation == repo.Generation && (!isRead || failed.count > 1):
 		fail(failed.why)
@@ -129,7 +140,7 @@ func (r *Reconciler) requestComparisons(set *v1alpha1.SourceSet, waiting []v1alp
 	r.mu.Lock()
 	for i := range leaves {
 		reading, before := leaves[i].Reading(), commitOf(set, leaves[i].Path)
-		known := r.listings[listingKey{client.ObjectKeyFromObject(set), leaves[i].Path}]
+		known := r.listings[client.ObjectKeyFromObject(set)][leaves[i].Path]
 		isWaiting := slices.ContainsFunc(waiting, func(o v1alpha1.GeneratedSource) bool { return int(o.Generator) == leaves[i].Generator })
 		if reading == nil || known == nil || !isWaiting || known.commit == before || known.compareFrom == before || known.compared == [2]string{before, known.commit} {
 			continue

@@ -67,8 +67,8 @@ func parseID(namespace, id string) (listingKey, bool) {
 	return listingKey{types.NamespacedName{Namespace: namespace, Name: name}, path}, ok && cut
 }
 
-// identify returns a digest of all that decides what a generator lists of a Repository, but the commit.
-func identify(repo *v1alpha1.Repository, ref string, reading *generate.Reading) string {
+// identifyRequest returns a digest of all that decides what a generator lists of a Repository, but the commit.
+func identifyRequest(repo *v1alpha1.Repository, ref string, reading *generate.Reading) string {
 	raw, err := json.Marshal(reading.Want)
 	if err != nil {
 		panic(fmt.Sprintf("sourcesets: a request cannot be encoded: %v", err))
@@ -104,21 +104,24 @@ func (r *Reconciler) ListWants(c sources.ListingCheck) (out []fetch.Want) {
 			}
 			key := listingKey{client.ObjectKeyFromObject(set), l.Path}
 			w := fetch.Want{ID: key.formatID(), Ref: ref, Listing: &reading.Want}
-			r.noteRequest(key, &w, identify(c.Repository, ref, reading), c.TrustedKeys)
+			r.noteRequest(key, &w, identifyRequest(c.Repository, ref, reading), c.TrustedKeys)
 			out = append(out, w)
 		}
 	}
 	return out
 }
 
-// noteRequest notes the request of a generator. What it has of a commit is not sent again.
+// noteRequest notes the request of a generator. Content that the generator has already is not sent again.
 func (r *Reconciler) noteRequest(key listingKey, w *fetch.Want, identity, trustedKeys string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known := r.listings[key]
+	if r.listings[key.set] == nil {
+		r.listings[key.set] = map[string]*listing{}
+	}
+	known := r.listings[key.set][key.path]
 	if known == nil {
 		known = &listing{}
-		r.listings[key] = known
+		r.listings[key.set][key.path] = known
 	}
 	known.asked, known.askedKeys = identity, trustedKeys
 	if known.isRead(identity) && known.keys == trustedKeys && (known.failure == nil || isOfContent(known.failure.Reason)) {
@@ -160,7 +163,7 @@ func (r *Reconciler) TakeListings(ctx context.Context, c sources.ListingCheck, c
 func (r *Reconciler) takeListing(key listingKey, c fetch.Content) (changed, retry bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known := r.listings[key]
+	known := r.listings[key.set][key.path]
 	if known == nil || c.Postponed {
 		return false, known != nil
 	}
@@ -195,7 +198,7 @@ func (r *Reconciler) takeListing(key listingKey, c fetch.Content) (changed, retr
 // check must try again.
 func (r *Reconciler) compareCommits(ctx context.Context, c sources.ListingCheck, key listingKey) (compared, retry bool) {
 	r.mu.Lock()
-	known := r.listings[key]
+	known := r.listings[key.set][key.path]
 	if known == nil || known.compareFrom == "" || known.failure != nil {
 		r.mu.Unlock()
 		return false, false
@@ -216,7 +219,7 @@ func (r *Reconciler) compareCommits(ctx context.Context, c sources.ListingCheck,
 	return true, false
 }
 
-// FailListings notes that a Repository cannot be read. What its generators listed before stays, until a second check in a row fails.
+// FailListings notes that a Repository cannot be read. Listings of before stay in use, until a second check in a row fails.
 func (r *Reconciler) FailListings(repository types.NamespacedName, why fetch.Failure, failures int) {
 	repo, ok := r.Repositories.Get(repository)
 	if !ok {

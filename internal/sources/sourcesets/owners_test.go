@@ -39,23 +39,23 @@ func (h *hub) setElements(names ...string) {
 // An edit of a list makes and removes. A list that is emptied, or has none of its former elements, removes nothing.
 func TestEditsOfAList(t *testing.T) {
 	h := newHub(t, listOf("a", "b"))
-	h.expect("two", h.reconcile(), "apply a, apply b", good)
+	h.expectStep("two", h.runReconcile(), "apply a, apply b", good)
 	h.setElements("b", "c")
-	h.expect("another one", h.reconcile(), "apply c, delete a", good)
-	h.expect("again", h.reconcile(), "", good)
+	h.expectStep("another one", h.runReconcile(), "apply c, delete a", good)
+	h.expectStep("again", h.runReconcile(), "", good)
 	h.setElements()
-	h.expect("none", h.reconcile(), "", "Applied=True/Applied Generated=False/GeneratorEmpty b GeneratorEmpty c GeneratorEmpty")
+	h.expectStep("none", h.runReconcile(), "", "Applied=True/Applied Generated=False/GeneratorEmpty b GeneratorEmpty c GeneratorEmpty")
 	h.setElements("c")
-	h.expect("one is back", h.reconcile(), "", good+" b GeneratorEmpty")
+	h.expectStep("one is back", h.runReconcile(), "", good+" b GeneratorEmpty")
 	h.setElements("d")
-	h.expect("all others", h.reconcile(), "apply d", good+" b GeneratorEmpty c EntriesReplaced")
+	h.expectStep("all others", h.runReconcile(), "apply d", good+" b GeneratorEmpty c EntriesReplaced")
 	if n := h.readSet().Status.Sources; n.Generated != 1 || n.Kept != 2 {
 		t.Errorf("%+v", n)
 	}
 	delete(h.store.objects, "b")
-	h.expect("a kept one is deleted by hand", h.reconcile(), "", good+" c EntriesReplaced")
+	h.expectStep("a kept one is deleted by hand", h.runReconcile(), "", good+" c EntriesReplaced")
 	h.setElements("c", "d")
-	h.expect("a kept one is generated again", h.reconcile(), "", good)
+	h.expectStep("a kept one is generated again", h.runReconcile(), "", good)
 }
 
 // The name of a person's Source, or of another SourceSet's, is refused, and nothing of it changes. Nothing is deleted then.
@@ -63,26 +63,26 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 	h := newHub(t, listOf("a", "b", "x"))
 	h.store.objects["a"] = newOther("a", "")
 	const refused = "Applied=False/NameTaken Generated=True/Generated"
-	h.expect("a person's", h.reconcile(), "apply b, apply x", refused)
+	h.expectStep("a person's", h.runReconcile(), "apply b, apply x", refused)
 	st := h.readSet().Status
 	if len(st.Errors) != 1 || !strings.Contains(st.Errors[0].Message, "Source a is of no SourceSet") || !strings.Contains(st.Errors[0].Message, "SourceSet apps gives the name") || st.WaitsFor != "NameTaken" || st.Sources.Applied != 2 {
 		t.Errorf("%+v", st)
 	}
 	h.store.objects["a"] = newOther("a", "others")
-	h.expect("another SourceSet's", h.reconcile(), "", refused)
+	h.expectStep("another SourceSet's", h.runReconcile(), "", refused)
 	if !strings.Contains(h.readSet().Status.Errors[0].Message, "SourceSet others") {
 		t.Errorf("%+v", h.readSet().Status.Errors)
 	}
 	h.setElements("a", "c", "x")
-	h.expect("a removal is held", h.reconcile(), "apply c", refused)
+	h.expectStep("a removal is held", h.runReconcile(), "apply c", refused)
 	delete(h.store.objects, "a")
-	h.expect("the name is free", h.reconcile(), "apply a, delete b", good)
+	h.expectStep("the name is free", h.runReconcile(), "apply a, delete b", good)
 
 	// A table that lags behind the API shows no owner. The API is read before each write.
 	lagging := newHub(t, listOf("a"))
 	lagging.store.objects["a"] = newOther("a", "others")
 	lagging.r.Made = emptyTable{lagging.store}
-	lagging.expect("a table without it", lagging.reconcile(), "", refused)
+	lagging.expectStep("a table without it", lagging.runReconcile(), "", refused)
 }
 
 // emptyTable is a table that has no Source yet.
@@ -102,26 +102,26 @@ func newOther(name, set string) *unstructured.Unstructured {
 func TestALabelHandsASourceOver(t *testing.T) {
 	h := newHub(t, listOf("a", "b"))
 	h.store.objects["a"] = newOther("a", "apps")
-	h.expect("it is applied", h.reconcile(), "apply a, apply b", good)
+	h.expectStep("it is applied", h.runReconcile(), "apply a, apply b", good)
 	if spec := h.store.objects["a"].Object["spec"].(map[string]any); spec["repository"] != "repo" {
 		t.Error(spec)
 	}
 	h.setElements("b")
-	h.expect("it is dropped", h.reconcile(), "", good+" a Adopted")
+	h.expectStep("it is dropped", h.runReconcile(), "", good+" a Adopted")
 }
 
 // A field that the template states is set back, at most once in a minute. Other fields stay as others set them.
 func TestStatedFieldsAreSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub(t, listOf("a", "b"))
-		h.reconcile()
+		h.runReconcile()
 		edit := func(field string, value any) {
 			h.store.editSource("a", func(spec map[string]any, _ *unstructured.Unstructured) { spec[field] = value })
 		}
 		edit("suspend", true)
-		h.expect("a field that is not stated", h.reconcile(), "", good)
+		h.expectStep("a field that is not stated", h.runReconcile(), "", good)
 		edit("paths", []any{"theirs"})
-		h.expect("a stated field", h.reconcile(), "apply a", good)
+		h.expectStep("a stated field", h.runReconcile(), "apply a", good)
 		spec := h.store.objects["a"].Object["spec"].(map[string]any)
 		if spec["suspend"] != true || spec["paths"].([]any)[0] != "a" {
 			t.Error(spec)
@@ -136,26 +136,26 @@ func TestStatedFieldsAreSetBack(t *testing.T) {
 		}
 		h.store.editSource("b", func(_ map[string]any, u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{"x": "y"}) })
 		h.setElements("a", "b", "c")
-		h.expect("another change does not wait", h.reconcile(), "apply c", good)
+		h.expectStep("another change does not wait", h.runReconcile(), "apply c", good)
 		time.Sleep(wait)
-		h.expect("after the minute", h.reconcile(), "apply a", good)
+		h.expectStep("after the minute", h.runReconcile(), "apply a", good)
 		h.store.editSource("b", func(_ map[string]any, u *unstructured.Unstructured) { u.SetLabels(nil) })
-		h.expect("its label is gone", h.reconcile(), "", "Applied=False/NameTaken Generated=True/Generated")
+		h.expectStep("its label is gone", h.runReconcile(), "", "Applied=False/NameTaken Generated=True/Generated")
 	})
 }
 
 // A Source that a person deleted is made again, because it is still generated.
 func TestADeletedSourceIsMadeAgain(t *testing.T) {
 	h := newHub(t, listOf("a", "b"))
-	h.reconcile()
+	h.runReconcile()
 	before := h.readSet().Status.Inventory[0].UID
 	delete(h.store.objects, "a")
-	h.expect("a deletion", h.reconcile(), "apply a", good)
+	h.expectStep("a deletion", h.runReconcile(), "apply a", good)
 	if after := h.readSet().Status.Inventory[0].UID; after == before || after == "" {
 		t.Errorf("%s, then %s", before, after)
 	}
 	h.setElements("b")
-	h.expect("it is dropped", h.reconcile(), "delete a", good)
+	h.expectStep("it is dropped", h.runReconcile(), "delete a", good)
 }
 
 // A Source that the API refuses has its reason, deletes nothing, and is tried again after a time.
@@ -168,11 +168,11 @@ func TestRefusedSources(t *testing.T) {
 		"NotApplied  ":      apierrors.NewForbidden(resource, "c", errors.New("exceeded quota")),
 	} {
 		h := newHub(t, listOf("a", "b"))
-		h.reconcile()
+		h.runReconcile()
 		h.store.refuse["c"] = refusal
 		h.setElements("a", "c")
 		status := "Applied=False/" + strings.TrimSpace(want) + " Generated=True/Generated"
-		h.expect("a refusal", h.reconcile(), "", status)
+		h.expectStep("a refusal", h.runReconcile(), "", status)
 		first, err := h.r.reconcileSet(t.Context(), setKey)
 		if err != nil {
 			t.Fatal(err)
@@ -188,55 +188,66 @@ func TestRefusedSources(t *testing.T) {
 			t.Errorf("%s: a wait of %s", want, second)
 		}
 		delete(h.store.refuse, "c")
-		h.expect("then it passes", h.reconcile(), "apply c, delete b", good)
+		h.expectStep("then it passes", h.runReconcile(), "apply c, delete b", good)
 		if again, _ := h.r.reconcileSet(t.Context(), setKey); again != 0 {
 			t.Errorf("%s: it comes again after %s", want, again)
 		}
 	}
-	h := newHub(t, listOf("a"))
-	h.store.refuse["a"] = errors.New("the connection broke")
-	if _, err := h.r.reconcileSet(t.Context(), setKey); err == nil {
-		t.Error("an error of the hub is dropped")
+}
+
+// An error of the hub is returned. Sources that were made before it are in the inventory, so that they can be deleted later.
+func TestAnErrorInBetweenForgetsNothing(t *testing.T) {
+	h := newHub(t, listOf("a", "b", "c"))
+	h.store.refuse["b"] = errors.New("the connection broke")
+	if _, err := h.r.reconcileSet(t.Context(), setKey); err == nil || !strings.Contains(err.Error(), "Source b") {
+		t.Errorf("an error of the hub: %v", err)
 	}
+	if st := h.readSet().Status; len(st.Inventory) != 1 || st.Inventory[0].UID == "" || st.ObservedGeneration != 0 {
+		t.Errorf("%+v", st)
+	}
+	delete(h.store.refuse, "b")
+	h.expectStep("it passes", h.runReconcile(), "apply b, apply c", good)
+	h.setElements("b", "c")
+	h.expectStep("the first one is dropped", h.runReconcile(), "delete a", good)
 }
 
 // Without its ServiceAccount nothing is written.
 func TestAMissingServiceAccount(t *testing.T) {
 	h := newHub(t, listOf("a"))
 	h.editSet(func(s *v1alpha1.SourceSetSpec) { s.ServiceAccountName = "makers" })
-	h.expect("no account", h.reconcile(), "", "Applied=False/ServiceAccountMissing Generated=True/Generated")
+	h.expectStep("no account", h.runReconcile(), "", "Applied=False/ServiceAccountMissing Generated=True/Generated")
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "makers"}}
 	if err := h.r.Client.Create(t.Context(), account); err != nil {
 		t.Fatal(err)
 	}
-	h.expect("it is there", h.reconcile(), "apply a", good)
+	h.expectStep("it is there", h.runReconcile(), "apply a", good)
 }
 
-// What a removal cannot delete stays in the inventory, and is tried again.
+// A Source that cannot be deleted stays in the inventory, and is tried again.
 func TestARefusedDeletion(t *testing.T) {
 	h := newHub(t, listOf("a", "b"))
-	h.reconcile()
+	h.runReconcile()
 	h.store.refuse["b"] = apierrors.NewForbidden(schema.GroupResource{Resource: "sources"}, "b", errors.New("no"))
 	h.setElements("a")
-	h.expect("a refusal", h.reconcile(), "", "Applied=False/NotApplied Generated=True/Generated")
+	h.expectStep("a refusal", h.runReconcile(), "", "Applied=False/NotApplied Generated=True/Generated")
 	if st := h.readSet().Status; len(st.Inventory) != 2 || !strings.Contains(st.Errors[0].Message, "Source b is no longer generated") {
 		t.Errorf("%+v", st)
 	}
 	delete(h.store.refuse, "b")
-	h.expect("it passes", h.reconcile(), "delete b", good)
+	h.expectStep("it passes", h.runReconcile(), "delete b", good)
 }
 
 // The SourceSet is read again before each deletion.
 func TestASuspensionInBetweenDeletesNothing(t *testing.T) {
 	h := newHub(t, listOf("a", "b"))
-	h.reconcile()
+	h.runReconcile()
 	h.setElements("a")
 	set := h.readSet().DeepCopy()
 	set.Spec.Suspend = true
 	if err := h.r.Client.Update(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	h.expect("a table that lags", h.reconcile(), "", good)
+	h.expectStep("a table that lags", h.runReconcile(), "", good)
 	h.refreshSet()
 	if n := len(h.store.objects); n != 2 {
 		t.Errorf("%d Sources", n)
@@ -246,11 +257,11 @@ func TestASuspensionInBetweenDeletesNothing(t *testing.T) {
 // A SourceSet that is deleted leaves its Sources.
 func TestADeletedSetLeavesItsSources(t *testing.T) {
 	h := newHub(t, listOf("a", "b"))
-	h.reconcile()
+	h.runReconcile()
 	set := h.readSet().DeepCopy()
 	set.DeletionTimestamp, set.ResourceVersion = &metav1.Time{Time: time.Now()}, "999999"
 	h.tables.SourceSets.Put(set)
-	if got := h.reconcile(); got != "" || len(h.store.objects) != 2 {
+	if got := h.runReconcile(); got != "" || len(h.store.objects) != 2 {
 		t.Errorf("wrote %s; %d Sources are left", got, len(h.store.objects))
 	}
 	for _, u := range h.store.objects {
@@ -269,21 +280,21 @@ func TestClustersOfTheNamespace(t *testing.T) {
 	}
 	h.clusters.setCluster("asking", prod("a"))
 	h.clusters["asking"].Spec.Accepted = false
-	h.expect("clusters of the set", h.reconcile(), "apply web-bergen, apply web-bodo, apply web-hamar, apply web-oslo", good)
+	h.expectStep("clusters of the set", h.runReconcile(), "apply web-bergen, apply web-bodo, apply web-hamar, apply web-oslo", good)
 	if o := h.readSet().Status.Inventory[0]; o.Cluster != "bergen" {
 		t.Errorf("%+v", o)
 	}
 	h.clusters.setCluster("bergen", map[string]string{"env": "test", "set": "a"})
-	h.expect("another label", h.reconcile(), "delete web-bergen", good)
+	h.expectStep("another label", h.runReconcile(), "delete web-bergen", good)
 	delete(h.clusters, "bodo")
-	h.expect("a cluster that is gone", h.reconcile(), "delete web-bodo", good)
+	h.expectStep("a cluster that is gone", h.runReconcile(), "delete web-bodo", good)
 	h.clusters.setCluster("hamar", prod("b"))
-	h.expect("a lost right", h.reconcile(), "", good+" web-hamar NotInBoundSet")
+	h.expectStep("a lost right", h.runReconcile(), "", good+" web-hamar NotInBoundSet")
 	h.clusters.setCluster("hamar", prod("a"))
-	h.expect("the right is back", h.reconcile(), "", good)
+	h.expectStep("the right is back", h.runReconcile(), "", good)
 	h.clusters.setCluster("oslo", prod("b"))
 	h.clusters.setCluster("hamar", prod("b"))
-	h.expect("no cluster is left", h.reconcile(), "", "Applied=True/Applied Generated=False/GeneratorEmpty web-hamar GeneratorEmpty web-oslo GeneratorEmpty")
+	h.expectStep("no cluster is left", h.runReconcile(), "", "Applied=True/Applied Generated=False/GeneratorEmpty web-hamar GeneratorEmpty web-oslo GeneratorEmpty")
 }
 
 // The labels of accepted Clusters are noted, so that another change of a Cluster reconciles nothing.

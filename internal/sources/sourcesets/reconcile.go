@@ -2,7 +2,9 @@ package sourcesets
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -50,7 +52,7 @@ func (r *Reconciler) reconcileSet(ctx context.Context, key types.NamespacedName)
 	a.decision = generate.Decide(generate.Input{Set: set, Result: result, Existing: existing, Barred: r.findBarred(set), Histories: g.histories})
 	r.noteOwned(set, result)
 	if err := a.run(sources.WithAccount(ctx, set.Namespace, accountOf(set))); err != nil {
-		return 0, err
+		return 0, errors.Join(err, r.updateSet(ctx, set, a.recordPart))
 	}
 	r.requestComparisons(set, a.decision.Wait)
 	if err := r.updateSet(ctx, set, a.recordResult); err != nil {
@@ -73,7 +75,7 @@ func (r *Reconciler) noteOwned(set *v1alpha1.SourceSet, result generate.Result) 
 	r.setOwnedLocked(client.ObjectKeyFromObject(set), names)
 }
 
-// reportProblems reports why nothing is made, changed or deleted. What the SourceSet made stays.
+// reportProblems reports why nothing is made, changed or deleted. The Sources that the SourceSet made stay.
 func (r *Reconciler) reportProblems(ctx context.Context, set *v1alpha1.SourceSet, problems []generate.Problem) error {
 	return r.updateSet(ctx, set, func(now *v1alpha1.SourceSet) {
 		if now.Generation != set.Generation {
@@ -104,12 +106,23 @@ func (a *application) nextTry() time.Duration {
 	return wait
 }
 
+// recordPart sets what a reconcile did before an error of the hub ended it, so that the Sources that it created are in the inventory.
+func (a *application) recordPart(now *v1alpha1.SourceSet) {
+	done := map[string]bool{}
+	for _, m := range a.applied {
+		done[m.Name] = true
+	}
+	left := slices.DeleteFunc(slices.Clone(now.Status.Inventory), func(o v1alpha1.GeneratedSource) bool { return done[o.Name] || slices.Contains(a.removed, o.Name) })
+	now.Status.Inventory = generate.NewInventory(a.applied, a.uids, left)
+}
+
 // recordResult sets what a reconcile did with the Sources.
 func (a *application) recordResult(now *v1alpha1.SourceSet) {
 	d := &a.decision
 	now.Status.Inventory = generate.NewInventory(a.applied, a.uids, a.stay, d.Wait, d.Keep[:min(len(d.Keep), maxKept)])
-	now.Status.Settings = generate.DigestSettings(&a.set.Spec)
-	now.Status.Revisions = a.newRevisions(now)
+	settings := generate.DigestSettings(&a.set.Spec)
+	a.hasChanged = a.hasChanged || now.Status.Settings != settings
+	now.Status.Settings, now.Status.Revisions = settings, a.newRevisions(now)
 	if now.Generation != a.set.Generation {
 		return // the reconcile of the present spec reports
 	}

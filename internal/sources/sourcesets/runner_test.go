@@ -54,7 +54,7 @@ func TestARunningHubFollowsARepository(t *testing.T) {
 			time.Sleep(after)
 			synctest.Wait()
 			slices.Sort(h.store.writes)
-			h.expect(when, strings.Join(h.store.writes, ", "), writes, status)
+			h.expectStep(when, strings.Join(h.store.writes, ", "), writes, status)
 			h.store.writes = nil
 		}
 		expect("at once", maxChangeDebounce, "apply db, apply web", good)

@@ -298,8 +298,8 @@ func (h *hub) listContent(w fetch.Want) fetch.Content {
 	return c
 }
 
-// reconcile reconciles the SourceSet until no check is requested. It returns the writes of Sources.
-func (h *hub) reconcile() string {
+// runReconcile reconciles the SourceSet until no check is requested. It returns the writes of Sources.
+func (h *hub) runReconcile() string {
 	h.t.Helper()
 	h.store.writes = nil
 	for range 5 {
@@ -320,7 +320,7 @@ func (h *hub) reconcile() string {
 func (h *hub) checkAndReconcile() string {
 	h.t.Helper()
 	h.runCheck()
-	return h.reconcile()
+	return h.runReconcile()
 }
 
 func (h *hub) readSet() *v1alpha1.SourceSet {
@@ -370,8 +370,8 @@ func (h *hub) describeStatus() string {
 	return strings.Join(out, " ")
 }
 
-// expect checks the writes of a step, and the status after it.
-func (h *hub) expect(when, writes, wantWrites, status string) {
+// expectStep checks the writes of a step, and the status after it.
+func (h *hub) expectStep(when, writes, wantWrites, status string) {
 	h.t.Helper()
 	if writes != wantWrites {
 		h.t.Errorf("%s: wrote %q, want %q", when, writes, wantWrites)
@@ -386,7 +386,7 @@ const good = "Applied=True/Applied Generated=True/Generated"
 func TestDirectoriesBecomeSources(t *testing.T) {
 	h := newHub(t, appDirs)
 	h.setFiles("c1", "apps/web/a.yaml", "apps/db/a.yaml", "README.md")
-	h.expect("the first commit", h.reconcile(), "apply db, apply web", good)
+	h.expectStep("the first commit", h.runReconcile(), "apply db, apply web", good)
 	st := h.readSet().Status
 	if st.Sources.Generated != 2 || st.Sources.Applied != 2 || st.ObservedGeneration != 1 || st.WaitsFor != "" || len(st.Inventory) != 2 || st.Inventory[0].UID == "" || st.Settings == "" ||
 		len(st.Revisions) != 1 || st.Revisions[0].Generator != "generators[0].directories" || st.Revisions[0].Commit != "c1" {
@@ -401,7 +401,7 @@ func TestDirectoriesBecomeSources(t *testing.T) {
 
 	version := h.readSet().ResourceVersion
 	h.setFiles("c2", "apps/web/a.yaml=other", "apps/db/a.yaml", "docs/a")
-	h.expect("an unrelated commit", h.checkAndReconcile(), "", good)
+	h.expectStep("an unrelated commit", h.checkAndReconcile(), "", good)
 	if now := h.readSet(); now.ResourceVersion != version || now.Status.Revisions[0].Commit != "c1" {
 		t.Errorf("an unrelated commit wrote the status: %+v", now.Status)
 	}
@@ -411,9 +411,9 @@ func TestDirectoriesBecomeSources(t *testing.T) {
 	}
 
 	h.setFiles("c3", "apps/web/a.yaml", "apps/db/a.yaml", "apps/new/a.yaml")
-	h.expect("one more", h.checkAndReconcile(), "apply new", good)
+	h.expectStep("one more", h.checkAndReconcile(), "apply new", good)
 	h.setFiles("c4", "apps/web/a.yaml", "apps/new/a.yaml")
-	h.expect("one less", h.checkAndReconcile(), "delete db", good)
+	h.expectStep("one less", h.checkAndReconcile(), "delete db", good)
 	if h.compared != 1 || h.readSet().Status.Revisions[0].Commit != "c4" || len(h.readSet().Status.Inventory) != 2 {
 		t.Errorf("%d comparisons; %+v", h.compared, h.readSet().Status)
 	}
@@ -422,7 +422,7 @@ func TestDirectoriesBecomeSources(t *testing.T) {
 	}
 }
 
-// Whatever cannot be read, or is empty, deletes nothing and has its reason.
+// Content that cannot be read, or is empty, deletes nothing and has its reason.
 func TestWhatIsNotReadDeletesNothing(t *testing.T) {
 	const files = "{generators: [{files: {repository: repo, ref: {branch: main}, paths: ['apps/*/v.yaml']}}], template: " + template + "}"
 	made := []string{"apps/web/v.yaml=a: 1", "apps/db/v.yaml=a: 1"}
@@ -472,12 +472,12 @@ func TestWhatIsNotReadDeletesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHub(t, c.spec)
 			h.setFiles("c1", made...)
-			if got := h.reconcile(); got != "apply db, apply web" {
+			if got := h.runReconcile(); got != "apply db, apply web" {
 				t.Fatal(got)
 			}
 			c.change(h)
-			h.expect("then", h.checkAndReconcile(), "", c.want)
-			h.expect("again", h.checkAndReconcile(), "", c.want)
+			h.expectStep("then", h.checkAndReconcile(), "", c.want)
+			h.expectStep("again", h.checkAndReconcile(), "", c.want)
 			if len(h.store.objects) != 2 {
 				t.Errorf("%d Sources are left", len(h.store.objects))
 			}
@@ -495,37 +495,37 @@ func (h *hub) editRepository(change func(*v1alpha1.Repository)) {
 	h.tables.Repositories.Put(now)
 }
 
-// A failed check in a row of good ones is not reported before the second one. What waits for content reports the first.
+// A failed check in a row of good ones is not reported before the second one. A SourceSet that waits for content reports the first.
 func TestOneFailedCheckIsNotReported(t *testing.T) {
 	h := newHub(t, appDirs)
 	h.fails = render.NewFailure(atoll.ReasonRepositoryUnreachable, "away")
-	h.expect("the first one", h.reconcile(), "", "Applied=Unknown/NotDetermined Generated=False/RepositoryUnreachable")
+	h.expectStep("the first one", h.runReconcile(), "", "Applied=Unknown/NotDetermined Generated=False/RepositoryUnreachable")
 	h.fails = nil
 	h.setFiles("c1", "apps/web/a")
-	h.expect("it is there", h.checkAndReconcile(), "apply web", good)
+	h.expectStep("it is there", h.checkAndReconcile(), "apply web", good)
 	h.fails = render.NewFailure(atoll.ReasonRepositoryUnreachable, "away")
-	h.expect("one failure", h.checkAndReconcile(), "", good)
-	h.expect("two failures", h.checkAndReconcile(), "", "Applied=True/Applied Generated=False/RepositoryUnreachable")
+	h.expectStep("one failure", h.checkAndReconcile(), "", good)
+	h.expectStep("two failures", h.checkAndReconcile(), "", "Applied=True/Applied Generated=False/RepositoryUnreachable")
 	h.fails = nil
-	h.expect("it is back", h.checkAndReconcile(), "", good)
+	h.expectStep("it is back", h.checkAndReconcile(), "", good)
 }
 
 // A removal waits while commits cannot be compared, whatever commits come, and is carried out once they can.
 func TestRemovalsWaitForAComparison(t *testing.T) {
 	h := newHub(t, appDirs)
 	h.setFiles("c1", "apps/web/a", "apps/db/a")
-	h.reconcile()
+	h.runReconcile()
 	h.descentFails = render.NewFailure(atoll.ReasonRepositoryUnreachable, "away")
 	h.setFiles("c2", "apps/web/a")
 	const waits = "Applied=False/CommitsNotCompared Generated=True/Generated"
-	h.expect("no comparison", h.checkAndReconcile(), "", waits)
+	h.expectStep("no comparison", h.checkAndReconcile(), "", waits)
 	h.setFiles("c3", "apps/web/a", "apps/new/a")
-	h.expect("another commit", h.checkAndReconcile(), "apply new", waits)
+	h.expectStep("another commit", h.checkAndReconcile(), "apply new", waits)
 	if got := h.readSet().Status.Revisions[0].Commit; got != "c1" {
 		t.Errorf("the commit to compare with is %s", got)
 	}
 	h.descentFails = nil
-	h.expect("a comparison", h.checkAndReconcile(), "delete db", good)
+	h.expectStep("a comparison", h.checkAndReconcile(), "delete db", good)
 	if got := h.readSet().Status.Revisions[0].Commit; got != "c3" {
 		t.Errorf("the commit is %s", got)
 	}
