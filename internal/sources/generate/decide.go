@@ -35,6 +35,8 @@ type Input struct {
 	Barred map[string]bool
 	// Histories by the index of the generator.
 	Histories map[int]History
+
+	sameSettings bool
 }
 
 // Refusal is a Source that is not made, because another one has its name.
@@ -76,6 +78,7 @@ func Decide(in Input) (d Decision) {
 		before[o.Name] = o
 	}
 	wanted, stays := map[string]bool{}, map[int32]bool{}
+	in.sameSettings = in.Set.Status.Settings == DigestSettings(&in.Set.Spec)
 	for _, m := range in.Result.Made {
 		wanted[m.Name] = true
 		old, had := before[m.Name]
@@ -137,7 +140,7 @@ func reasonToKeep(o v1alpha1.GeneratedSource, in Input, stays map[int32]bool) at
 		return atoll.ReasonAdopted
 	case in.Existing[o.Name].UID != o.UID || in.Existing[o.Name].Labels[v1alpha1.LabelSourceSet] != in.Set.Name:
 		return atoll.ReasonOwnedElsewhere
-	case in.Set.Status.Settings != DigestSettings(&in.Set.Spec):
+	case !in.sameSettings:
 		return atoll.ReasonSettingsChanged
 	case slices.Contains(in.Result.Empty, int(o.Generator)):
 		return atoll.ReasonGeneratorEmpty

@@ -17,8 +17,8 @@ import (
 	"atoll.dev/atoll/internal/sources/generate"
 )
 
-// maxKept is the most Sources in an inventory that are no longer generated. Others stay, and are not listed.
-const maxKept = 1000
+// maxInventory is the most Sources in an inventory. Further ones that are kept stay, and are not listed.
+const maxInventory = 2000
 
 // reconcileSet makes, changes and deletes the Sources of a SourceSet.
 func (r *Reconciler) reconcileSet(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
@@ -119,7 +119,8 @@ func (a *application) recordPart(now *v1alpha1.SourceSet) {
 // recordResult sets what a reconcile did with the Sources.
 func (a *application) recordResult(now *v1alpha1.SourceSet) {
 	d := &a.decision
-	now.Status.Inventory = generate.NewInventory(a.applied, a.uids, a.stay, d.Wait, d.Keep[:min(len(d.Keep), maxKept)])
+	listed := len(a.applied) + len(a.stay) + len(d.Wait)
+	now.Status.Inventory = generate.NewInventory(a.applied, a.uids, a.stay, d.Wait, d.Keep[:max(0, min(len(d.Keep), maxInventory-listed))])
 	settings := generate.DigestSettings(&a.set.Spec)
 	a.hasChanged = a.hasChanged || now.Status.Settings != settings
 	now.Status.Settings, now.Status.Revisions = settings, a.newRevisions(now)
