@@ -53,6 +53,7 @@ type application struct {
 
 // run applies the Sources, and deletes those that are no longer generated when all are applied.
 func (a *application) run(ctx context.Context) error {
+	defer a.recordEvents()
 	for _, m := range a.decision.Unchanged {
 		a.noteApplied(m, a.entryOf(m.Name).UID)
 	}
@@ -63,11 +64,7 @@ func (a *application) run(ctx context.Context) error {
 		return err
 	}
 	a.hasChanged = a.hasChanged || a.keepsMore()
-	if err := a.removeAll(ctx); err != nil {
-		return err
-	}
-	a.recordEvents()
-	return nil
+	return a.removeAll(ctx)
 }
 
 // keepsMore reports whether a Source is kept that was generated before.
