@@ -26,12 +26,18 @@ type Hub struct {
 	Drift       Drift
 	References  References
 	Sources     Sources
+	SourceSets  SourceSets
 	Policies    Policies
 }
 
 // Sources are the Sources on the hub.
 type Sources interface {
 	InNamespace(namespace string) []*v1alpha1.Source
+}
+
+// SourceSets are the SourceSets on the hub.
+type SourceSets interface {
+	InNamespace(namespace string) []*v1alpha1.SourceSet
 }
 
 // Placed are the objects that the hub places.

@@ -186,6 +186,8 @@ func (p *AdmissionPlugin) validateAtollKinds(ctx context.Context, a admission.At
 		return p.validateRepository(ctx, a)
 	case "Source":
 		return p.validateSource(ctx, a)
+	case "SourceSet":
+		return p.validateSourceSet(ctx, a)
 	case "ClusterSet":
 		return p.validateClusterSet(ctx, a)
 	case "ClusterSetBinding":

@@ -118,6 +118,7 @@ func (p *AdmissionPlugin) validateContentOfSources(ctx context.Context, a admiss
 				accounts = append(accounts, accountOfSource(s))
 			}
 		}
+		accounts = append(accounts, accountsOfReaders(hub.SourceSets, repo)...)
 		if len(accounts) == 0 {
 			accounts = []string{v1alpha1.DefaultSourceAccount}
 		}

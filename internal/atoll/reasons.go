@@ -187,6 +187,20 @@ const (
 	ReasonDriftCorrected        Reason = "DriftCorrected"
 )
 
+// Reasons of a SourceSet and of the Sources that it made.
+const (
+	ReasonGenerated         Reason = "Generated"
+	ReasonGeneratorEmpty    Reason = "GeneratorEmpty"
+	ReasonParametersInvalid Reason = "ParametersInvalid"
+	ReasonTemplateFailed    Reason = "TemplateFailed"
+	ReasonTooManySources    Reason = "TooManySources"
+	ReasonEntriesReplaced   Reason = "EntriesReplaced"
+	ReasonCommitsUncompared Reason = "CommitsNotCompared"
+	ReasonSourcesMade       Reason = "SourcesMade"
+	ReasonSourcesRemoved    Reason = "SourcesRemoved"
+	ReasonSourcesSetBack    Reason = "SourcesSetBack"
+)
+
 // Reasons of objects that stay on the hub although the content of their Source lacks them.
 const (
 	ReasonPruneKeeps       Reason = "PruneKeeps"

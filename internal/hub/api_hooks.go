@@ -55,7 +55,7 @@ func newAPIHooks(log *slog.Logger, limits memberproxy.RequestLimits) *apiHooks {
 			return l.fleetView.ForeignObjects(ctx, namespace)
 		},
 		Hub: selectComponents(l, func(p *components) admission.Hub {
-			return admission.Hub{Placed: p.binder, Templates: p.binder, Definitions: p.state.Templates, Sets: p.state.Sets, Properties: p.state.Views, Removals: p.decommission, Drift: p.state, References: p.state, Sources: p.state.Sources, Policies: p.state.Policies}
+			return admission.Hub{Placed: p.binder, Templates: p.binder, Definitions: p.state.Templates, Sets: p.state.Sets, Properties: p.state.Views, Removals: p.decommission, Drift: p.state, References: p.state, Sources: p.state.Sources, SourceSets: p.state.SourceSets, Policies: p.state.Policies}
 		}),
 	})
 	l.preview.Plugin = l.plugin

@@ -42,7 +42,7 @@ import (
 	"atoll.dev/atoll/internal/push"
 	"atoll.dev/atoll/internal/quarantine"
 	"atoll.dev/atoll/internal/restore/controller"
-	"atoll.dev/atoll/internal/sources"
+	"atoll.dev/atoll/internal/sources/sourcesets"
 	"atoll.dev/atoll/internal/state"
 	"atoll.dev/atoll/internal/statemetrics"
 	"atoll.dev/atoll/internal/tracing"
@@ -81,7 +81,7 @@ type components struct {
 	servingClient client.Client
 	// fingerprints of templates, which bind and summarise read.
 	fingerprints *binder.FingerprintCache
-	sources      sources.Config
+	sources      sourcesets.Config
 	// addFinalizer puts finalizers on templates of built-in kinds.
 	addFinalizer func(ctx context.Context, t *unstructured.Unstructured, finalizer string) (bool, error)
 }
@@ -160,7 +160,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 		Authorities: h.server, Rotation: h.server, Clusters: st.Clusters, Agents: p.inventory, Settings: st.Settings,
 		GatewayCertificate: h.gateway.CertificateStatus, IsComplete: func() bool { return t.peers == nil || t.peers.IsComplete() },
 	}
-	if p.sources, err = sources.NewConfig(st, p.recorder, t.tenure.FencedConfig(h.server.LoopbackConfig()), h.options.SourceAllowedCIDRs, h.log.With("component", "sources")); err != nil {
+	if p.sources, err = sourcesets.NewConfig(st, p.recorder, t.tenure.FencedConfig(h.server.LoopbackConfig()), h.options.SourceAllowedCIDRs, h.log.With("component", "sources")); err != nil {
 		return nil, err
 	}
 	if p.pushSupervisor, err = h.newPushSupervisor(p); err != nil {
@@ -312,7 +312,7 @@ func (p *components) runReconcilers(ctx context.Context) error {
 		return err
 	}
 	p.inventory.BecomeLeader()
-	return runAll(ctx, p.binder.Run, p.placer.Run, p.gateChecks.Run, p.decisions.Run, p.setStatus.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.failover.Run, p.recorder.Run, p.restore.RunRecall, sources.New(p.sources, p.binder).Run,
+	return runAll(ctx, p.binder.Run, p.placer.Run, p.gateChecks.Run, p.decisions.Run, p.setStatus.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.failover.Run, p.recorder.Run, p.restore.RunRecall, sourcesets.NewRunner(p.sources, p.binder),
 		func(ctx context.Context) error { return p.caStatus.RunConditions(ctx, p.state.Client, p.log) })
 }
 

@@ -33,7 +33,12 @@ type accountKey struct{}
 
 // withAccountOf puts the ServiceAccount of a Source into the context of its requests.
 func (r *Reconciler) withAccountOf(ctx context.Context, s *v1alpha1.Source) context.Context {
-	return context.WithValue(ctx, accountKey{}, accountName{s.Namespace, accountOf(s)})
+	return WithAccount(ctx, s.Namespace, accountOf(s))
+}
+
+// WithAccount returns a context whose requests by a client of NewTemplateClient have the rights of a ServiceAccount.
+func WithAccount(ctx context.Context, namespace, name string) context.Context {
+	return context.WithValue(ctx, accountKey{}, accountName{namespace, name})
 }
 
 // accountName names a ServiceAccount.

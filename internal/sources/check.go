@@ -54,6 +54,7 @@ func (r *Reconciler) checkRepository(ctx context.Context, key types.NamespacedNa
 	failures := r.countFailure(key, failure != nil)
 	err = r.setReachable(ctx, repo, failure, pending)
 	if failure != nil {
+		r.failListings(key, *failure, failures)
 		err = errors.Join(err, r.setUnread(ctx, unreadSources(pending.withoutHeld(sources), failures), *failure))
 	}
 	tries := r.countTry(key, failure != nil || pending.retry)
@@ -106,6 +107,8 @@ type readOutcome struct {
 	trustedKeys string
 	// retry is true while content of a Source is not read or not applied.
 	retry bool
+	// isListed is true once the listings of others are read.
+	isListed bool
 	// held are the Sources without their values. Their status has the reason already.
 	held []*v1alpha1.Source
 }
@@ -153,12 +156,11 @@ func (r *Reconciler) readContents(ctx context.Context, check repositoryCheck, le
 			break
 		}
 		asked, later := splitByInputs(check, left)
-		check.request.Wants = wantsOf(check, asked)
-		answer, err := r.Fetcher.Fetch(ctx, check.request)
+		contents, err := r.fetchContents(ctx, check, asked, &out)
 		if err != nil {
 			return out, errors.Join(append(errs, err)...)
 		}
-		left, err = r.takeContents(ctx, asked, answer.Contents, check, func(s *v1alpha1.Source, commit string, considered bool) {
+		left, err = r.takeContents(ctx, asked, contents, check, func(s *v1alpha1.Source, commit string, considered bool) {
 			out.retry = out.retry || !considered
 			refs.addCommit(check.refOf(s), commit, considered)
 		})

@@ -218,15 +218,20 @@ func (a *application) keepWithoutDescent(ctx context.Context) error {
 
 // readDescent reports whether the revision comes after another one. The failure is one of the repository, and the error one of the hub.
 func (a *application) readDescent(ctx context.Context, ancestor string) (descends bool, failure *fetch.Failure, err error) {
-	request := a.check.request
-	request.Wants, request.Verify = nil, nil // a history has no content, and verifies nothing
-	request.Descends = &fetch.Descent{Old: ancestor, New: a.revision}
-	answer, err := a.reconciler.Fetcher.Fetch(ctx, request)
+	descends, err = a.reconciler.readDescent(ctx, a.check.request, ancestor, a.revision)
 	if errors.As(err, &failure) {
 		return false, failure, nil
 	}
+	return descends, nil, err
+}
+
+// readDescent reports whether a revision comes after another one. The error is a *Failure, or one of the hub.
+func (r *Reconciler) readDescent(ctx context.Context, request fetch.Request, old, now string) (bool, error) {
+	request.Wants, request.Verify = nil, nil // a history has no content, and verifies nothing
+	request.Descends = &fetch.Descent{Old: old, New: now}
+	answer, err := r.Fetcher.Fetch(ctx, request)
 	if err != nil {
-		return false, nil, err
+		return false, err
 	}
-	return answer.Descends, nil, nil
+	return answer.Descends, nil
 }

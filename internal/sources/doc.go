@@ -47,7 +47,29 @@ type Events interface {
 	RecordEvent(about corev1.ObjectReference, reason atoll.Reason, message string)
 }
 
-// Config of a Reconciler. All but AllowedNetworks and Log must be set.
+// Listings read Repositories for others than Sources, in the checks of the Repositories. Its methods are called by several checks at the
+// same time, and by one at a time for a Repository.
+type Listings interface {
+	// IsAwaited reports whether a listing of the Repository is not read yet, so that the Repository is checked at once after a start.
+	IsAwaited(repository types.NamespacedName) bool
+	// ListWants returns what of the Repository is listed, each with an ID that no Source can have as its name.
+	ListWants(c ListingCheck) []fetch.Want
+	// TakeListings takes what was listed, in the order of ListWants. It returns true where the next check must come soon.
+	TakeListings(ctx context.Context, c ListingCheck, contents []fetch.Content) (retry bool)
+	// FailListings takes the reason that the Repository cannot be read. failures counts the checks in a row that failed.
+	FailListings(repository types.NamespacedName, why fetch.Failure, failures int)
+}
+
+// ListingCheck is a check of a Repository for Listings.
+type ListingCheck struct {
+	Repository *v1alpha1.Repository
+	// TrustedKeys is a digest of what must be signed and by which keys.
+	TrustedKeys string
+	// Descends reports whether a revision comes after another one. The error is a *Failure, or one of the hub.
+	Descends func(ctx context.Context, old, now string) (bool, error)
+}
+
+// Config of a Reconciler. All but Listings, AllowedNetworks and Log must be set.
 type Config struct {
 	Repositories *state.RepositoryTable
 	Sources      *state.SourceTable
@@ -60,6 +82,8 @@ type Config struct {
 	Templates dynamic.Interface
 	Fetcher   Fetcher
 	Events    Events
+	// Listings; nil: none.
+	Listings Listings
 	// AllowedNetworks are networks in CIDR notation that Repositories may name although they are refused otherwise; nil: none.
 	AllowedNetworks []string
 	// Log; nil: slog's default.
@@ -206,7 +230,7 @@ func (r *Reconciler) enqueueAll() {
 	}
 	for _, repo := range r.Repositories.InNamespace("") {
 		key := client.ObjectKeyFromObject(repo)
-		if waits[key] || repo.Status.ObservedGeneration != repo.Generation || isRequestRecent(repo) {
+		if waits[key] || r.awaitsListing(key) || repo.Status.ObservedGeneration != repo.Generation || isRequestRecent(repo) {
 			r.healthy.EnqueueNow(key)
 		} else {
 			r.healthy.EnqueueRecheck(key, rand.N(intervalOf(repo)/2))
@@ -233,6 +257,9 @@ func (r *Reconciler) repositoryChanged(key types.NamespacedName) {
 		r.reports.SourceChanged(client.ObjectKeyFromObject(s))
 	}
 }
+
+// CheckRepository checks a Repository soon.
+func (r *Reconciler) CheckRepository(key types.NamespacedName) { r.enqueueChange(key) }
 
 // enqueueChange checks a Repository soon.
 func (r *Reconciler) enqueueChange(key types.NamespacedName) {

@@ -18,6 +18,13 @@ type RepositoryTable struct {
 // SourceTable is the table of Sources.
 type SourceTable struct{ specTable[*v1alpha1.Source] }
 
+// SourceSetTable is the table of SourceSets.
+type SourceSetTable struct{ specTable[*v1alpha1.SourceSet] }
+
+func newSourceSetTable() *SourceSetTable {
+	return &SourceSetTable{specTable[*v1alpha1.SourceSet]{byKey: map[types.NamespacedName]*v1alpha1.SourceSet{}}}
+}
+
 func newSourceTables() (*RepositoryTable, *SourceTable) {
 	return &RepositoryTable{specTable[*v1alpha1.Repository]{byKey: map[types.NamespacedName]*v1alpha1.Repository{}, isNews: isOtherRequest}},
 		&SourceTable{specTable[*v1alpha1.Source]{byKey: map[types.NamespacedName]*v1alpha1.Source{}}}

@@ -147,7 +147,7 @@ var layers = []layer{
 		why:   "reconcilers meet in the store only: one that called another could not be restarted, tested or reasoned about alone",
 	},
 	{
-		name: "source cores", packages: []string{"internal/sources/render/...", "internal/sources/changes", "internal/sources/commitstatus"}, below: []string{"api", "vocabulary", "cores"},
+		name: "source cores", packages: []string{"internal/sources/render/...", "internal/sources/changes", "internal/sources/generate", "internal/sources/commitstatus"}, below: []string{"api", "vocabulary", "cores"},
 		why: "the hub decides by them what a commit changes, and its child and tests call them as it does",
 	},
 	{
@@ -185,6 +185,10 @@ var layers = []layer{
 	{
 		name: "sources", packages: []string{"internal/sources"}, below: []string{"api", "vocabulary", "contents", "state", "loop", "source cores", "source fetch", "content signatures", "webhooks", "commit reports"},
 		why: "it writes templates through the API, and knows nothing of what places and delivers them",
+	},
+	{
+		name: "source sets", packages: []string{"internal/sources/sourcesets"}, below: []string{"api", "vocabulary", "state", "loop", "source cores", "source fetch", "sources"},
+		why: "it makes Sources through the API, and reads Repositories in the checks that Sources have",
 	},
 	{
 		name: "gate checks", packages: []string{"internal/gatechecks/..."}, below: []string{"api", "vocabulary", "cores", "state", "loop", "address guard"},
@@ -306,7 +310,7 @@ var layers = []layer{
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"application tree server", "console", "console issuer", "console codes", "sources", "webhooks", "gate checks", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
+		below: []string{"application tree server", "console", "console issuer", "console codes", "sources", "source sets", "webhooks", "gate checks", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{
@@ -459,6 +463,8 @@ var stacked = map[string][]string{
 	"internal/overrides": {"internal/userfields", "internal/kinds", "internal/kinds/script", "internal/expr", "internal/schedule"},
 	// what a Source reads of a tree
 	"internal/sources/changes": {"internal/sources/render"},
+	// what generators list of a tree
+	"internal/sources/generate": {"internal/sources/render"},
 	// how a process is run
 	"internal/sources/renderchild": {"internal/sources/childprocess"},
 	// the rules that it applies

@@ -16,10 +16,11 @@ const (
 
 // wideTypes lists the types that may have more function fields or methods, with the reason.
 var wideTypes = map[string]string{
-	"internal/overrides.overriderSpec": "an entry of the table of override types",
-	"internal/overrides.overriderType": "an entry of the table of override types",
-	"internal/schedule.filterRule":     "an entry of the table of filters",
-	"internal/kinds.kindTraits":        "an entry of the table of kinds",
+	"internal/overrides.overriderSpec":   "an entry of the table of override types",
+	"internal/overrides.overriderType":   "an entry of the table of override types",
+	"internal/schedule.filterRule":       "an entry of the table of filters",
+	"internal/sources/generate.leafKind": "an entry of the table of generators",
+	"internal/kinds.kindTraits":          "an entry of the table of kinds",
 }
 
 // A struct with many functions and an interface with many methods are hard to supply: a consumer

@@ -1,4 +1,5 @@
-// Package source is the command `atoll source`: Sources are made, rendered, compared, listed, synchronised and suspended.
+// Package source is the command `atoll source`: Sources are made, rendered, compared, listed, synchronised and suspended, and those
+// of a SourceSet are previewed.
 //
 // Contract: the command writes Repositories, Sources, and the ServiceAccount that Sources write by, and nothing
 // else. Without --yes or the answer of a person nothing is made. The hub does the rest. Rendering reads a directory
@@ -46,11 +47,11 @@ of a kustomization, or of a Helm chart. A chart may also come from a Helm reposi
 files from an OCI artifact. A commit
 that changes the directory changes the templates, and so does a later version of a chart. What a commit or a later version
 drops is removed; nothing else removes anything: what runs stays while the repository cannot be read, and when the
-Source is deleted.`,
+Source is deleted. A SourceSet makes many Sources of one template.`,
 	}
 	create := &cobra.Command{Use: "create", Short: "Make a Source"}
 	create.AddCommand(newCreateGitCommand(flags), newCreateHelmCommand(flags), newCreateOCICommand(flags))
-	cmd.AddCommand(create, newRenderCommand(), newDiffCommand(flags), newListCommand(flags), newGetCommand(flags),
+	cmd.AddCommand(create, newRenderCommand(), newGenerateCommand(), newDiffCommand(flags), newListCommand(flags), newGetCommand(flags),
 		newPatchCommand(flags, patchCommand{"sync NAME", "Check the Repository now, and apply every object again",
 			func(read readSource) (map[string]any, error) {
 				s, err := read()
@@ -200,6 +201,9 @@ func printSource(ctx context.Context, out io.Writer, c *client.Connection, s *v1
 	}
 	if v := st.Verified; v != nil {
 		lines = append(lines, fmt.Sprintf("  signed by %s (%s)", v.Signer, changes.DescribeRevision(v.Commit)))
+	}
+	if set := s.Labels[v1alpha1.LabelSourceSet]; set != "" {
+		lines = append(lines, "  made by   sourceset/"+set)
 	}
 	if c := st.CommitStatus; c != nil {
 		lines = append(lines, "  reported  "+formatReported(c))

@@ -131,11 +131,17 @@ func (p Place) typeOf() placeType {
 
 // RefOf returns what of the place a Source reads. The error is a *Failure, where the Source states a ref of another type.
 func (p Place) RefOf(s *v1alpha1.Source) (string, error) {
+	return p.ResolveRef(s.Spec.Ref, s.Spec.Repository, "spec.ref")
+}
+
+// ResolveRef returns what of the place a ref names. The error is a *Failure, where the ref is one of another type; it names the Repository
+// and the field of the ref.
+func (p Place) ResolveRef(of v1alpha1.SourceRef, repository, field string) (string, error) {
 	t := p.typeOf()
-	if ref := t.ref(s.Spec.Ref); ref != "" {
+	if ref := t.ref(of); ref != "" {
 		return ref, nil
 	}
-	return "", render.NewFailure(atoll.ReasonRefUnsupported, "the Repository %s is of the type %s; state %s in spec.ref", s.Spec.Repository, p.Type, t.fields)
+	return "", render.NewFailure(atoll.ReasonRefUnsupported, "the Repository %s is of the type %s; state %s in %s", repository, p.Type, t.fields, field)
 }
 
 // refOfGit returns the ref as git has it, or the hash of a commit.

@@ -132,6 +132,9 @@ func (r *contentReader) readContents(ctx context.Context, wants []Want) ([]Conte
 		for i := range c.Variants {
 			n += c.Variants[i].CountBytes()
 		}
+		if c.Listing != nil {
+			n += c.Listing.CountBytes()
+		}
 		if size+n > maxContentsBytes && size > 0 {
 			c = Content{ID: w.ID, Postponed: true}
 			n = 0
@@ -224,6 +227,9 @@ func (r *contentReader) openOnce(ctx context.Context, revision string) (snapshot
 
 // readFiles reads the files that a Source selects.
 func (r *contentReader) readFiles(ctx context.Context, t render.Tree, w Want, c *Content) error {
+	if w.Listing != nil {
+		return readListing(t, w, c)
+	}
 	selected, err := render.Select(t, w.Want)
 	if err != nil {
 		return err
@@ -234,6 +240,17 @@ func (r *contentReader) readFiles(ctx context.Context, t render.Tree, w Want, c 
 	}
 	c.Result, err = selected.Render(t, func(j render.Job) (render.Result, error) { return r.runJob(ctx, j) })
 	return err
+}
+
+// readListing lists what a generator lists.
+func readListing(t render.Tree, w Want, c *Content) (err error) {
+	if c.Listing, c.Problems, err = render.List(t, *w.Listing); err != nil || c.Listing == nil {
+		return err
+	}
+	if c.Digest = c.Listing.Digest(); c.Digest == w.SeenDigest {
+		c.Listing, c.Unchanged = nil, true
+	}
+	return nil
 }
 
 // errBuildsTooLong ends the builds of a child that took their time. The next child has what is left.

@@ -64,12 +64,14 @@ type Request struct {
 	Descends *Descent `json:"descends,omitempty"`
 }
 
-// Want is the content that one Source reads.
+// Want is the content that one Source reads, or what one generator lists.
 type Want struct {
 	ID string `json:"id"`
 	// Ref such as refs/heads/main, or the hash of a commit.
 	Ref string `json:"ref"`
 	render.Want
+	// Listing is what a generator lists of the tree in place of the content of a Source; nil: none.
+	Listing *render.ListingWant `json:"listing,omitempty"`
 	// SeenCommit and SeenDigest are what was read last. Content of the one or the other is not sent again.
 	SeenCommit string `json:"seenCommit,omitempty"`
 	SeenDigest string `json:"seenDigest,omitempty"`
@@ -109,6 +111,8 @@ type Content struct {
 	Postponed bool `json:"postponed,omitempty"`
 	// Inputs is the digest of the inputs of the Want, which the hub notes.
 	Inputs string `json:"-"`
+	// Listing is what a generator listed.
+	Listing *render.Listing `json:"listing,omitempty"`
 	render.Result
 }
 

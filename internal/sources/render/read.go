@@ -46,15 +46,19 @@ func (r *Reader) ReadFile(name string, text []byte) {
 		r.ReportProblem(name, 0, "the file has more than %d bytes", MaxFileBytes)
 		return
 	}
-	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
-	text = bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
-	for _, d := range splitDocuments(text) {
+	for _, d := range splitDocuments(normalizeText(text)) {
 		if r.IsFull() {
 			return
 		}
 		r.readDocument(name, d)
 	}
+}
+
+// normalizeText returns a text without a byte order mark, with one form of line ends.
+func normalizeText(text []byte) []byte {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
+	return bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
 }
 
 // document is the text of a YAML document and the number of the lines before it.
@@ -95,6 +99,20 @@ var errorLine = regexp.MustCompile(`line (\d+)`)
 
 // readDocument reads the object of a document, or those of a List.
 func (r *Reader) readDocument(name string, d document) {
+	raw, ok := r.decodeDocument(name, d)
+	if !ok || len(raw) == 0 {
+		return
+	}
+	var fields map[string]any
+	if err := unmarshalNumbers(raw, &fields); err != nil {
+		r.ReportProblem(name, d.firstLine(), "it is no Kubernetes object, which is a map of fields")
+		return
+	}
+	r.addObject(name, d.firstLine(), fields, len(raw), 0)
+}
+
+// decodeDocument returns a document as JSON, and nothing for an empty one. It reports a document that cannot be read, and returns false.
+func (r *Reader) decodeDocument(name string, d document) (raw []byte, ok bool) {
 	raw, err := expandDocument(d.text)
 	if err != nil {
 		line, message := d.firstLine(), strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
@@ -105,21 +123,16 @@ func (r *Reader) readDocument(name string, d document) {
 			message = strings.TrimSpace(errorLine.ReplaceAllString(message, ""))
 		}
 		r.ReportProblem(name, line, "%s", oneLine(message))
-		return
+		return nil, false
 	}
 	if !isOneDocument(d.text) {
 		r.ReportProblem(name, d.firstLine(), "text follows the end of the document; begin a further document with a line ---")
-		return
+		return nil, false
 	}
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
-		return
+		return nil, true
 	}
-	var fields map[string]any
-	if err := unmarshalNumbers(raw, &fields); err != nil {
-		r.ReportProblem(name, d.firstLine(), "it is no Kubernetes object, which is a map of fields")
-		return
-	}
-	r.addObject(name, d.firstLine(), fields, len(raw), 0)
+	return raw, true
 }
 
 // expandDocument returns a document as JSON, whose bytes are bounded.
@@ -145,6 +158,12 @@ func isOneDocument(text []byte) bool {
 		return false
 	}
 	return errors.Is(d.Decode(&skipped), io.EOF)
+}
+
+// UnmarshalMap decodes a map in JSON with whole numbers as int64, as the API has them.
+func UnmarshalMap(raw []byte) (out map[string]any, err error) {
+	err = unmarshalNumbers(raw, &out)
+	return out, err
 }
 
 // unmarshalNumbers decodes JSON with whole numbers as int64, as the API has them.

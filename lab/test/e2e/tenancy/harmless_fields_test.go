@@ -47,6 +47,7 @@ var harmlessFields = map[string]string{
 	"OverridePolicy.spec.apply":                                         "when the namespace's own change",
 	"Repository.spec":                                                   "the hub refuses addresses of its own machine, and a Secret needs the right to get it: TestRepositoriesThatAreRefused",
 	"Source.spec":                                                       "writes by the rights of an account that its writer may impersonate: TestSourcesThatAreRefused",
+	"SourceSet.spec":                                                    "makes Sources of its namespace by the rights of an account that its writer may impersonate, and finds Clusters of the namespace's sets alone: TestSourceSetsThatAreRefused, TestClustersOfTheNamespace",
 	"OverridePolicy.spec.overrideRules[].targetCluster.exclude":         "narrows",
 	"OverridePolicy.spec.overrideRules[].targetCluster.labelSelector":   "narrows what is placed already",
 	"OverridePolicy.spec.overrideRules[].targetCluster.fieldSelector":   "narrows what is placed already",

@@ -1,0 +1,189 @@
+package generate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+)
+
+// History is whether the commits that a generator reads follow those that the Sources come from.
+type History int
+
+// The histories of a generator.
+const (
+	// HistoryFollows: each commit is the one before, or descends from it. A generator without a Repository has it, too.
+	HistoryFollows History = iota
+	// HistoryUnknown: the commits are not compared yet.
+	HistoryUnknown
+	// HistoryRewritten: a commit does not descend from the one before, or the one before is not known.
+	HistoryRewritten
+)
+
+// Input of a decision.
+type Input struct {
+	Set    *v1alpha1.SourceSet
+	Result Result
+	// Existing are the Sources of the namespace, by name.
+	Existing map[string]*v1alpha1.Source
+	// Barred are Clusters that exist and that the namespace may not place on.
+	Barred map[string]bool
+	// Histories by the index of the generator.
+	Histories map[int]History
+
+	sameSettings bool
+}
+
+// Refusal is a Source that is not made, because another one has its name.
+type Refusal struct {
+	Made
+	Reason  atoll.Reason
+	Message string
+}
+
+// Change is a Source that is applied.
+type Change struct {
+	Made
+	// IsNew is true for a Source that does not exist.
+	IsNew bool
+	// SetsBack is true where others changed fields that the template states.
+	SetsBack bool
+}
+
+// Decision is what is to be done.
+type Decision struct {
+	// Apply are the Sources to make or to change.
+	Apply []Change
+	// Unchanged are the Sources that are as the template states them.
+	Unchanged []Made
+	// Refused are the Sources whose names others have.
+	Refused []Refusal
+	// Remove are the Sources to delete.
+	Remove []v1alpha1.GeneratedSource
+	// Wait are Sources whose removal waits for a comparison of commits.
+	Wait []v1alpha1.GeneratedSource
+	// Keep are the Sources that are no longer generated and stay, with the reason.
+	Keep []v1alpha1.GeneratedSource
+}
+
+// Decide returns what is to be done.
+func Decide(in Input) (d Decision) {
+	before := map[string]v1alpha1.GeneratedSource{}
+	for _, o := range in.Set.Status.Inventory {
+		before[o.Name] = o
+	}
+	wanted, stays := map[string]bool{}, map[int32]bool{}
+	in.sameSettings = in.Set.Status.Settings == DigestSettings(&in.Set.Spec)
+	for _, m := range in.Result.Made {
+		wanted[m.Name] = true
+		old, had := before[m.Name]
+		if had && old.Kept == "" && old.Generator == int32(m.Generator) {
+			stays[old.Generator] = true
+		}
+		d.decideMade(in, m, old, had)
+	}
+	for _, o := range in.Set.Status.Inventory {
+		if wanted[o.Name] || in.Existing[o.Name] == nil {
+			continue // it is generated, or gone
+		}
+		if why := reasonToKeep(o, in, stays); why != "" {
+			o.Kept = string(why)
+			d.Keep = append(d.Keep, o)
+		} else if in.Histories[int(o.Generator)] == HistoryUnknown {
+			d.Wait = append(d.Wait, o)
+		} else {
+			d.Remove = append(d.Remove, o)
+		}
+	}
+	return d
+}
+
+// decideMade decides about one Source that is generated. A Source of a person, or of another SourceSet, is never taken over.
+func (d *Decision) decideMade(in Input, m Made, old v1alpha1.GeneratedSource, had bool) {
+	existing := in.Existing[m.Name]
+	switch {
+	case existing == nil:
+		d.Apply = append(d.Apply, Change{Made: m, IsNew: true})
+	case existing.Labels[v1alpha1.LabelSourceSet] != in.Set.Name:
+		d.Refused = append(d.Refused, Refusal{m, atoll.ReasonNameTaken, DescribeOwner(in.Set, existing)})
+	case existing.DeletionTimestamp != nil:
+		d.Refused = append(d.Refused, Refusal{m, atoll.ReasonNotApplied, fmt.Sprintf("Source %s is being deleted, and is made again when it is gone", m.Name)})
+	case had && old.Hash == m.Hash && IsAsStated(m.Object, existing):
+		d.Unchanged = append(d.Unchanged, m)
+	default:
+		d.Apply = append(d.Apply, Change{Made: m, SetsBack: had && old.Hash == m.Hash})
+	}
+}
+
+// DescribeOwner returns the owners of a name that this SourceSet gives, too.
+func DescribeOwner(set *v1alpha1.SourceSet, existing metav1.Object) string {
+	owner := "no SourceSet, but a person or another client"
+	if name := existing.GetLabels()[v1alpha1.LabelSourceSet]; name != "" {
+		owner = "SourceSet " + name
+	}
+	return fmt.Sprintf("Source %s is of %s, and SourceSet %s gives the name, too; use another name on one side", existing.GetName(), owner, set.Name)
+}
+
+// reasonToKeep returns why a Source stays that is no longer generated; empty when it may be deleted.
+func reasonToKeep(o v1alpha1.GeneratedSource, in Input, stays map[int32]bool) atoll.Reason {
+	switch {
+	case o.Kept != "":
+		return atoll.Reason(o.Kept)
+	case in.Set.Spec.Prune == v1alpha1.PruneKeep:
+		return atoll.ReasonPruneKeeps
+	case o.UID == "":
+		return atoll.ReasonAdopted
+	case in.Existing[o.Name].UID != o.UID || in.Existing[o.Name].Labels[v1alpha1.LabelSourceSet] != in.Set.Name:
+		return atoll.ReasonOwnedElsewhere
+	case !in.sameSettings:
+		return atoll.ReasonSettingsChanged
+	case slices.Contains(in.Result.Empty, int(o.Generator)):
+		return atoll.ReasonGeneratorEmpty
+	case in.Barred[o.Cluster]:
+		return atoll.ReasonNotInBoundSet
+	case !stays[o.Generator]:
+		return atoll.ReasonEntriesReplaced
+	case in.Histories[int(o.Generator)] == HistoryRewritten:
+		return atoll.ReasonHistoryRewritten
+	}
+	return ""
+}
+
+// FindInterruption returns why no Source may be deleted, by what the SourceSet was when it was read and is now; empty when it may.
+// A nil SourceSet is gone.
+func FindInterruption(before, now *v1alpha1.SourceSet) string {
+	switch {
+	case now == nil || now.UID != before.UID || now.DeletionTimestamp != nil:
+		return "the SourceSet is deleted"
+	case now.Spec.Suspend:
+		return "the SourceSet is suspended"
+	case now.Generation != before.Generation:
+		return "the SourceSet has changed"
+	}
+	return ""
+}
+
+// FindOwner returns why a Source that is no longer generated stays, by what the API has; empty when it is deleted.
+func FindOwner(o v1alpha1.GeneratedSource, existing metav1.Object, set string) atoll.Reason {
+	if o.UID == "" || existing.GetUID() != o.UID || existing.GetLabels()[v1alpha1.LabelSourceSet] != set {
+		return atoll.ReasonOwnedElsewhere
+	}
+	return ""
+}
+
+// NewInventory returns the inventory of Sources that are on the hub, by name. uids are those of Sources that the SourceSet created, by
+// name, and stay the Sources that are no longer generated.
+func NewInventory(made []Made, uids map[string]types.UID, stay ...[]v1alpha1.GeneratedSource) []v1alpha1.GeneratedSource {
+	var out []v1alpha1.GeneratedSource
+	for _, m := range made {
+		out = append(out, v1alpha1.GeneratedSource{Name: m.Name, Generator: int32(m.Generator), Cluster: m.Cluster, Hash: m.Hash, UID: uids[m.Name]})
+	}
+	out = append(out, slices.Concat(stay...)...)
+	slices.SortFunc(out, func(a, b v1alpha1.GeneratedSource) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}

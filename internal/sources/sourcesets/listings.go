@@ -1,0 +1,232 @@
+package sourcesets
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/sources"
+	"atoll.dev/atoll/internal/sources/changes"
+	"atoll.dev/atoll/internal/sources/fetch"
+	"atoll.dev/atoll/internal/sources/generate"
+	"atoll.dev/atoll/internal/sources/render"
+)
+
+// listingKey is a generator of a SourceSet, by its path in the spec.
+type listingKey struct {
+	set  types.NamespacedName
+	path string
+}
+
+// listing is what a generator listed of a Repository last.
+type listing struct {
+	// identity is a digest of the request that was answered, and asked that of the request that is sent. keys and askedKeys are the trusted
+	// keys of the two.
+	identity, asked, keys, askedKeys string
+	commit, digest                   string
+	content                          *render.Listing
+	problems                         []render.Problem
+	// failure is why the present content is not read; nil: it is.
+	failure *fetch.Failure
+	// compareFrom is the commit with which the next check compares; empty for none.
+	compareFrom string
+	// compared are two commits, and descends is true where the second comes after the first.
+	compared [2]string
+	descends bool
+}
+
+// isRead reports whether the listing is the answer to a request.
+func (l *listing) isRead(identity string) bool {
+	return l != nil && l.identity == identity && (l.content != nil || len(l.problems) > 0 || l.failure != nil)
+}
+
+// repositoryFailure is why a Repository cannot be read, and as which object the Repository was then.
+type repositoryFailure struct {
+	uid        types.UID
+	generation int64
+	why        fetch.Failure
+	count      int
+}
+
+// idPrefix begins the IDs of listings. No Source has a slash in its name.
+const idPrefix = "source-set/"
+
+func (k listingKey) formatID() string { return idPrefix + k.set.Name + "/" + k.path }
+
+// parseID returns the generator of an ID.
+func parseID(namespace, id string) (listingKey, bool) {
+	rest, ok := strings.CutPrefix(id, idPrefix)
+	name, path, cut := strings.Cut(rest, "/")
+	return listingKey{types.NamespacedName{Namespace: namespace, Name: name}, path}, ok && cut
+}
+
+// identifyRequest returns a digest of all that decides what a generator lists of a Repository, but the commit.
+func identifyRequest(repo *v1alpha1.Repository, ref string, reading *generate.Reading) string {
+	raw, err := json.Marshal(reading.Want)
+	if err != nil {
+		panic(fmt.Sprintf("sourcesets: a request cannot be encoded: %v", err))
+	}
+	return atoll.HashParts([]byte(repo.UID), fmt.Append(nil, repo.Generation), []byte(ref), raw)
+}
+
+// IsAwaited reports whether a SourceSet has not considered its spec, and reads the Repository.
+func (r *Reconciler) IsAwaited(repository types.NamespacedName) bool {
+	for _, set := range r.readersOf(repository) {
+		if !isSettled(set) {
+			return true
+		}
+	}
+	return false
+}
+
+// ListWants returns what the generators of SourceSets list of a Repository.
+func (r *Reconciler) ListWants(c sources.ListingCheck) (out []fetch.Want) {
+	place := changes.PlaceOf(&c.Repository.Spec)
+	for _, set := range r.readersOf(client.ObjectKeyFromObject(c.Repository)) {
+		if set.Spec.Suspend || set.DeletionTimestamp != nil {
+			continue
+		}
+		for _, l := range generate.ListLeaves(&set.Spec) {
+			reading := l.Reading()
+			if reading == nil || reading.Repository != c.Repository.Name {
+				continue
+			}
+			ref, err := place.ResolveRef(reading.Ref, reading.Repository, "spec."+l.Path+".ref")
+			if err != nil {
+				continue // the reconcile of the SourceSet reports it
+			}
+			key := listingKey{client.ObjectKeyFromObject(set), l.Path}
+			w := fetch.Want{ID: key.formatID(), Ref: ref, Listing: &reading.Want}
+			r.noteRequest(key, &w, identifyRequest(c.Repository, ref, reading), c.TrustedKeys)
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// noteRequest notes the request of a generator. Content that the generator has already is not sent again.
+func (r *Reconciler) noteRequest(key listingKey, w *fetch.Want, identity, trustedKeys string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.listings[key.set] == nil {
+		r.listings[key.set] = map[string]*listing{}
+	}
+	known := r.listings[key.set][key.path]
+	if known == nil {
+		known = &listing{}
+		r.listings[key.set][key.path] = known
+	}
+	known.asked, known.askedKeys = identity, trustedKeys
+	if known.isRead(identity) && known.keys == trustedKeys && (known.failure == nil || isOfContent(known.failure.Reason)) {
+		w.SeenCommit = known.commit
+		if known.content != nil {
+			w.SeenDigest = known.digest
+		}
+	}
+}
+
+// isOfContent reports whether only another commit helps.
+func isOfContent(why atoll.Reason) bool { return why == atoll.ReasonContentTooLarge }
+
+// TakeListings takes what was listed of a Repository, and compares the commits for which removals wait.
+func (r *Reconciler) TakeListings(ctx context.Context, c sources.ListingCheck, contents []fetch.Content) (retry bool) {
+	repository := client.ObjectKeyFromObject(c.Repository)
+	r.mu.Lock()
+	_, failed := r.failures[repository]
+	delete(r.failures, repository)
+	r.mu.Unlock()
+	if failed {
+		r.enqueueReaders(repository)
+	}
+	for _, content := range contents {
+		key, ok := parseID(c.Repository.Namespace, content.ID)
+		if !ok {
+			continue
+		}
+		changed, again := r.takeListing(key, content)
+		compared, unread := r.compareCommits(ctx, c, key)
+		if retry = retry || again || unread; changed || compared {
+			r.loop.EnqueueNow(key.set)
+		}
+	}
+	return retry
+}
+
+// takeListing notes one listing. It reports whether it is another one than before, and whether the next check must come soon.
+func (r *Reconciler) takeListing(key listingKey, c fetch.Content) (changed, retry bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.listings[key.set][key.path]
+	if known == nil || c.Postponed {
+		return false, known != nil
+	}
+	wasRead := known.isRead(known.asked)
+	switch {
+	case c.Failure != nil:
+		changed = !wasRead || known.failure == nil || *known.failure != *c.Failure
+		known.failure = c.Failure
+		if retry = !isOfContent(c.Failure.Reason); !retry {
+			known.content, known.problems, known.digest = nil, nil, ""
+		}
+	case c.Unchanged:
+		// A commit with a problem is unchanged with it, as is one that is too large.
+		if known.failure != nil && !isOfContent(known.failure.Reason) {
+			changed, known.failure = true, nil
+		}
+	case len(c.Problems) > 0:
+		changed, known.failure, known.content, known.problems, known.digest = true, nil, nil, c.Problems, ""
+	case c.Listing != nil:
+		changed, known.failure, known.content, known.problems, known.digest = true, nil, c.Listing, nil, c.Digest
+	default:
+		changed, known.failure, known.content, known.problems, known.digest = true, nil, &render.Listing{}, nil, c.Digest
+	}
+	known.identity, known.keys = known.asked, known.askedKeys
+	if c.Commit != "" {
+		known.commit = c.Commit
+	}
+	return changed, retry
+}
+
+// compareCommits compares the commit of a listing with the one for which a removal waits. It reports whether it could, and whether the next
+// check must try again.
+func (r *Reconciler) compareCommits(ctx context.Context, c sources.ListingCheck, key listingKey) (compared, retry bool) {
+	r.mu.Lock()
+	known := r.listings[key.set][key.path]
+	if known == nil || known.compareFrom == "" || known.failure != nil {
+		r.mu.Unlock()
+		return false, false
+	}
+	from, to := known.compareFrom, known.commit
+	r.mu.Unlock()
+	descends, err := c.Descends(ctx, from, to)
+	var failure *fetch.Failure
+	if err != nil {
+		if !errors.As(err, &failure) && ctx.Err() == nil {
+			r.Log.Warn("commits could not be compared, trying again", "namespace", key.set.Namespace, "sourceSet", key.set.Name, "err", err)
+		}
+		return false, true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known.compared, known.descends, known.compareFrom = [2]string{from, to}, descends, ""
+	return true, false
+}
+
+// FailListings notes that a Repository cannot be read. Listings of before stay in use, until a second check in a row fails.
+func (r *Reconciler) FailListings(repository types.NamespacedName, why fetch.Failure, failures int) {
+	repo, ok := r.Repositories.Get(repository)
+	if !ok {
+		return // the reconcile of a SourceSet finds it out by itself
+	}
+	r.mu.Lock()
+	r.failures[repository] = repositoryFailure{repo.UID, repo.Generation, why, failures}
+	r.mu.Unlock()
+	r.enqueueReaders(repository)
+}
