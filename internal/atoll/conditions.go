@@ -66,6 +66,7 @@ var ConditionTypes = map[string][]ConditionType{
 		{Type: v1alpha1.SourceReady, Normal: metav1.ConditionTrue},
 		{Type: v1alpha1.SourceReproducible, Normal: metav1.ConditionTrue, Temporary: true},
 	},
+	"Notification": {{Type: v1alpha1.NotificationDelivered, Normal: metav1.ConditionTrue}},
 	"HubSettings": {
 		{Type: v1alpha1.HubCertificatesExpiring, Normal: metav1.ConditionFalse},
 		{Type: v1alpha1.HubRotatingCAs, Normal: metav1.ConditionFalse},

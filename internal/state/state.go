@@ -56,6 +56,7 @@ type HubTables struct {
 	Hub            *HubStateTable
 	Repositories   *RepositoryTable
 	Sources        *SourceTable
+	Notifications  *NotificationTable
 
 	log         *slog.Logger
 	cache       cache.Cache
@@ -130,6 +131,7 @@ func New(c client.Client, cfg *rest.Config, source TableSource, converter Object
 	s.Namespaces, s.Policies, s.Placements, s.Decisions = newNamespaces(), newPolicies(), newPlacements(), newDecisions()
 	s.Scores, s.Hub, s.Customizations = newScores(), &HubStateTable{}, newCustomizations()
 	s.Repositories, s.Sources = newSourceTables()
+	s.Notifications = newNotificationTable()
 	return s, nil
 }
 
@@ -162,6 +164,7 @@ func (s *HubTables) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&v1alpha1.ClusterSetBinding{}, s.Sets},
 		{&v1alpha1.Repository{}, s.Repositories},
 		{&v1alpha1.Source{}, s.Sources},
+		{&v1alpha1.Notification{}, s.Notifications},
 		{&apiextensionsv1.CustomResourceDefinition{}, s.Templates},
 		{&apiextensionsv1.CustomResourceDefinition{}, s.Views},
 	} {
