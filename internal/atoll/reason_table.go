@@ -144,7 +144,7 @@ var Reasons = []ReasonInfo{
 	{ReasonNoClusterMatched, "ClusterSet", ActorHub, "No cluster is in the ClusterSet; nothing is placed by it until one is."},
 	{ReasonChosen, "Placement", ActorNone, "The Placement chose clusters."},
 	{ReasonNothingUnsent, "Notification", ActorNone, "The target took each message; nothing waits to be sent."},
-	{ReasonTargetUnreachable, "Notification", ActorUser, "The target cannot be reached, or does not answer in time; the hub tries again."},
+	{ReasonTargetUnreachable, "Notification", ActorUser, "The target cannot be reached, fails, or does not answer in time; the hub tries again."},
 	{ReasonTargetNotVerified, "Notification", ActorUser, "The certificate of the target cannot be verified; the hub tries again."},
 	{ReasonTargetAddressRefused, "Notification", ActorHub, "The target's address is a loopback, link-local or similar one, which the hub does not dial unless its operator allows it."},
 	{ReasonTargetSecretInvalid, "Notification", ActorUser, "The Secret of the target does not exist, or lacks a key; the hub tries again."},

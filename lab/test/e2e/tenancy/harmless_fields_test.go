@@ -43,6 +43,7 @@ var harmlessFields = map[string]string{
 	"OverridePolicy.spec.priority":                                      "among the namespace's own",
 	"OverridePolicy.spec.apply":                                         "when the namespace's own change",
 	"Repository.spec":                                                   "the hub refuses addresses of its own machine, and a Secret needs the right to get it: TestRepositoriesThatAreRefused",
+	"Notification.spec":                                                 "sends states of objects of its own namespace that its writer may get; the hub refuses addresses of its own machine, and a Secret needs the right to get it: TestNotificationsThatAreRefused",
 	"Source.spec":                                                       "writes by the rights of an account that its writer may impersonate: TestSourcesThatAreRefused",
 	"OverridePolicy.spec.overrideRules[].targetCluster.exclude":         "narrows",
 	"OverridePolicy.spec.overrideRules[].targetCluster.labelSelector":   "narrows what is placed already",

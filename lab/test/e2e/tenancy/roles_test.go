@@ -97,6 +97,7 @@ var roleRights = []roleHolder{
 		"hubstates":                         readVerbs + " update patch",
 		"repositories":                      readVerbs,
 		"sources":                           readVerbs,
+		"notifications":                     readVerbs,
 	}},
 	{user: "role-cluster-admin", can: map[string]string{
 		"clusters":    readVerbs + " update patch delete accept",
@@ -112,6 +113,7 @@ var roleRights = []roleHolder{
 		"bundles":             readVerbs + " update patch",
 		"repositories":        readVerbs + " " + writeVerbs,
 		"sources":             readVerbs + " " + writeVerbs,
+		"notifications":       readVerbs + " " + writeVerbs,
 	}},
 	{user: "role-team", where: "roles-others"},
 	{user: "role-viewer", can: map[string]string{
@@ -133,6 +135,7 @@ var roleRights = []roleHolder{
 		"resourceinterpretercustomizations": readVerbs,
 		"repositories":                      readVerbs,
 		"sources":                           readVerbs,
+		"notifications":                     readVerbs,
 	}},
 	{user: "role-viewer-of-one", where: "roles", can: map[string]string{
 		"clustersetbindings":  readVerbs,
@@ -144,6 +147,7 @@ var roleRights = []roleHolder{
 		"bundles":             readVerbs,
 		"repositories":        readVerbs,
 		"sources":             readVerbs,
+		"notifications":       readVerbs,
 	}},
 	{user: "role-viewer-of-one", where: "roles-others"},
 	{user: "role-none", where: "roles"},
