@@ -7,8 +7,6 @@ import (
 	"net/url"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -18,6 +16,7 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/notify/happening"
 	"atoll.dev/atoll/internal/notify/message"
+	"atoll.dev/atoll/internal/policycheck"
 )
 
 // validateNotification refuses a Notification that could not be honoured, objects that the writer may not read, because a target gets their
@@ -109,17 +108,11 @@ func checkNotification(n *v1alpha1.Notification) (errs field.ErrorList) {
 	return append(errs, checkNotificationTarget(&n.Spec.Target, at.Child("target"))...)
 }
 
-func checkNotificationObjects(o *v1alpha1.NotificationObjects, at *field.Path) (errs field.ErrorList) {
+func checkNotificationObjects(o *v1alpha1.NotificationObjects, at *field.Path) field.ErrorList {
 	if o == nil {
 		return nil
 	}
-	errs = metav1validation.ValidateLabelSelector(o.LabelSelector, metav1validation.LabelSelectorValidationOptions{}, at.Child("labelSelector"))
-	if o.LabelSelector != nil && len(errs) == 0 {
-		if _, err := metav1.LabelSelectorAsSelector(o.LabelSelector); err != nil {
-			errs = append(errs, field.Invalid(at.Child("labelSelector"), field.OmitValueType{}, err.Error()))
-		}
-	}
-	return errs
+	return policycheck.CheckLabelSelector(o.LabelSelector, at.Child("labelSelector"))
 }
 
 // checkNotificationTarget returns why the hub cannot send to a target.
