@@ -52,12 +52,12 @@ events. You need the right to patch the Notification.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			n, err := requestTest(ctx, c, args[0])
+			n, err := requestTest(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
 			for !n.Status.TestRequest.Equal(n.Spec.TestRequest) || n.Status.ObservedGeneration < n.Generation {
 				if !pause.WaitFor(ctx, lookInterval) {
 					return fmt.Errorf("the hub has not sent the test of %s within %s; see: kubectl get notification %s -n %s", args[0], phrase.FormatDuration(timeout), args[0], c.Namespace)

@@ -43,7 +43,7 @@ func TestNotifyTest(t *testing.T) {
 				// The hub answers a request as soon as it is there.
 				if spec, _ := h.Object(chat)["spec"].(map[string]any); c.answer != "" && len(h.Writes()) > 0 {
 					at, _ := spec["testRequest"].(string)
-					h.Put(t, chat, strings.Replace(c.object, "spec: {", "status: {observedGeneration: 1, testRequest: '"+at+"', "+c.answer+"}, spec: {testRequest: '"+at+"', ", 1))
+					h.Put(t, chat, strings.Replace(strings.Replace(c.object, "testRequest: '2999-01-01T00:00:00Z', ", "", 1), "spec: {", "status: {observedGeneration: 1, testRequest: '"+at+"', "+c.answer+"}, spec: {testRequest: '"+at+"', ", 1))
 				}
 				h.ServeHTTP(w, r)
 			})
