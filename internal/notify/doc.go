@@ -1,12 +1,15 @@
 // Package notify sends events of Sources, Bundles and Clusters to the targets of Notifications.
 //
 // Contract: one Notifier per hub sends, while its hub leads. A change of an object, and of a Notification, begins all work; at rest
-// nothing is read, sent or written. A Notification sees the objects of its own namespace alone, and that of the system also Clusters and
-// ClusterBundles. Each event is sent once. What was sent is in the status of the Notification, which is written after each turn: an event
-// whose hub ends between the two can be sent twice, with the same ID. An event that no longer stands when a hub starts is lost, unless the
-// status has it among those that wait. A target that fails or is slow has workers of its own with others of its kind, and the targets of one namespace
-// have a part of the workers. A Secret goes to its target alone, and no text of a target is kept.
-// All methods may be called concurrently; Run is called once, when the tables are synced.
+// nothing is read, sent or written. A Notification sees the objects of its own namespace alone. One in the namespace of the system also sees
+// Clusters and ClusterBundles.
+//
+// Each event is sent once. The status of the Notification has the events that were sent, and is written after each turn. An event whose hub
+// ends between the two can be sent twice, with the same ID. An event that no longer stands when a hub starts is lost, unless the status has it
+// as one that waits.
+//
+// Targets that fail or are slow have workers of their own, and those of one namespace have a part of the workers. A Secret goes to its
+// target alone, and no text of a target is kept. All methods may be called concurrently; Run is called once, when the tables are synced.
 package notify
 
 import (

@@ -63,7 +63,7 @@ func TestEachEventIsSentOnce(t *testing.T) {
 	}
 }
 
-// What happened while no hub ran is sent at the start, unless it is older than the Notification.
+// Events of a time without a hub are sent at the start, unless they are older than the Notification.
 func TestAStartSendsWhatWasMissed(t *testing.T) {
 	x := newTarget(t)
 	h := newHub(t, newNotification(t, toSlack), secretOf("chat", map[string]string{"url": x.URL, "ca.crt": string(x.certificate())}))

@@ -257,7 +257,7 @@ func TestOnlyTheStatedEventsAreSent(t *testing.T) {
 	}
 }
 
-// The history is bounded. What it no longer has is not sent at a start.
+// The history is bounded. An event that it has no longer is not sent at a start.
 func TestHistoryIsBounded(t *testing.T) {
 	h := &History{Before: noon}
 	var events []Event

@@ -106,7 +106,7 @@ var eventTypes = []eventType{
 	},
 	{
 		name: v1alpha1.EventClusterDisconnected, kind: KindCluster, title: "Cluster disconnected",
-		meaning: "The hub has lost the connection to the agent. What runs in the cluster goes on.",
+		meaning: "The hub has lost the connection to the agent. Workloads in the cluster go on.",
 		find:    findDisconnected,
 	},
 	{
