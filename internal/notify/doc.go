@@ -190,7 +190,7 @@ func (n *Notifier) lookAtObject(key subjectKey) {
 	defer n.mu.Unlock()
 	s := n.findSubject(key)
 	for name, o := range n.outboxes[scopeOf(key.namespace)] {
-		if o.look(key, s, time.Now()) {
+		if o.lookAt(key, s, time.Now()) {
 			n.laneOfLocked(name).EnqueueDebounced(name)
 		}
 	}

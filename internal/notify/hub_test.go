@@ -76,7 +76,7 @@ func (x *target) takeRequests() []string {
 	return out
 }
 
-func (x *target) certificate() []byte {
+func (x *target) certificatePEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: x.Certificate().Raw})
 }
 
@@ -108,29 +108,29 @@ func newNotification(t *testing.T, spec string) *v1alpha1.Notification {
 func newHub(t *testing.T, objects ...client.Object) *hub {
 	t.Helper()
 	h := &hub{t: t, store: fake.NewClientBuilder().WithScheme(state.NewScheme()).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Notification{}).Build(), version: 1000}
-	h.restart()
+	h.startAgain()
 	return h
 }
 
-// restart begins the hub again, with what the store has.
-func (h *hub) restart() {
+// startAgain begins the hub again, with what the store has.
+func (h *hub) startAgain() {
 	h.t.Helper()
 	h.tables = statetest.NewTables(h.t, h.store)
 	cfg := NewConfig(h.tables, h, loopback, slog.New(slog.DiscardHandler))
 	h.n = New(cfg)
-	h.refresh()
+	h.readStored()
 }
 
-// refresh puts the Notification of the store into the table.
-func (h *hub) refresh() {
+// readStored puts the Notification of the store into the table.
+func (h *hub) readStored() {
 	h.t.Helper()
-	if n := h.stored(); n != nil {
+	if n := h.getStored(); n != nil {
 		h.tables.Notifications.Put(n)
 	}
 }
 
-// stored returns the Notification as the store has it; nil: it is gone.
-func (h *hub) stored() *v1alpha1.Notification {
+// getStored returns the Notification as the store has it; nil: it is gone.
+func (h *hub) getStored() *v1alpha1.Notification {
 	h.t.Helper()
 	var n v1alpha1.Notification
 	if err := h.store.Get(h.t.Context(), chat, &n); client.IgnoreNotFound(err) != nil {
@@ -141,20 +141,20 @@ func (h *hub) stored() *v1alpha1.Notification {
 	return &n
 }
 
-// edit changes the spec of the Notification.
-func (h *hub) edit(change func(spec *v1alpha1.NotificationSpec)) {
+// editSpec changes the spec of the Notification.
+func (h *hub) editSpec(change func(spec *v1alpha1.NotificationSpec)) {
 	h.t.Helper()
-	n := h.stored()
+	n := h.getStored()
 	change(&n.Spec)
 	n.Generation++
 	if err := h.store.Update(h.t.Context(), n); err != nil {
 		h.t.Fatal(err)
 	}
-	h.refresh()
+	h.readStored()
 }
 
-// turn reconciles the Notification once, and returns the wait before the next turn.
-func (h *hub) turn() time.Duration {
+// runTurn reconciles the Notification once, and returns the wait before the next turn.
+func (h *hub) runTurn() time.Duration {
 	h.t.Helper()
 	again, err := h.n.reconcileNotification(h.t.Context(), chat, h.n.laneOf(chat) == h.n.failing)
 	if err != nil {
@@ -170,8 +170,8 @@ func (h *hub) endWait() {
 	h.n.outboxes[chat.Namespace][chat].notBefore = time.Time{}
 }
 
-// refill gives the Notification all its tokens.
-func (h *hub) refill() {
+// refillTokens gives the Notification all its tokens.
+func (h *hub) refillTokens() {
 	h.n.mu.Lock()
 	defer h.n.mu.Unlock()
 	o := h.n.outboxes[chat.Namespace][chat]
@@ -232,9 +232,9 @@ const toSlack = "{target: {slack: {secretRef: {name: chat}}}, events: [SourceFai
 // newChat returns a hub with a Notification that sends to a target as to Slack, and a Source that is as it was before.
 func newChat(t *testing.T, x *target) *hub {
 	t.Helper()
-	h := newHub(t, newNotification(t, toSlack), secretOf("chat", map[string]string{"url": x.URL + "/services/hush", "ca.crt": string(x.certificate())}))
+	h := newHub(t, newNotification(t, toSlack), secretOf("chat", map[string]string{"url": x.URL + "/services/hush", "ca.crt": string(x.certificatePEM())}))
 	h.putSource("web", "a", metav1.ConditionTrue, atoll.ReasonRendered, time.Now().Add(-2*time.Hour))
-	if again := h.turn(); again != 0 {
+	if again := h.runTurn(); again != 0 {
 		t.Fatalf("the first turn waits %s", again)
 	}
 	return h

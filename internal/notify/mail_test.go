@@ -77,7 +77,7 @@ func (m *mailServer) serve(conn net.Conn) {
 		}
 		line = strings.TrimRight(line, "\r\n")
 		if !isEncrypted {
-			m.keep(&m.commands, line)
+			m.keepText(&m.commands, line)
 		}
 		word, rest, _ := strings.Cut(line, " ")
 		if text, is := replies[word]; is {
@@ -98,9 +98,9 @@ func (m *mailServer) serve(conn net.Conn) {
 			conn, isEncrypted = tls.Server(conn, m.config), true
 			lines = bufio.NewReader(conn)
 		case "AUTH":
-			m.authenticate(rest, lines, reply)
+			m.authenticateClient(rest, lines, reply)
 		case "MAIL", "RCPT":
-			m.keep(&m.mails, line)
+			m.keepText(&m.mails, line)
 			reply("250 ok")
 		case "DATA":
 			reply("354 go ahead")
@@ -125,18 +125,18 @@ func (m *mailServer) readData(lines *bufio.Reader) {
 		}
 		text.WriteString(strings.TrimPrefix(line, "."))
 	}
-	m.keep(&m.mails, text.String())
+	m.keepText(&m.mails, text.String())
 }
 
-// authenticate takes credentials by PLAIN or LOGIN.
-func (m *mailServer) authenticate(rest string, lines *bufio.Reader, reply func(string)) {
+// authenticateClient takes credentials by PLAIN or LOGIN.
+func (m *mailServer) authenticateClient(rest string, lines *bufio.Reader, reply func(string)) {
 	decode := func(text string) string {
 		raw, _ := base64.StdEncoding.DecodeString(strings.TrimRight(text, "\r\n"))
 		return strings.ReplaceAll(string(raw), "\x00", "|")
 	}
 	mechanism, initial, _ := strings.Cut(rest, " ")
 	if mechanism == "PLAIN" {
-		m.keep(&m.logins, "PLAIN "+decode(initial))
+		m.keepText(&m.logins, "PLAIN "+decode(initial))
 		reply("235 welcome")
 		return
 	}
@@ -146,11 +146,11 @@ func (m *mailServer) authenticate(rest string, lines *bufio.Reader, reply func(s
 		line, _ := lines.ReadString('\n')
 		login += " " + decode(line)
 	}
-	m.keep(&m.logins, login)
+	m.keepText(&m.logins, login)
 	reply("235 welcome")
 }
 
-func (m *mailServer) keep(list *[]string, text string) {
+func (m *mailServer) keepText(list *[]string, text string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	*list = append(*list, text)
@@ -159,9 +159,9 @@ func (m *mailServer) keep(list *[]string, text string) {
 // newMailHub returns a hub whose Notification sends mail to a server.
 func newMailHub(t *testing.T, x *target, m *mailServer, spec string, secret map[string]string) *hub {
 	t.Helper()
-	secret["ca.crt"] = string(x.certificate())
+	secret["ca.crt"] = string(x.certificatePEM())
 	h := newHub(t, newNotification(t, "{target: {email: {host: 127.0.0.1, "+fmt.Sprintf("port: %d, ", m.Addr().(*net.TCPAddr).Port)+spec+"}}, events: [SourceFailed, SourceApplied]}"), secretOf("mail", secret))
-	h.turn()
+	h.runTurn()
 	h.failSource("web")
 	return h
 }
@@ -189,8 +189,8 @@ func TestMailsAreSent(t *testing.T) {
 			c.prepare(m)
 			m.mu.Unlock()
 			h := newMailHub(t, x, m, c.spec, c.secret)
-			h.turn()
-			if n := h.stored(); deliveredOf(n) != "True NothingUnsent" || n.Status.Target != "Email" || n.Status.Sent != 1 {
+			h.runTurn()
+			if n := h.getStored(); deliveredOf(n) != "True NothingUnsent" || n.Status.Target != "Email" || n.Status.Sent != 1 {
 				t.Fatalf("the status %+v", n.Status)
 			}
 			m.mu.Lock()
@@ -233,7 +233,7 @@ func TestMailsThatAreNotTaken(t *testing.T) {
 		"no SMTP":           {addresses, map[string]string{}, func(_ *hub, m *mailServer) { m.replies["EHLO"], m.replies["HELO"] = "colours", "colours" }, "TargetUnreachable 0"},
 		"loopback":          {addresses, map[string]string{}, func(h *hub, _ *mailServer) { h.n.AllowedNetworks = nil }, "TargetAddressRefused 0: the hub does not dial the loopback address 127.0.0.1"},
 		"another CA": {addresses, map[string]string{}, func(h *hub, _ *mailServer) {
-			h.edit(func(spec *v1alpha1.NotificationSpec) { spec.Target.Email.SecretRef = nil })
+			h.editSpec(func(spec *v1alpha1.NotificationSpec) { spec.Target.Email.SecretRef = nil })
 		}, "TargetNotVerified 0: the server's certificate cannot be verified"},
 		"an address": {strings.Replace(addresses, "boss@", "boss ", 1), map[string]string{}, func(*hub, *mailServer) {}, "TargetRefused 0: an address of the target is not valid"},
 	} {
@@ -243,8 +243,8 @@ func TestMailsThatAreNotTaken(t *testing.T) {
 			m.mu.Lock()
 			c.prepare(h, m)
 			m.mu.Unlock()
-			h.turn()
-			n := h.stored()
+			h.runTurn()
+			n := h.getStored()
 			f := n.Status.Failure
 			if f == nil || !strings.HasPrefix(fmt.Sprintf("%s %d: %s", f.Reason, f.Code, f.Message), c.want) || strings.Contains(fmt.Sprint(n.Status, h.events), "colours") || strings.Contains(fmt.Sprint(n.Status, h.events), "hush") {
 				t.Errorf("%+v, want %s", f, c.want)

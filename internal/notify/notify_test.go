@@ -16,6 +16,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/notify/happening"
+	"atoll.dev/atoll/internal/pace"
 	"atoll.dev/atoll/internal/testwait"
 )
 
@@ -23,42 +24,42 @@ import (
 func TestEachEventIsSentOnce(t *testing.T) {
 	x := newTarget(t)
 	h := newChat(t, x)
-	if n := h.stored(); deliveredOf(n) != "Unknown NotDetermined" || n.Status.Target != "Slack" || n.Status.ObservedGeneration != 1 || len(x.takeRequests()) != 0 {
+	if n := h.getStored(); deliveredOf(n) != "Unknown NotDetermined" || n.Status.Target != "Slack" || n.Status.ObservedGeneration != 1 || len(x.takeRequests()) != 0 {
 		t.Fatalf("after the first turn: %+v", n.Status)
 	}
 	h.failSource("web")
-	h.turn()
+	h.runTurn()
 	if got := x.takeRequests(); len(got) != 1 || !strings.Contains(got[0], `POST /services/hush {"link_names":false`) || !strings.Contains(got[0], "Source failed: Source shop/web") {
 		t.Fatalf("sent %q", got)
 	}
-	n := h.stored()
+	n := h.getStored()
 	if deliveredOf(n) != "True NothingUnsent" || n.Status.LastSentTime.IsZero() || n.Status.Sent != 1 || len(n.Status.Handled) != 1 || n.Status.Handled[0].Event != "SourceFailed" || n.Status.Handled[0].UID != "uid of web" || n.Status.Handled[0].ID == "" || n.Status.Handled[0].Time.IsZero() {
 		t.Errorf("the status %+v", n.Status)
 	}
 	version := n.ResourceVersion
 	h.n.lookAtObject(subjectKey{happening.KindSource, "shop", "web"})
-	h.turn()
-	if got := x.takeRequests(); len(got) != 0 || h.stored().ResourceVersion != version {
+	h.runTurn()
+	if got := x.takeRequests(); len(got) != 0 || h.getStored().ResourceVersion != version {
 		t.Errorf("without a change %q is sent", got)
 	}
 	failed, _ := h.tables.Sources.Get(types.NamespacedName{Namespace: "shop", Name: "web"})
-	h.restart()
+	h.startAgain()
 	h.tables.Sources.Put(failed)
-	h.turn()
+	h.runTurn()
 	if got := x.takeRequests(); len(got) != 0 {
 		t.Errorf("a hub that starts sends again: %q", got)
 	}
 	h.mendSource("web")
-	h.turn()
+	h.runTurn()
 	if got := x.takeRequests(); len(got) != 1 || !strings.Contains(got[0], "Source applied: Source shop/web") {
 		t.Errorf("a mended Source: %q", got)
 	}
 	mended, _ := h.tables.Sources.Get(types.NamespacedName{Namespace: "shop", Name: "web"})
-	h.restart()
+	h.startAgain()
 	h.tables.Sources.Put(mended)
-	version = h.stored().ResourceVersion
-	h.turn()
-	if got := x.takeRequests(); len(got) != 0 || h.stored().ResourceVersion != version {
+	version = h.getStored().ResourceVersion
+	h.runTurn()
+	if got := x.takeRequests(); len(got) != 0 || h.getStored().ResourceVersion != version {
 		t.Errorf("a hub that starts again sends %q", got)
 	}
 }
@@ -66,25 +67,25 @@ func TestEachEventIsSentOnce(t *testing.T) {
 // Events of a time without a hub are sent at the start, unless they are older than the Notification.
 func TestAStartSendsWhatWasMissed(t *testing.T) {
 	x := newTarget(t)
-	h := newHub(t, newNotification(t, toSlack), secretOf("chat", map[string]string{"url": x.URL, "ca.crt": string(x.certificate())}))
+	h := newHub(t, newNotification(t, toSlack), secretOf("chat", map[string]string{"url": x.URL, "ca.crt": string(x.certificatePEM())}))
 	h.putSource("old", "a", metav1.ConditionFalse, atoll.ReasonContentInvalid, time.Now().Add(-90*time.Minute))
 	h.putSource("new", "a", metav1.ConditionFalse, atoll.ReasonContentInvalid, time.Now().Add(-30*time.Minute))
-	h.turn()
+	h.runTurn()
 	if got := x.takeRequests(); len(got) != 1 || !strings.Contains(got[0], "shop/new") {
 		t.Errorf("sent %q", got)
 	}
 	// Other events do not bring the past either.
-	h.edit(func(spec *v1alpha1.NotificationSpec) {
+	h.editSpec(func(spec *v1alpha1.NotificationSpec) {
 		spec.Events = append(spec.Events, v1alpha1.EventSourceDrifted)
 		spec.Objects = &v1alpha1.NotificationObjects{Names: []string{"old"}}
 	})
-	h.turn()
-	if got := x.takeRequests(); len(got) != 0 || h.stored().Status.HandledBefore.Time.Before(time.Now().Add(-time.Minute)) || h.stored().Status.Interest == "" {
-		t.Errorf("sent %q, the status %+v", got, h.stored().Status)
+	h.runTurn()
+	if got := x.takeRequests(); len(got) != 0 || h.getStored().Status.HandledBefore.Time.Before(time.Now().Add(-time.Minute)) || h.getStored().Status.Interest == "" {
+		t.Errorf("sent %q, the status %+v", got, h.getStored().Status)
 	}
 	h.mendSource("old")
 	h.mendSource("new")
-	h.turn()
+	h.runTurn()
 	if got := x.takeRequests(); len(got) != 1 || !strings.Contains(got[0], "shop/old") {
 		t.Errorf("sent %q", got)
 	}
@@ -96,8 +97,8 @@ func TestATargetThatFails(t *testing.T) {
 	h := newChat(t, x)
 	x.setAnswer(http.StatusInternalServerError, nil, "a text of the server with \x1b[31mcolours")
 	h.failSource("web")
-	h.turn()
-	n := h.stored()
+	h.runTurn()
+	n := h.getStored()
 	f := n.Status.Failure
 	if deliveredOf(n) != "False TargetUnreachable" || f == nil || f.Reason != "TargetUnreachable" || f.Code != 500 || f.Message != "the target answers with status 500" || f.Since.IsZero() || n.Status.Waiting != 1 || n.Status.Sent != 0 {
 		t.Fatalf("the status %+v", n.Status)
@@ -109,29 +110,29 @@ func TestATargetThatFails(t *testing.T) {
 		t.Errorf("events %q", h.events)
 	}
 	x.takeRequests()
-	if again := h.turn(); again <= 0 || again > firstRetry || len(x.takeRequests()) != 0 {
+	if again := h.runTurn(); again <= 0 || again > firstRetry || len(x.takeRequests()) != 0 {
 		t.Errorf("the next try is after %s", again)
 	}
 	h.endWait()
-	h.turn()
-	if again := h.turn(); again <= firstRetry || len(x.takeRequests()) != 1 || len(h.events) != 1 {
+	h.runTurn()
+	if again := h.runTurn(); again <= firstRetry || len(x.takeRequests()) != 1 || len(h.events) != 1 {
 		t.Errorf("after two failures the next try is after %s; events %q", again, h.events)
 	}
 	// The Source recovers before the target does: both are sent, by a hub that starts in between.
 	h.mendSource("web")
-	h.turn()
-	if u := h.stored().Status.Unsent; len(u) != 2 || u[1].Event != "SourceApplied" || u[1].Ends != u[0].ID {
+	h.runTurn()
+	if u := h.getStored().Status.Unsent; len(u) != 2 || u[1].Event != "SourceApplied" || u[1].Ends != u[0].ID {
 		t.Errorf("unsent %+v", u)
 	}
 	mended, _ := h.tables.Sources.Get(types.NamespacedName{Namespace: "shop", Name: "web"})
-	h.restart()
+	h.startAgain()
 	h.tables.Sources.Put(mended)
 	x.setAnswer(http.StatusOK, nil, "ok")
-	h.turn()
+	h.runTurn()
 	if got := x.takeRequests(); len(got) != 2 || !strings.Contains(got[0], "Source failed") || !strings.Contains(got[1], "Source applied") {
 		t.Errorf("sent %q", got)
 	}
-	if n := h.stored(); deliveredOf(n) != "True NothingUnsent" || n.Status.Failure != nil || len(n.Status.Unsent) != 0 || n.Status.Waiting != 0 || n.Status.Sent != 2 {
+	if n := h.getStored(); deliveredOf(n) != "True NothingUnsent" || n.Status.Failure != nil || len(n.Status.Unsent) != 0 || n.Status.Waiting != 0 || n.Status.Sent != 2 {
 		t.Errorf("the status %+v", n.Status)
 	}
 }
@@ -143,18 +144,18 @@ func TestAStormIsOneDigest(t *testing.T) {
 	for i := range 60 {
 		h.failSource(fmt.Sprint("web-", i))
 	}
-	h.turn()
+	h.runTurn()
 	got := x.takeRequests()
 	if len(got) != 10 || !strings.Contains(got[9], "51 events of shop/chat") || !strings.Contains(got[9], "and 41 more") {
 		t.Fatalf("%d messages, the last is %q", len(got), got[len(got)-1])
 	}
 	h.failSource("late")
-	if again := h.turn(); again <= 0 || again > 30*time.Second || len(x.takeRequests()) != 0 {
+	if again := h.runTurn(); again <= 0 || again > pace.NotificationMessages.Interval || len(x.takeRequests()) != 0 {
 		t.Errorf("one more event waits %s", again)
 	}
-	h.refill()
-	h.turn()
-	if n := h.stored(); len(x.takeRequests()) != 1 || n.Status.Sent != 61 || n.Status.Dropped != 0 || len(n.Status.Handled) != 32 {
+	h.refillTokens()
+	h.runTurn()
+	if n := h.getStored(); len(x.takeRequests()) != 1 || n.Status.Sent != 61 || n.Status.Dropped != 0 || len(n.Status.Handled) != 32 {
 		t.Errorf("the status %+v", n.Status)
 	}
 }
@@ -167,8 +168,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 	for i := range maxQueue + 30 {
 		h.failSource(fmt.Sprint("web-", i))
 	}
-	h.turn()
-	if n := h.stored(); n.Status.Dropped != 30 || n.Status.Waiting != maxQueue || len(n.Status.Unsent) != 16 || n.Status.Unsent[15].Name != fmt.Sprint("web-", maxQueue+29) {
+	h.runTurn()
+	if n := h.getStored(); n.Status.Dropped != 30 || n.Status.Waiting != maxQueue || len(n.Status.Unsent) != 16 || n.Status.Unsent[15].Name != fmt.Sprint("web-", maxQueue+29) {
 		t.Errorf("the status %+v", n.Status)
 	}
 	h.n.mu.Lock()
@@ -176,8 +177,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 		h.n.outboxes["shop"][chat].queue[i].at = time.Now().Add(-maxAge - time.Minute)
 	}
 	h.n.mu.Unlock()
-	h.turn()
-	if n := h.stored(); n.Status.Dropped != maxQueue+30 || n.Status.Waiting != 0 {
+	h.runTurn()
+	if n := h.getStored(); n.Status.Dropped != maxQueue+30 || n.Status.Waiting != 0 {
 		t.Errorf("events that waited for a day: %+v", n.Status)
 	}
 }
@@ -186,20 +187,20 @@ func TestTheQueueIsBounded(t *testing.T) {
 func TestSuspendedNotifications(t *testing.T) {
 	x := newTarget(t)
 	h := newChat(t, x)
-	h.edit(func(spec *v1alpha1.NotificationSpec) { spec.Suspend = true })
-	h.turn()
+	h.editSpec(func(spec *v1alpha1.NotificationSpec) { spec.Suspend = true })
+	h.runTurn()
 	h.failSource("web")
-	h.turn()
-	if n := h.stored(); deliveredOf(n) != "False Suspended" || len(x.takeRequests()) != 0 {
+	h.runTurn()
+	if n := h.getStored(); deliveredOf(n) != "False Suspended" || len(x.takeRequests()) != 0 {
 		t.Errorf("the status %+v", n.Status)
 	}
-	h.edit(func(spec *v1alpha1.NotificationSpec) { spec.Suspend = false })
-	h.turn()
+	h.editSpec(func(spec *v1alpha1.NotificationSpec) { spec.Suspend = false })
+	h.runTurn()
 	if got := x.takeRequests(); len(got) != 0 {
 		t.Errorf("sent %q", got)
 	}
 	h.mendSource("web")
-	h.turn()
+	h.runTurn()
 	if got := x.takeRequests(); len(got) != 1 {
 		t.Errorf("sent %q", got)
 	}
@@ -209,8 +210,8 @@ func TestSuspendedNotifications(t *testing.T) {
 func TestNamespacesAreApart(t *testing.T) {
 	x := newTarget(t)
 	spec := "{target: {slack: {secretRef: {name: chat}}}, events: [SourceFailed, BundleDegraded, ClusterDisconnected]}"
-	h := newHub(t, newNotification(t, spec), secretOf("chat", map[string]string{"url": x.URL, "ca.crt": string(x.certificate())}))
-	h.turn()
+	h := newHub(t, newNotification(t, spec), secretOf("chat", map[string]string{"url": x.URL, "ca.crt": string(x.certificatePEM())}))
+	h.runTurn()
 	outboxOf := func(key types.NamespacedName) *outbox { return h.n.outboxes[key.Namespace][key] }
 	system := newNotification(t, spec)
 	system.Namespace, system.UID = atoll.SystemNamespace, "system"
@@ -227,7 +228,7 @@ func TestNamespacesAreApart(t *testing.T) {
 	}
 	o := outboxOf(types.NamespacedName{Namespace: atoll.SystemNamespace, Name: chat.Name})
 	subject := newClusterSubject(&v1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "tokyo", UID: "c"}, Status: v1alpha1.ClusterStatus{Conditions: []metav1.Condition{ready}}})
-	o.look(subjectKey{happening.KindCluster, "", "tokyo"}, subject, time.Now())
+	o.lookAt(subjectKey{happening.KindCluster, "", "tokyo"}, subject, time.Now())
 	names := func(o *outbox) string {
 		var out []string
 		for _, q := range o.queue {
@@ -253,11 +254,11 @@ func TestANamespaceHasAPartOfTheWorkers(t *testing.T) {
 	h := newChat(t, x)
 	h.n.turns["shop"] = namespaceTurns
 	h.failSource("web")
-	if again := h.turn(); again != turnPause || len(x.takeRequests()) != 0 {
+	if again := h.runTurn(); again != turnPause || len(x.takeRequests()) != 0 {
 		t.Errorf("one more turn of the namespace waits %s", again)
 	}
 	h.n.turns["shop"] = namespaceTurns - 1
-	if h.turn(); len(x.takeRequests()) != 1 || h.n.turns["shop"] != namespaceTurns-1 {
+	if h.runTurn(); len(x.takeRequests()) != 1 || h.n.turns["shop"] != namespaceTurns-1 {
 		t.Errorf("%d turns", h.n.turns["shop"])
 	}
 }
@@ -323,7 +324,7 @@ func TestRetriesAreLaterAndLater(t *testing.T) {
 func TestSlowTargetsHaveOtherWorkers(t *testing.T) {
 	x := newTarget(t)
 	h := newChat(t, x)
-	nt := h.stored()
+	nt := h.getStored()
 	h.n.endTurn(nt, slowTurn)
 	if h.n.laneOf(chat) != h.n.failing {
 		t.Error("a slow target is one for the workers of healthy ones")
@@ -332,7 +333,7 @@ func TestSlowTargetsHaveOtherWorkers(t *testing.T) {
 	if again, err := h.n.reconcileNotification(t.Context(), chat, false); err != nil || again != 0 || len(x.takeRequests()) != 0 {
 		t.Errorf("the other workers send: %v, %s", err, again)
 	}
-	if h.turn(); len(x.takeRequests()) != 1 || h.n.laneOf(chat) != h.n.healthy {
+	if h.runTurn(); len(x.takeRequests()) != 1 || h.n.laneOf(chat) != h.n.healthy {
 		t.Error("a target that was fast stays one for the workers of slow ones")
 	}
 }
@@ -348,8 +349,8 @@ func TestADeadTargetDelaysNoOther(t *testing.T) {
 	}))
 	defer dead.Close()
 	defer close(release)
-	h := newHub(t, secretOf("dead", map[string]string{"url": dead.URL, "ca.crt": string(x.certificate())}))
-	blog := secretOf("chat", map[string]string{"url": x.URL, "ca.crt": string(x.certificate())})
+	h := newHub(t, secretOf("dead", map[string]string{"url": dead.URL, "ca.crt": string(x.certificatePEM())}))
+	blog := secretOf("chat", map[string]string{"url": x.URL, "ca.crt": string(x.certificatePEM())})
 	blog.Namespace = "blog"
 	if err := h.store.Create(t.Context(), blog); err != nil {
 		t.Fatal(err)

@@ -128,8 +128,8 @@ func (o *outbox) adoptSpec(nt *v1alpha1.Notification, now time.Time) (needsBasel
 	return true
 }
 
-// look finds the events of an object, nil for one that is gone, and reports whether one is to be sent.
-func (o *outbox) look(key subjectKey, s *happening.Subject, now time.Time) bool {
+// lookAt finds the events of an object, nil for one that is gone, and reports whether one is to be sent.
+func (o *outbox) lookAt(key subjectKey, s *happening.Subject, now time.Time) bool {
 	if s == nil || !o.kinds[tableKind(key.kind)] || !happening.MatchesObjects(o.notification.Spec.Objects, &s.Meta) {
 		delete(o.memories, key)
 		return false
@@ -270,7 +270,7 @@ func (o *outbox) writeInto(now *v1alpha1.Notification) {
 	for i := max(0, len(o.queue)-maxUnsent); i < len(o.queue) && o.failure != nil; i++ {
 		e := &o.queue[i].Event
 		st.Unsent = append(st.Unsent, v1alpha1.UnsentEvent{
-			HandledEvent: v1alpha1.HandledEvent{ID: e.ID, Event: string(e.Type), UID: e.UID, Time: formatTime(e.Time)}, Kind: e.Kind, Name: e.Name, Reason: e.Reason,
+			HandledEvent: v1alpha1.HandledEvent{ID: e.ID, Event: string(e.Type), UID: e.UID, Time: formatTime(e.Time)}, Kind: e.Kind, Name: e.Name, Reason: phrase.CutText(e.Reason, 128),
 			Message: phrase.CutText(phrase.EscapeLine(e.Message), maxUnsentBytes), Ends: e.Ends,
 		})
 	}

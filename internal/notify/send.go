@@ -131,7 +131,7 @@ func (n *Notifier) sendToChat(ctx context.Context, nt *v1alpha1.Notification, se
 	if err != nil {
 		return err
 	}
-	return n.post(ctx, u, secret, map[string]string{"Content-Type": message.TypeJSON}, body)
+	return n.postBody(ctx, u, secret, map[string]string{"Content-Type": message.TypeJSON}, body)
 }
 
 // sendToWebhook sends a message as a signed CloudEvent.
@@ -149,14 +149,14 @@ func (n *Notifier) sendToWebhook(ctx context.Context, t *v1alpha1.WebhookTarget,
 		return err
 	}
 	at := strconv.FormatInt(time.Now().Unix(), 10)
-	return n.post(ctx, u, secret, map[string]string{
+	return n.postBody(ctx, u, secret, map[string]string{
 		"Content-Type": message.TypeCloudEvent, standardwebhook.HeaderID: m.ID, standardwebhook.HeaderTimestamp: at,
 		standardwebhook.HeaderSignature: standardwebhook.SignRequest(key, m.ID, at, body),
 	}, body)
 }
 
-// post sends a body to a server, and judges the answer.
-func (n *Notifier) post(ctx context.Context, u *url.URL, secret map[string][]byte, headers map[string]string, body []byte) error {
+// postBody sends a body to a server, and judges the answer.
+func (n *Notifier) postBody(ctx context.Context, u *url.URL, secret map[string][]byte, headers map[string]string, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return &failure{reason: atoll.ReasonTargetRefused, message: "the URL of the target is no URL"}

@@ -39,7 +39,7 @@ func TestAnswersOfTargets(t *testing.T) {
 		"no certificate":  {func(h *hub, x *target) { h.setSecret(map[string]string{"url": x.URL + "/hush", "ca.crt": "none"}) }, "False TargetSecretInvalid 0: ca.crt of the Secret has no certificate in PEM"},
 		"nothing listens": {func(_ *hub, x *target) { x.Close() }, "False TargetUnreachable 0: the connection fails"},
 		"no supported one": {func(h *hub, _ *target) {
-			h.edit(func(spec *v1alpha1.NotificationSpec) { spec.Target = v1alpha1.NotificationTarget{} })
+			h.editSpec(func(spec *v1alpha1.NotificationSpec) { spec.Target = v1alpha1.NotificationTarget{} })
 		}, "False TargetRefused 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestAnswersOfTargets(t *testing.T) {
 			h := newChat(t, x)
 			c.spoil(h, x)
 			h.failSource("web")
-			h.turn()
-			n := h.stored()
+			h.runTurn()
+			n := h.getStored()
 			got := deliveredOf(n)
 			if f := n.Status.Failure; f != nil {
 				got += fmt.Sprintf(" %d: %s", f.Code, f.Message)
@@ -63,15 +63,15 @@ func TestAnswersOfTargets(t *testing.T) {
 			}
 			switch name {
 			case "too many":
-				if again := h.turn(); again < 4*time.Minute {
+				if again := h.runTurn(); again < 4*time.Minute {
 					t.Errorf("the next try is after %s", again)
 				}
 			case "a refused text":
 				for range maxRefusals - 1 {
 					h.endWait()
-					h.turn()
+					h.runTurn()
 				}
-				if n := h.stored(); n.Status.Dropped != 1 || n.Status.Waiting != 0 || len(n.Status.Handled) != 1 {
+				if n := h.getStored(); n.Status.Dropped != 1 || n.Status.Waiting != 0 || len(n.Status.Handled) != 1 {
 					t.Errorf("a text that is refused %d times: %+v", maxRefusals, n.Status)
 				}
 			}
@@ -84,27 +84,27 @@ func TestATestMessage(t *testing.T) {
 	x := newTarget(t)
 	h := newChat(t, x)
 	at := metav1.NewTime(time.Now().Truncate(time.Second))
-	h.edit(func(spec *v1alpha1.NotificationSpec) { spec.TestRequest = &at })
-	h.turn()
-	h.turn()
-	if got, n := x.takeRequests(), h.stored(); len(got) != 1 || !strings.Contains(got[0], "Test of the Notification shop/chat") || !n.Status.TestRequest.Equal(&at) || deliveredOf(n) != "True NothingUnsent" || n.Status.Sent != 0 {
+	h.editSpec(func(spec *v1alpha1.NotificationSpec) { spec.TestRequest = &at })
+	h.runTurn()
+	h.runTurn()
+	if got, n := x.takeRequests(), h.getStored(); len(got) != 1 || !strings.Contains(got[0], "Test of the Notification shop/chat") || !n.Status.TestRequest.Equal(&at) || deliveredOf(n) != "True NothingUnsent" || n.Status.Sent != 0 {
 		t.Errorf("sent %q, the status %+v", got, n.Status)
 	}
 	x.setAnswer(http.StatusNotFound, nil, "no_service")
 	later := metav1.NewTime(at.Add(time.Second))
-	h.edit(func(spec *v1alpha1.NotificationSpec) { spec.TestRequest = &later })
-	h.turn()
-	if n := h.stored(); n.Status.Failure == nil || n.Status.Failure.Code != 404 || !n.Status.TestRequest.Equal(&later) {
+	h.editSpec(func(spec *v1alpha1.NotificationSpec) { spec.TestRequest = &later })
+	h.runTurn()
+	if n := h.getStored(); n.Status.Failure == nil || n.Status.Failure.Code != 404 || !n.Status.TestRequest.Equal(&later) {
 		t.Errorf("the status %+v", n.Status)
 	}
 	x.takeRequests()
-	if again := h.turn(); again != 0 || len(x.takeRequests()) != 0 {
+	if again := h.runTurn(); again != 0 || len(x.takeRequests()) != 0 {
 		t.Errorf("a test is repeated after %s", again)
 	}
 	// Its failure delays no event.
 	x.setAnswer(http.StatusOK, nil, "")
 	h.failSource("web")
-	h.turn()
+	h.runTurn()
 	if got := x.takeRequests(); len(got) != 1 {
 		t.Errorf("sent %q", got)
 	}
@@ -113,22 +113,22 @@ func TestATestMessage(t *testing.T) {
 // Teams and webhooks get their own forms; the request of a webhook is signed, with the same ID at each try.
 func TestOtherForms(t *testing.T) {
 	x := newTarget(t)
-	h := newHub(t, newNotification(t, "{target: {teams: {secretRef: {name: chat}}}, events: [SourceFailed], template: 'seen: {{.Name}}'}"), secretOf("chat", map[string]string{"url": x.URL, "ca.crt": string(x.certificate()), "hmac": "0123456789abcdef"}))
-	h.turn()
+	h := newHub(t, newNotification(t, "{target: {teams: {secretRef: {name: chat}}}, events: [SourceFailed], template: 'seen: {{.Name}}'}"), secretOf("chat", map[string]string{"url": x.URL, "ca.crt": string(x.certificatePEM()), "hmac": "0123456789abcdef"}))
+	h.runTurn()
 	h.failSource("web")
-	h.turn()
+	h.runTurn()
 	if got := x.takeRequests(); len(got) != 1 || !strings.Contains(got[0], "AdaptiveCard") || !strings.Contains(got[0], "seen: web") {
 		t.Errorf("Teams gets %q", got)
 	}
-	h.edit(func(spec *v1alpha1.NotificationSpec) {
+	h.editSpec(func(spec *v1alpha1.NotificationSpec) {
 		spec.Target = v1alpha1.NotificationTarget{Webhook: &v1alpha1.WebhookTarget{URL: x.URL + "/events?x=y", SecretRef: v1alpha1.NotificationSecretRef{Name: "chat"}}}
 	})
-	h.turn()
+	h.runTurn()
 	var ids []string
 	x.setAnswer(http.StatusInternalServerError, nil, "")
 	h.failSource("api")
 	for range 2 {
-		h.turn()
+		h.runTurn()
 		h.endWait()
 		x.mu.Lock()
 		for i, header := range x.headers {
@@ -150,8 +150,8 @@ func TestOtherForms(t *testing.T) {
 		t.Errorf("two tries have the IDs %q", ids)
 	}
 	h.setSecret(map[string]string{"hmac": "short"})
-	h.turn()
-	if f := h.stored().Status.Failure; f == nil || f.Reason != "TargetSecretInvalid" || !strings.Contains(f.Message, "no key hmac of at least 16 bytes") {
+	h.runTurn()
+	if f := h.getStored().Status.Failure; f == nil || f.Reason != "TargetSecretInvalid" || !strings.Contains(f.Message, "no key hmac of at least 16 bytes") {
 		t.Errorf("a short key: %+v", f)
 	}
 }

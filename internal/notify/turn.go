@@ -83,7 +83,7 @@ func (n *Notifier) beginTurn(nt *v1alpha1.Notification, now time.Time) turn {
 		n.outboxes[key.Namespace][key] = o
 	}
 	if o.adoptSpec(nt, now) {
-		n.listSubjects(nt.Namespace, o.kinds, func(key subjectKey, s *happening.Subject) { o.look(key, s, now) })
+		n.listSubjects(nt.Namespace, o.kinds, func(key subjectKey, s *happening.Subject) { o.lookAt(key, s, now) })
 	}
 	o.dropOld(now)
 	return n.takeTurn(o, now)

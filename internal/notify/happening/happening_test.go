@@ -18,8 +18,8 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// subject returns an object that was made an hour before noon, by its spec and its status in YAML.
-func subject(t *testing.T, kind, text string) *Subject {
+// newSubject returns an object that was made an hour before noon, by its spec and its status in YAML.
+func newSubject(t *testing.T, kind, text string) *Subject {
 	t.Helper()
 	s := &Subject{Kind: kind, Meta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: types.UID("uid of the " + kind), CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}}
 	read := func(out any) {
@@ -52,8 +52,8 @@ func subject(t *testing.T, kind, text string) *Subject {
 	return s
 }
 
-// condition returns a condition in YAML, which has its status since some minutes after noon.
-func condition(kind, status, reason string, minute int) string {
+// newCondition returns a condition in YAML, which has its status since some minutes after noon.
+func newCondition(kind, status, reason string, minute int) string {
 	return fmt.Sprintf("{type: %s, status: '%s', reason: %s, message: 'message of %s', lastTransitionTime: '%s'}", kind, status, reason, reason, noon.Add(time.Duration(minute)*time.Minute).Format(time.RFC3339))
 }
 
@@ -89,43 +89,43 @@ var transitions = map[string]struct {
 	want  []string
 }{
 	"a Source fails and is mended": {KindSource, []string{
-		statusOf("commit: a, ", condition("Rendered", "True", "Rendered", -90), condition("Applied", "True", "Applied", -90)),
-		statusOf("commit: a, seenCommit: b, ", condition("Rendered", "False", "ContentInvalid", 1), condition("Applied", "True", "Applied", -90)),
-		statusOf("commit: a, seenCommit: b, ", condition("Rendered", "False", "ContentInvalid", 1), condition("Applied", "True", "Applied", -90)),
-		statusOf("commit: a, seenCommit: c, ", condition("Rendered", "False", "ContentInvalid", 1), condition("Applied", "True", "Applied", -90)),
-		statusOf("commit: a, seenCommit: b, ", condition("Rendered", "True", "Rendered", 3), condition("Applied", "True", "Applied", -90)),
+		statusOf("commit: a, ", newCondition("Rendered", "True", "Rendered", -90), newCondition("Applied", "True", "Applied", -90)),
+		statusOf("commit: a, seenCommit: b, ", newCondition("Rendered", "False", "ContentInvalid", 1), newCondition("Applied", "True", "Applied", -90)),
+		statusOf("commit: a, seenCommit: b, ", newCondition("Rendered", "False", "ContentInvalid", 1), newCondition("Applied", "True", "Applied", -90)),
+		statusOf("commit: a, seenCommit: c, ", newCondition("Rendered", "False", "ContentInvalid", 1), newCondition("Applied", "True", "Applied", -90)),
+		statusOf("commit: a, seenCommit: b, ", newCondition("Rendered", "True", "Rendered", 3), newCondition("Applied", "True", "Applied", -90)),
 	}, []string{"", "SourceFailed", "", "SourceFailed", "SourceApplied"}},
 	"commits, and the return to an earlier one": {KindSource, []string{
-		statusOf("commit: a, ", condition("Rendered", "True", "Rendered", -90), condition("Applied", "True", "Applied", -90)),
-		statusOf("commit: b, ", condition("Rendered", "True", "Rendered", -90), condition("Applied", "True", "Applied", -90)),
-		statusOf("commit: a, ", condition("Rendered", "True", "Rendered", -90), condition("Applied", "True", "Applied", -90)),
-		statusOf("commit: a, ", condition("Rendered", "True", "Rendered", -90), condition("Applied", "True", "Applied", -90)),
+		statusOf("commit: a, ", newCondition("Rendered", "True", "Rendered", -90), newCondition("Applied", "True", "Applied", -90)),
+		statusOf("commit: b, ", newCondition("Rendered", "True", "Rendered", -90), newCondition("Applied", "True", "Applied", -90)),
+		statusOf("commit: a, ", newCondition("Rendered", "True", "Rendered", -90), newCondition("Applied", "True", "Applied", -90)),
+		statusOf("commit: a, ", newCondition("Rendered", "True", "Rendered", -90), newCondition("Applied", "True", "Applied", -90)),
 	}, []string{"", "SourceApplied", "SourceApplied", ""}},
 	"an object is not applied": {KindSource, []string{
-		statusOf("", condition("Rendered", "Unknown", "NotDetermined", -90), condition("Applied", "Unknown", "NotDetermined", -90)),
-		statusOf("seenCommit: a, ", condition("Rendered", "True", "Rendered", 1), condition("Applied", "False", "NotApplied", 1)),
-		statusOf("commit: a, ", condition("Rendered", "True", "Rendered", 1), condition("Applied", "True", "Applied", 2)),
+		statusOf("", newCondition("Rendered", "Unknown", "NotDetermined", -90), newCondition("Applied", "Unknown", "NotDetermined", -90)),
+		statusOf("seenCommit: a, ", newCondition("Rendered", "True", "Rendered", 1), newCondition("Applied", "False", "NotApplied", 1)),
+		statusOf("commit: a, ", newCondition("Rendered", "True", "Rendered", 1), newCondition("Applied", "True", "Applied", 2)),
 	}, []string{"", "SourceFailed", "SourceApplied"}},
 	"a suspended Source has not failed": {KindSource, []string{
-		statusOf("commit: a, ", condition("Rendered", "True", "Rendered", -90), condition("Applied", "True", "Applied", -90)),
-		statusOf("commit: a, ", condition("Rendered", "False", "Suspended", 1), condition("Applied", "True", "Applied", -90)),
-		strings.Replace(statusOf("commit: a, ", condition("Rendered", "False", "RefMissing", 1), condition("Applied", "True", "Applied", -90)), "{", "{suspend: true, ", 1),
-		statusOf("commit: a, ", condition("Rendered", "True", "Rendered", 3), condition("Applied", "True", "Applied", -90)),
+		statusOf("commit: a, ", newCondition("Rendered", "True", "Rendered", -90), newCondition("Applied", "True", "Applied", -90)),
+		statusOf("commit: a, ", newCondition("Rendered", "False", "Suspended", 1), newCondition("Applied", "True", "Applied", -90)),
+		strings.Replace(statusOf("commit: a, ", newCondition("Rendered", "False", "RefMissing", 1), newCondition("Applied", "True", "Applied", -90)), "{", "{suspend: true, ", 1),
+		statusOf("commit: a, ", newCondition("Rendered", "True", "Rendered", 3), newCondition("Applied", "True", "Applied", -90)),
 	}, []string{"", "", "", ""}},
 	"nothing is applied yet": {KindSource, []string{
-		statusOf("", condition("Applied", "False", "NotRendered", 1)), statusOf("", condition("Rendered", "True", "Rendered", 2), condition("Applied", "False", "NotRendered", 1)),
+		statusOf("", newCondition("Applied", "False", "NotRendered", 1)), statusOf("", newCondition("Rendered", "True", "Rendered", 2), newCondition("Applied", "False", "NotRendered", 1)),
 	}, []string{"", ""}},
 	"drift on the hub": {KindSource, []string{
-		statusOf("", condition("InSync", "True", "InSync", -90)), statusOf("", condition("InSync", "False", "ChangedOnHub", 1)),
-		statusOf("", condition("InSync", "True", "InSync", 2)), statusOf("", condition("InSync", "Unknown", "NotDetermined", 3)), statusOf("", condition("InSync", "True", "InSync", 4)),
+		statusOf("", newCondition("InSync", "True", "InSync", -90)), statusOf("", newCondition("InSync", "False", "ChangedOnHub", 1)),
+		statusOf("", newCondition("InSync", "True", "InSync", 2)), statusOf("", newCondition("InSync", "Unknown", "NotDetermined", 3)), statusOf("", newCondition("InSync", "True", "InSync", 4)),
 	}, []string{"", "SourceDrifted", "SourceInSync", "", ""}},
 	"degraded, progressing, ready": {KindBundle, []string{
-		statusOf("", condition("Ready", "True", "Ready", -90)), statusOf("", condition("Ready", "False", "Progressing", 1)),
-		statusOf("waitsFor: tokyo, ", condition("Ready", "False", "Degraded", 1)), statusOf("", condition("Ready", "False", "Progressing", 1)),
-		statusOf("", condition("Ready", "False", "Degraded", 1)), statusOf("", condition("Ready", "True", "Ready", 5)), statusOf("", condition("Ready", "False", "Failed", 6)),
+		statusOf("", newCondition("Ready", "True", "Ready", -90)), statusOf("", newCondition("Ready", "False", "Progressing", 1)),
+		statusOf("waitsFor: tokyo, ", newCondition("Ready", "False", "Degraded", 1)), statusOf("", newCondition("Ready", "False", "Progressing", 1)),
+		statusOf("", newCondition("Ready", "False", "Degraded", 1)), statusOf("", newCondition("Ready", "True", "Ready", 5)), statusOf("", newCondition("Ready", "False", "Failed", 6)),
 	}, []string{"", "", "BundleDegraded", "", "", "BundleRecovered", "BundleDegraded"}},
 	"a change that succeeds is no recovery": {KindBundle, []string{
-		statusOf("", condition("Ready", "True", "Ready", -90)), statusOf("", condition("Ready", "False", "Progressing", 1)), statusOf("", condition("Ready", "True", "Ready", 2)),
+		statusOf("", newCondition("Ready", "True", "Ready", -90)), statusOf("", newCondition("Ready", "False", "Progressing", 1)), statusOf("", newCondition("Ready", "True", "Ready", 2)),
 	}, []string{"", "", ""}},
 	"a Bundle waits": {KindBundle, []string{
 		statusOf(""), statusOf("wait: {reason: Degraded, actor: the application's owner, since: '2026-01-02T12:01:00Z'}, "),
@@ -151,21 +151,21 @@ var transitions = map[string]struct {
 		"{}", "{status: {rollout: {currentStage: canary, reason: StageFailed, since: '2026-01-02T12:01:00Z'}}}", "{status: {rollout: {currentStage: canary, reason: RolledBack, since: '2026-01-02T12:02:00Z'}}}",
 	}, []string{"", "RolloutFailed", "RolloutFailed"}},
 	"a removal": {KindBundle, []string{
-		statusOf("", condition("RemovalHeld", "False", "Released", -90)), statusOf("", condition("RemovalHeld", "True", "RemovalHeld", 1)), statusOf("", condition("RemovalHeld", "False", "Released", 2)),
-		statusOf("", condition("RemovalHeld", "True", "RemovalHeld", 3)),
+		statusOf("", newCondition("RemovalHeld", "False", "Released", -90)), statusOf("", newCondition("RemovalHeld", "True", "RemovalHeld", 1)), statusOf("", newCondition("RemovalHeld", "False", "Released", 2)),
+		statusOf("", newCondition("RemovalHeld", "True", "RemovalHeld", 3)),
 	}, []string{"", "RemovalWaitsForConfirmation", "", "RemovalWaitsForConfirmation"}},
 	"a cluster joins": {KindCluster, []string{
-		statusOf(""), statusOf("", condition("Accepted", "False", "WaitsForAdministrator", 1), condition("Ready", "Unknown", "NotAccepted", 1)),
-		statusOf("", condition("Accepted", "True", "Accepted", 2), condition("Ready", "Unknown", "NeverConnected", 1)), statusOf("", condition("Accepted", "True", "Accepted", 2), condition("Ready", "Unknown", "WaitsForInventory", 1)),
-		statusOf("", condition("Accepted", "True", "Accepted", 2), condition("Ready", "True", "AgentConnected", 3)),
+		statusOf(""), statusOf("", newCondition("Accepted", "False", "WaitsForAdministrator", 1), newCondition("Ready", "Unknown", "NotAccepted", 1)),
+		statusOf("", newCondition("Accepted", "True", "Accepted", 2), newCondition("Ready", "Unknown", "NeverConnected", 1)), statusOf("", newCondition("Accepted", "True", "Accepted", 2), newCondition("Ready", "Unknown", "WaitsForInventory", 1)),
+		statusOf("", newCondition("Accepted", "True", "Accepted", 2), newCondition("Ready", "True", "AgentConnected", 3)),
 	}, []string{"", "ClusterWaitsForAcceptance", "", "", "ClusterReady"}},
 	"a cluster is lost and comes back": {KindCluster, []string{
-		statusOf("", condition("Ready", "True", "AgentConnected", -90)), statusOf("", condition("Ready", "Unknown", "StreamLost", 1)), statusOf("", condition("Ready", "False", "MemberNotReady", 2)),
-		statusOf("", condition("Ready", "True", "AgentConnected", 3)), statusOf("", condition("Ready", "Unknown", "CheckInsMissed", 4)),
+		statusOf("", newCondition("Ready", "True", "AgentConnected", -90)), statusOf("", newCondition("Ready", "Unknown", "StreamLost", 1)), statusOf("", newCondition("Ready", "False", "MemberNotReady", 2)),
+		statusOf("", newCondition("Ready", "True", "AgentConnected", 3)), statusOf("", newCondition("Ready", "Unknown", "CheckInsMissed", 4)),
 	}, []string{"", "ClusterDisconnected", "ClusterNotReady", "ClusterReady", "ClusterDisconnected"}},
 	"a cluster is removed": {KindCluster, []string{
-		statusOf(""), statusOf("removal: {bundles: 1, gone: 0, plan: p1}, ", condition("Removing", "True", "WaitsForConfirmation", 1)),
-		statusOf("removal: {bundles: 2, gone: 0, plan: p2}, ", condition("Removing", "True", "WaitsForConfirmation", 1)), statusOf("removal: {bundles: 2, gone: 0, confirmed: p2}, ", condition("Removing", "True", "BundlesLeave", 1)),
+		statusOf(""), statusOf("removal: {bundles: 1, gone: 0, plan: p1}, ", newCondition("Removing", "True", "WaitsForConfirmation", 1)),
+		statusOf("removal: {bundles: 2, gone: 0, plan: p2}, ", newCondition("Removing", "True", "WaitsForConfirmation", 1)), statusOf("removal: {bundles: 2, gone: 0, confirmed: p2}, ", newCondition("Removing", "True", "BundlesLeave", 1)),
 	}, []string{"", "ClusterRemovalWaitsForConfirmation", "ClusterRemovalWaitsForConfirmation", ""}},
 }
 
@@ -177,7 +177,7 @@ func TestTransitions(t *testing.T) {
 			var memory Memory
 			for i, text := range c.steps {
 				var news []Event
-				news, memory = l.ListNews(memory, subject(t, c.kind, text))
+				news, memory = l.ListNews(memory, newSubject(t, c.kind, text))
 				var names []string
 				for _, e := range news {
 					if e.Type != v1alpha1.EventBundleWaits || name == "a Bundle waits" {
@@ -204,11 +204,11 @@ func TestTransitions(t *testing.T) {
 
 // A hub that starts sends what began later than the Notification and was not handled. It sends nothing twice.
 func TestAHubThatStarts(t *testing.T) {
-	failed := statusOf("seenCommit: b, ", condition("Rendered", "False", "ContentInvalid", 1))
-	mended := statusOf("commit: c, ", condition("Rendered", "True", "Rendered", 3), condition("Applied", "True", "Applied", 3))
+	failed := statusOf("seenCommit: b, ", newCondition("Rendered", "False", "ContentInvalid", 1))
+	mended := statusOf("commit: c, ", newCondition("Rendered", "True", "Rendered", 3), newCondition("Applied", "True", "Applied", 3))
 	first := func(h *History, text string) (string, []Event) {
 		l := Look{Events: allEvents(), History: h, Now: noon.Add(time.Hour)}
-		news, _ := l.ListNews(nil, subject(t, KindSource, text))
+		news, _ := l.ListNews(nil, newSubject(t, KindSource, text))
 		return listNames(news), news
 	}
 	h := &History{Before: noon.Add(-2 * time.Hour)}
@@ -245,14 +245,14 @@ func TestOnlyTheStatedEventsAreSent(t *testing.T) {
 	l := Look{Events: map[v1alpha1.NotificationEvent]bool{v1alpha1.EventBundleRecovered: true}, History: &History{}, Now: noon}
 	var memory Memory
 	for i, c := range []struct{ text, want string }{
-		{statusOf("", condition("Ready", "True", "Ready", 1)), ""}, {statusOf("", condition("Ready", "False", "Degraded", 2)), ""}, {statusOf("", condition("Ready", "True", "Ready", 3)), "BundleRecovered"},
+		{statusOf("", newCondition("Ready", "True", "Ready", 1)), ""}, {statusOf("", newCondition("Ready", "False", "Degraded", 2)), ""}, {statusOf("", newCondition("Ready", "True", "Ready", 3)), "BundleRecovered"},
 	} {
 		var news []Event
-		if news, memory = l.ListNews(memory, subject(t, KindBundle, c.text)); listNames(news) != c.want {
+		if news, memory = l.ListNews(memory, newSubject(t, KindBundle, c.text)); listNames(news) != c.want {
 			t.Errorf("step %d: %q, want %q", i, listNames(news), c.want)
 		}
 	}
-	if news, _ := l.ListNews(nil, subject(t, KindSource, "{}")); len(news) > 0 {
+	if news, _ := l.ListNews(nil, newSubject(t, KindSource, "{}")); len(news) > 0 {
 		t.Errorf("a Source has events of Bundles: %v", news)
 	}
 }

@@ -28,18 +28,18 @@ func failedEvent(name string) happening.Event {
 	}
 }
 
-func notification(template string) *v1alpha1.Notification {
+func newNotification(template string) *v1alpha1.Notification {
 	return &v1alpha1.Notification{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "chat", UID: "n"}, Spec: v1alpha1.NotificationSpec{Template: template}}
 }
 
 func TestDefaultText(t *testing.T) {
-	m := New(notification(""), []happening.Event{failedEvent("web")})
+	m := New(newNotification(""), []happening.Event{failedEvent("web")})
 	want := "Source failed: Source shop/web\nContentInvalid: deploy/web.yaml:3: no object\nCommit 1f0c9d2e7ab4. Since 2026-01-02T12:00:00Z. Must act: the application's owner."
 	if m.Text != want || m.Subject != "Source failed: Source shop/web (ContentInvalid)" || m.Source != "/apis/atoll.dev/v1alpha1/namespaces/shop/sources/web" {
 		t.Errorf("%+v", m)
 	}
 	e := happening.Event{Type: v1alpha1.EventClusterReady, Time: noon, Kind: "Cluster", Name: "tokyo"}
-	if m := New(notification(""), []happening.Event{e}); m.Text != "Cluster ready: Cluster tokyo\n\nSince 2026-01-02T12:00:00Z." || m.Source != "/apis/atoll.dev/v1alpha1/clusters/tokyo" {
+	if m := New(newNotification(""), []happening.Event{e}); m.Text != "Cluster ready: Cluster tokyo\n\nSince 2026-01-02T12:00:00Z." || m.Source != "/apis/atoll.dev/v1alpha1/clusters/tokyo" {
 		t.Errorf("%+v", m)
 	}
 	if err := CheckTemplate(DefaultTemplate); err != nil {
@@ -57,7 +57,7 @@ func TestTemplates(t *testing.T) {
 		"{{.Stage}}": "Source failed: Source shop/web",
 		"{{.Other}}": "Source failed: Source shop/web",
 	} {
-		if got := New(notification(text), []happening.Event{failedEvent("web")}).Text; got != want && !strings.HasPrefix(got, want+"\n") {
+		if got := New(newNotification(text), []happening.Event{failedEvent("web")}).Text; got != want && !strings.HasPrefix(got, want+"\n") {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
@@ -97,7 +97,7 @@ func TestHostileTexts(t *testing.T) {
 	e := failedEvent("web")
 	e.Message = "<!channel> <@U123> @here @channel <https://evil|click> [click](https://evil) ![x][y] *bold* & \r\nBcc: evil@example.com\r\n\r\n.\r\nQUIT \x1b[31m\u202e {{.Name}}" + strings.Repeat("long ", 400)
 	e.By, e.Name = "a\r\nSubject: other", "web\nX-Evil: yes"
-	m := New(notification(""), []happening.Event{e})
+	m := New(newNotification(""), []happening.Event{e})
 	if len(m.Text) > maxTextBytes || strings.ContainsAny(m.Text+m.Subject, "\r\x1b\u202e") || strings.Contains(m.Subject, "\n") || strings.Count(m.Text, "\n") != 2 {
 		t.Fatalf("the text %q of %q", m.Text, m.Subject)
 	}
@@ -143,7 +143,7 @@ func TestHostileTexts(t *testing.T) {
 
 // Many lines of a template make no card that is too large for Teams.
 func TestLinesAreBounded(t *testing.T) {
-	m := New(notification("x"+strings.Repeat("\nx", 2000)), []happening.Event{failedEvent("web")})
+	m := New(newNotification("x"+strings.Repeat("\nx", 2000)), []happening.Event{failedEvent("web")})
 	if n := strings.Count(m.Text, "\n") + 1; n != maxLines {
 		t.Errorf("%d lines", n)
 	}
@@ -151,7 +151,7 @@ func TestLinesAreBounded(t *testing.T) {
 
 func TestCloudEvent(t *testing.T) {
 	e := failedEvent("web")
-	m := New(notification(""), []happening.Event{e})
+	m := New(newNotification(""), []happening.Event{e})
 	body, err := EncodeCloudEvent(&m)
 	if err != nil {
 		t.Fatal(err)
@@ -170,11 +170,11 @@ func TestDigest(t *testing.T) {
 	for i := range 47 {
 		events = append(events, failedEvent(fmt.Sprint("web-", i)))
 	}
-	m := New(notification("a template"), events)
+	m := New(newNotification("a template"), events)
 	if m.Type != "Digest" || m.Subject != "47 events of shop/chat" || !strings.HasPrefix(m.Text, "47 events of shop/chat:\nSource failed: Source shop/web-0 (ContentInvalid)\n") || !strings.HasSuffix(m.Text, "web-9 (ContentInvalid)\nand 37 more") {
 		t.Errorf("%+v", m)
 	}
-	if other := New(notification(""), events[1:]); other.ID == m.ID {
+	if other := New(newNotification(""), events[1:]); other.ID == m.ID {
 		t.Error("digests of other events have the same ID")
 	}
 	var sent struct {
@@ -192,8 +192,8 @@ func TestDigest(t *testing.T) {
 }
 
 func TestMessageOfATest(t *testing.T) {
-	m := NewTest(notification("a template"), noon)
-	if m.Type != "Test" || m.Text != "Test of the Notification shop/chat.\nMessages about its events come here." || m.ID == NewTest(notification(""), noon.Add(time.Second)).ID {
+	m := NewTest(newNotification("a template"), noon)
+	if m.Type != "Test" || m.Text != "Test of the Notification shop/chat.\nMessages about its events come here." || m.ID == NewTest(newNotification(""), noon.Add(time.Second)).ID {
 		t.Errorf("%+v", m)
 	}
 	if body, err := EncodeCloudEvent(&m); err != nil || strings.Contains(string(body), `"event"`) || !strings.Contains(string(body), `"type":"dev.atoll.Test"`) {
