@@ -39,7 +39,7 @@ func TestDefaultText(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	e := happening.Event{Type: v1alpha1.EventClusterReady, Time: noon, Kind: "Cluster", Name: "tokyo"}
-	if m := New(newNotification(""), []happening.Event{e}); m.Text != "Cluster ready: Cluster tokyo\n\nSince 2026-01-02T12:00:00Z." || m.Source != "/apis/atoll.dev/v1alpha1/clusters/tokyo" {
+	if m := New(newNotification(""), []happening.Event{e}); m.Text != "Cluster ready: Cluster tokyo\nSince 2026-01-02T12:00:00Z." || m.Source != "/apis/atoll.dev/v1alpha1/clusters/tokyo" {
 		t.Errorf("%+v", m)
 	}
 	if err := CheckTemplate(DefaultTemplate); err != nil {

@@ -21,8 +21,8 @@ const (
 )
 
 // DefaultTemplate is the template of Notifications that state none.
-const DefaultTemplate = `{{.Title}}: {{.Kind}} {{if .Namespace}}{{.Namespace}}/{{end}}{{.Name}}
-{{if .Reason}}{{.Reason}}: {{end}}{{.Message}}
+const DefaultTemplate = `{{.Title}}: {{.Kind}} {{if .Namespace}}{{.Namespace}}/{{end}}{{.Name}}{{if or .Reason .Message}}
+{{.Reason}}{{if and .Reason .Message}}: {{end}}{{.Message}}{{end}}
 {{if .Commit}}Commit {{.Commit}}. {{end}}{{if .Stage}}Stage {{.Stage}}. {{end}}{{if .Cluster}}Cluster {{.Cluster}}. {{end}}{{if .By}}By {{.By}}. {{end}}Since {{.Since}}.{{if .Actor}} Must act: {{.Actor}}.{{end}}`
 
 // Fields are what a template can show of an event. All of them are there, and empty where they are not known.
