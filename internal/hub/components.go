@@ -313,7 +313,7 @@ func (p *components) runReconcilers(ctx context.Context) error {
 		return err
 	}
 	p.inventory.BecomeLeader()
-	return runAll(ctx, p.binder.Run, p.placer.Run, p.gateChecks.Run, p.decisions.Run, p.setStatus.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.failover.Run, p.recorder.Run, p.restore.RunRecall, sources.New(p.sources, p.binder).Run, notify.New(notify.NewConfig(p.state, p.recorder, p.notificationNetworks, p.log)).Run,
+	return runAll(ctx, p.binder.Run, p.placer.Run, p.gateChecks.Run, p.decisions.Run, p.setStatus.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.failover.Run, p.recorder.Run, p.restore.RunRecall, sources.New(p.sources, p.binder).Run, notify.New(notify.NewConfig(p.state, p.recorder, p.notificationNetworks, legacyregistry.Registerer(), p.log)).Run,
 		func(ctx context.Context) error { return p.caStatus.RunConditions(ctx, p.state.Client, p.log) })
 }
 

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +27,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/metrictable"
 	"atoll.dev/atoll/internal/notify/happening"
 	"atoll.dev/atoll/internal/reconcile"
 	"atoll.dev/atoll/internal/state"
@@ -58,15 +60,16 @@ type Config struct {
 	Events Events
 	// AllowedNetworks are networks in CIDR notation that are dialled although they are refused otherwise.
 	AllowedNetworks []string
+	Metrics         prometheus.Registerer
 	// Log; nil: slog's default.
 	Log *slog.Logger
 }
 
 // NewConfig returns the Config over the hub's tables. allowed are networks that are dialled although they are refused otherwise.
-func NewConfig(st *state.HubTables, events Events, allowed []string, log *slog.Logger) Config {
+func NewConfig(st *state.HubTables, events Events, allowed []string, metrics prometheus.Registerer, log *slog.Logger) Config {
 	return Config{
 		Notifications: st.Notifications, Sources: st.Sources, Bundles: st.Bundles, Clusters: st.Clusters, Client: st.Client, Events: events,
-		AllowedNetworks: allowed, Log: log.With("component", "notifications"),
+		AllowedNetworks: allowed, Metrics: metrics, Log: log.With("component", "notifications"),
 	}
 }
 
@@ -80,6 +83,7 @@ type Notifier struct {
 	objects *reconcile.Loop[subjectKey]
 	// healthy and failing send for Notifications, which are in one of them at a time.
 	healthy, failing *reconcile.Loop[types.NamespacedName]
+	messages         *prometheus.CounterVec
 
 	mu sync.Mutex
 	// outboxes of the Notifications, by namespace.
@@ -93,7 +97,8 @@ func New(cfg Config) *Notifier {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	n := &Notifier{Config: cfg, outboxes: map[string]map[types.NamespacedName]*outbox{}, turns: map[string]int{}}
+	n := &Notifier{Config: cfg, messages: metrictable.NotifyMessages.NewCounterVec(), outboxes: map[string]map[types.NamespacedName]*outbox{}, turns: map[string]int{}}
+	cfg.Metrics.MustRegister(n.messages)
 	n.objects = reconcile.New(reconcile.Options[subjectKey]{
 		Name: "notified-objects", Debounce: objectDebounce, MaxDebounce: maxObjectDebounce,
 		Reconcile: func(_ context.Context, key subjectKey) (time.Duration, error) {

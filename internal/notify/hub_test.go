@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,7 +117,7 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 func (h *hub) startAgain() {
 	h.t.Helper()
 	h.tables = statetest.NewTables(h.t, h.store)
-	cfg := NewConfig(h.tables, h, loopback, slog.New(slog.DiscardHandler))
+	cfg := NewConfig(h.tables, h, loopback, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	h.n = New(cfg)
 	h.readStored()
 }

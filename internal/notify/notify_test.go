@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -131,6 +132,9 @@ func TestATargetThatFails(t *testing.T) {
 	h.runTurn()
 	if got := x.takeRequests(); len(got) != 2 || !strings.Contains(got[0], "Source failed") || !strings.Contains(got[1], "Source applied") {
 		t.Errorf("sent %q", got)
+	}
+	if got := testutil.ToFloat64(h.n.messages.WithLabelValues("Slack", "taken")); got != 2 {
+		t.Errorf("%v messages are counted", got)
 	}
 	if n := h.getStored(); deliveredOf(n) != "True NothingUnsent" || n.Status.Failure != nil || len(n.Status.Unsent) != 0 || n.Status.Waiting != 0 || n.Status.Sent != 2 {
 		t.Errorf("the status %+v", n.Status)

@@ -135,6 +135,11 @@ func (n *Notifier) sendTurn(ctx context.Context, t turn) {
 		if ctx.Err() != nil {
 			return
 		}
+		result := "taken"
+		if err != nil {
+			result = "failed"
+		}
+		n.messages.WithLabelValues(t.notification.Spec.Target.TypeName(), result).Inc()
 		if news := n.recordResult(t.notification, len(m.Events), err); news != nil {
 			n.recordFailure(t.notification, news)
 		}

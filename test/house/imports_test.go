@@ -195,7 +195,7 @@ var layers = []layer{
 		why: "which events are sent, and in which words, is decided by values alone, also for admission",
 	},
 	{
-		name: "notifications", packages: []string{"internal/notify"}, below: []string{"api", "vocabulary", "state", "loop", "pace", "notification cores", "address guard"},
+		name: "notifications", packages: []string{"internal/notify"}, below: []string{"metric table", "api", "vocabulary", "state", "loop", "pace", "notification cores", "address guard"},
 		why: "it reads the tables and sends texts to servers of users; no component depends on what they answer",
 	},
 	{
