@@ -40,7 +40,7 @@ const (
 	sendDebounce, maxSendDebounce = time.Second, 5 * time.Second
 	// healthyWorkers and failingWorkers send at the same time: for targets that took the last message soon, and for the others.
 	healthyWorkers, failingWorkers = 8, 4
-	// namespaceTurns is how many Notifications of one namespace send at the same time, and turnPause the wait of one more.
+	// namespaceTurns is how many Notifications of one namespace send at the same time by the same workers, and turnPause the wait of one more.
 	namespaceTurns, turnPause = 2, time.Second
 )
 
@@ -76,6 +76,12 @@ func NewConfig(st *state.HubTables, events Events, allowed []string, metrics pro
 // subjectKey names an object whose events are sent. A Bundle and a ClusterBundle have their UID as the name.
 type subjectKey struct{ kind, namespace, name string }
 
+// turnKey names the Notifications of a namespace whose targets fail, or those of the others.
+type turnKey struct {
+	namespace string
+	isFailing bool
+}
+
 // Notifier sends events. Make it with New.
 type Notifier struct {
 	Config
@@ -88,8 +94,8 @@ type Notifier struct {
 	mu sync.Mutex
 	// outboxes of the Notifications, by namespace.
 	outboxes map[string]map[types.NamespacedName]*outbox
-	// turns counts the Notifications that are sending, by namespace.
-	turns map[string]int
+	// turns counts the Notifications that are sending.
+	turns map[turnKey]int
 }
 
 // New makes a Notifier and subscribes it to the tables.
@@ -97,7 +103,7 @@ func New(cfg Config) *Notifier {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	n := &Notifier{Config: cfg, messages: metrictable.NotifyMessages.NewCounterVec(), outboxes: map[string]map[types.NamespacedName]*outbox{}, turns: map[string]int{}}
+	n := &Notifier{Config: cfg, messages: metrictable.NotifyMessages.NewCounterVec(), outboxes: map[string]map[types.NamespacedName]*outbox{}, turns: map[turnKey]int{}}
 	cfg.Metrics.MustRegister(n.messages)
 	n.objects = reconcile.New(reconcile.Options[subjectKey]{
 		Name: "notified-objects", Debounce: objectDebounce, MaxDebounce: maxObjectDebounce,

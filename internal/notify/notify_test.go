@@ -256,14 +256,16 @@ func TestNamespacesAreApart(t *testing.T) {
 func TestANamespaceHasAPartOfTheWorkers(t *testing.T) {
 	x := newTarget(t)
 	h := newChat(t, x)
-	h.n.turns["shop"] = namespaceTurns
+	healthy, failing := turnKey{"shop", false}, turnKey{"shop", true}
+	h.n.turns[healthy] = namespaceTurns
 	h.failSource("web")
 	if again := h.runTurn(); again != turnPause || len(x.takeRequests()) != 0 {
 		t.Errorf("one more turn of the namespace waits %s", again)
 	}
-	h.n.turns["shop"] = namespaceTurns - 1
-	if h.runTurn(); len(x.takeRequests()) != 1 || h.n.turns["shop"] != namespaceTurns-1 {
-		t.Errorf("%d turns", h.n.turns["shop"])
+	// Those whose targets fail do not delay it.
+	h.n.turns[healthy], h.n.turns[failing] = namespaceTurns-1, namespaceTurns
+	if h.runTurn(); len(x.takeRequests()) != 1 || h.n.turns[healthy] != namespaceTurns-1 || h.n.turns[failing] != namespaceTurns {
+		t.Errorf("turns %v", h.n.turns)
 	}
 }
 
@@ -328,8 +330,7 @@ func TestRetriesAreLaterAndLater(t *testing.T) {
 func TestSlowTargetsHaveOtherWorkers(t *testing.T) {
 	x := newTarget(t)
 	h := newChat(t, x)
-	nt := h.getStored()
-	h.n.endTurn(nt, slowTurn)
+	h.n.endTurn(turn{notification: h.getStored()}, slowTurn)
 	if h.n.laneOf(chat) != h.n.failing {
 		t.Error("a slow target is one for the workers of healthy ones")
 	}
@@ -386,7 +387,7 @@ func TestADeadTargetDelaysNoOther(t *testing.T) {
 	testwait.UntilTrue(t, "as many wait for the dead target as may", func() bool {
 		h.n.mu.Lock()
 		defer h.n.mu.Unlock()
-		return h.n.turns["shop"] == namespaceTurns
+		return h.n.turns[turnKey{"shop", false}] == namespaceTurns
 	})
 	h.tables.Sources.Put(h.newSource("blog", "web"))
 	testwait.UntilTrue(t, "the other target has its message", func() bool {

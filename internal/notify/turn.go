@@ -31,6 +31,8 @@ type turn struct {
 	// wait is how long a turn must wait that sends nothing; zero where nothing waits. keepsStatus is true for one that writes nothing.
 	wait        time.Duration
 	keepsStatus bool
+	// key is where a turn that sends counts.
+	key turnKey
 }
 
 // reconcileNotification sends what a Notification has to send, and writes its status.
@@ -92,7 +94,7 @@ func (n *Notifier) beginTurn(nt *v1alpha1.Notification, now time.Time) turn {
 // takeTurn takes the messages that an outbox may send now. The caller holds the lock.
 func (n *Notifier) takeTurn(o *outbox, now time.Time) turn {
 	nt := o.notification
-	t := turn{notification: nt}
+	t := turn{notification: nt, key: turnKey{nt.Namespace, o.isSlowOrFailing()}}
 	isTest := nt.Spec.TestRequest != nil && !nt.Spec.TestRequest.Equal(o.testRequest)
 	if nt.Spec.Suspend || len(o.queue) == 0 && !isTest {
 		return t
@@ -101,7 +103,7 @@ func (n *Notifier) takeTurn(o *outbox, now time.Time) turn {
 		t.wait = left
 		return t
 	}
-	if n.turns[nt.Namespace] >= namespaceTurns {
+	if n.turns[t.key] >= namespaceTurns {
 		return turn{wait: turnPause, keepsStatus: true}
 	}
 	if isTest {
@@ -121,14 +123,14 @@ func (n *Notifier) takeTurn(o *outbox, now time.Time) turn {
 		return turn{wait: max(o.bucket.WaitTime(now), time.Millisecond), keepsStatus: true}
 	}
 	o.isSending = true
-	n.turns[nt.Namespace]++
+	n.turns[t.key]++
 	return t
 }
 
 // sendTurn sends the messages of a turn, until one is not taken.
 func (n *Notifier) sendTurn(ctx context.Context, t turn) {
 	begin := time.Now()
-	defer func() { n.endTurn(t.notification, time.Since(begin)) }()
+	defer func() { n.endTurn(t, time.Since(begin)) }()
 	for i := range t.messages {
 		m := &t.messages[i]
 		err := n.sendMessage(ctx, t.notification, m)
@@ -174,12 +176,13 @@ func (n *Notifier) recordResult(nt *v1alpha1.Notification, events int, err error
 }
 
 // endTurn ends a turn, and plans the next one of a Notification for which events wait.
-func (n *Notifier) endTurn(nt *v1alpha1.Notification, took time.Duration) {
+func (n *Notifier) endTurn(t turn, took time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.turns[nt.Namespace]--; n.turns[nt.Namespace] <= 0 {
-		delete(n.turns, nt.Namespace)
+	if n.turns[t.key]--; n.turns[t.key] <= 0 {
+		delete(n.turns, t.key)
 	}
+	nt := t.notification
 	key := client.ObjectKeyFromObject(nt)
 	o := n.outboxes[key.Namespace][key]
 	if o == nil || o.notification.UID != nt.UID {
