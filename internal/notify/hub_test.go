@@ -87,12 +87,15 @@ type hub struct {
 	n      *Notifier
 	tables *state.HubTables
 	store  client.Client
+	mu     sync.Mutex // of events
 	events []string
 	// version is the resource version of the next object that a test puts into a table.
 	version int
 }
 
 func (h *hub) RecordEvent(about corev1.ObjectReference, reason atoll.Reason, message string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.events = append(h.events, fmt.Sprintf("%s/%s %s: %s", about.Kind, about.Name, reason, message))
 }
 
