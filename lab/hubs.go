@@ -85,6 +85,7 @@ func (r *labRecord) hubNamed(name string) component {
 		"--push-allowed-cidrs", "127.0.0.0/8", // where members are
 		"--source-allowed-cidrs", "127.0.0.0/8", // where the git servers of tests are
 		"--gate-allowed-cidrs", "127.0.0.0/8", // where their Prometheus servers and webhooks are
+		"--notification-allowed-cidrs", "127.0.0.0/8", // where the targets of their Notifications are
 	}
 	if r.EtcdPort > 0 {
 		var all []string

@@ -27,7 +27,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&ClusterSet{}, &ClusterSetList{},
 		&ClusterSetBinding{}, &ClusterSetBindingList{},
 		&ResourceInterpreter{}, &ResourceInterpreterList{},
-		&Repository{}, &RepositoryList{}, &Source{}, &SourceList{}, &SourceSet{}, &SourceSetList{},
+		&Repository{}, &RepositoryList{}, &Source{}, &SourceList{}, &SourceSet{}, &SourceSetList{}, &Notification{}, &NotificationList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -124,6 +124,7 @@ func addAllowedNetworks(f *pflag.FlagSet, o *hub.Options) {
 	f.StringSliceVar(&o.PushAllowedCIDRs, "push-allowed-cidrs", nil, "networks such as 127.0.0.0/8 that the hub dials for members in push mode and their proxies. Without it the hub refuses loopback, link-local, multicast and unspecified addresses, and those of clouds' metadata services")
 	f.StringSliceVar(&o.SourceAllowedCIDRs, "source-allowed-cidrs", nil, "networks such as 10.0.0.5/32 that the hub dials for Repositories although it refuses them: loopback, link-local, multicast and unspecified addresses, those of the hub's own machine, and those of clouds' metadata services")
 	f.StringSliceVar(&o.GateAllowedCIDRs, "gate-allowed-cidrs", nil, "networks such as 10.0.0.5/32 that the hub dials for prometheus and webhook gates of rollouts although it refuses them, as for Repositories")
+	f.StringSliceVar(&o.NotificationAllowedCIDRs, "notification-allowed-cidrs", nil, "networks such as 10.0.0.5/32 that the hub dials for targets of Notifications although it refuses them, as for Repositories")
 }
 
 // addConsoleFlags adds the flags of the web console.

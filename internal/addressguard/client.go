@@ -38,15 +38,11 @@ func NewClient(server *url.URL, o ClientOptions) (*http.Client, error) {
 			return nil, ErrBundle
 		}
 	}
-	own, err := ListOwnAddresses()
+	guard, err := NewGuard(o.AllowedNetworks)
 	if err != nil {
-		return nil, ErrAddresses
+		return nil, err
 	}
-	allowed, err := ParseNetworks(o.AllowedNetworks)
-	if err != nil { // the hub refuses to start with them
-		return nil, ErrNetworks
-	}
-	guard := Guard{Allowed: allowed, HubAddresses: own, OwnProxy: http.ProxyFromEnvironment}
+	guard.OwnProxy = http.ProxyFromEnvironment
 	transport, err := guard.NewTransport(server, TransportOptions{Roots: roots, ConnectTimeout: o.ConnectTimeout, AnswerTimeout: o.Timeout})
 	if refused := (*RefusedAddressError)(nil); err != nil && !errors.As(err, &refused) {
 		err = ErrProxy // the URL may have a password
@@ -55,6 +51,20 @@ func NewClient(server *url.URL, o ClientOptions) (*http.Client, error) {
 		return nil, err
 	}
 	return &http.Client{Transport: transport, Timeout: o.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
+}
+
+// NewGuard returns a guard of this machine, which dials allowed networks in CIDR notation too, and uses no proxy. The error is ErrAddresses or
+// ErrNetworks.
+func NewGuard(allowedNetworks []string) (Guard, error) {
+	own, err := ListOwnAddresses()
+	if err != nil {
+		return Guard{}, ErrAddresses
+	}
+	allowed, err := ParseNetworks(allowedNetworks)
+	if err != nil { // the hub refuses to start with them
+		return Guard{}, ErrNetworks
+	}
+	return Guard{Allowed: allowed, HubAddresses: own}, nil
 }
 
 // DescribeRequestError returns why a request to a server that a user states failed. No text that a server wrote is in it. flag is that of

@@ -182,12 +182,8 @@ func (p *AdmissionPlugin) validateAtollKinds(ctx context.Context, a admission.At
 		return validateInterpreter(a)
 	case karmada.CustomizationKind:
 		return validateKarmadaCustomization(a)
-	case "Repository":
-		return p.validateRepository(ctx, a)
-	case "Source":
-		return p.validateSource(ctx, a)
-	case "SourceSet":
-		return p.validateSourceSet(ctx, a)
+	case "Repository", "Source", "SourceSet", "Notification":
+		return p.validateOutsideKinds(ctx, a)
 	case "ClusterSet":
 		return p.validateClusterSet(ctx, a)
 	case "ClusterSetBinding":
@@ -196,6 +192,19 @@ func (p *AdmissionPlugin) validateAtollKinds(ctx context.Context, a admission.At
 		return p.validateFreeze(ctx, a)
 	}
 	return nil
+}
+
+// validateOutsideKinds is for the kinds by which users let the hub connect to servers.
+func (p *AdmissionPlugin) validateOutsideKinds(ctx context.Context, a admission.Attributes) error {
+	switch a.GetKind().Kind {
+	case "Repository":
+		return p.validateRepository(ctx, a)
+	case "Source":
+		return p.validateSource(ctx, a)
+	case "SourceSet":
+		return p.validateSourceSet(ctx, a)
+	}
+	return p.validateNotification(ctx, a)
 }
 
 // isAuthReview reports whether a request stores nothing, such as a review of what the

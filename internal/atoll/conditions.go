@@ -70,6 +70,7 @@ var ConditionTypes = map[string][]ConditionType{
 		{Type: v1alpha1.SourceSetGenerated, Normal: metav1.ConditionTrue},
 		{Type: v1alpha1.SourceSetApplied, Normal: metav1.ConditionTrue},
 	},
+	"Notification": {{Type: v1alpha1.NotificationDelivered, Normal: metav1.ConditionTrue}},
 	"HubSettings": {
 		{Type: v1alpha1.HubCertificatesExpiring, Normal: metav1.ConditionFalse},
 		{Type: v1alpha1.HubRotatingCAs, Normal: metav1.ConditionFalse},

@@ -140,6 +140,17 @@ const (
 	ReasonNoClusterMatched  Reason = "NoClusterMatched"
 )
 
+// Reasons of the condition of a Notification.
+const (
+	ReasonNothingUnsent        Reason = "NothingUnsent"
+	ReasonTargetUnreachable    Reason = "TargetUnreachable"
+	ReasonTargetNotVerified    Reason = "TargetNotVerified"
+	ReasonTargetAddressRefused Reason = "TargetAddressRefused"
+	ReasonTargetSecretInvalid  Reason = "TargetSecretInvalid"
+	ReasonTargetBusy           Reason = "TargetBusy"
+	ReasonTargetRefused        Reason = "TargetRefused"
+)
+
 // Reasons of the conditions of a Repository.
 const (
 	ReasonFetched               Reason = "Fetched"

@@ -32,6 +32,7 @@ import (
 	"atoll.dev/atoll/internal/command/kubeconfig"
 	"atoll.dev/atoll/internal/command/logs"
 	"atoll.dev/atoll/internal/command/migrate"
+	"atoll.dev/atoll/internal/command/notify"
 	"atoll.dev/atoll/internal/command/output"
 	"atoll.dev/atoll/internal/command/plan"
 	"atoll.dev/atoll/internal/command/rebalance"
@@ -96,7 +97,7 @@ no words for. All but "join" and "agent" talk to the hub: give its kubeconfig.`,
 		&cobra.Group{ID: act, Title: "Answer when Atoll waits for you:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
-		look:     {get.NewCommand(flags), logs.NewCommand(flags), exec.NewCommand(flags), top.NewCommand(flags), explain.NewCommand(flags), diff.NewCommand(flags), drift.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand(), console.NewCommand(flags)},
+		look:     {get.NewCommand(flags), logs.NewCommand(flags), exec.NewCommand(flags), top.NewCommand(flags), explain.NewCommand(flags), diff.NewCommand(flags), drift.NewCommand(flags), plan.NewCommand(flags), schedule.NewCommand(), interpret.NewCommand(), console.NewCommand(flags), notify.NewCommand(flags)},
 		apply:    {source.NewCommand(flags)},
 		clusters: {token.NewCommand(flags), set.NewCommand(flags), tenant.NewCommand(flags), join.NewCommand(flags), profile.AddProfileFlag(agent.NewCommand()), accept.NewCommand(flags), accept.NewDenyCommand(flags), remove.NewCommand(flags), kubeconfig.NewCommand(flags), crd.NewCommand(flags), credential.NewCommand(flags), ca.NewCommand(flags)},
 		move:     {drain.NewCommand(flags), drain.NewUncordonCommand(flags), migrate.NewCommand(flags), rebalance.NewCommand(flags), undo.NewCommand(flags)},

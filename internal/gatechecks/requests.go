@@ -3,10 +3,7 @@ package gatechecks
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -27,6 +24,7 @@ import (
 	"atoll.dev/atoll/internal/gatechecks/promquery"
 	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/rollout"
+	"atoll.dev/atoll/internal/standardwebhook"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -38,8 +36,6 @@ const (
 	// queryTimeout bounds a query, connectTimeout a connection and its handshake.
 	queryTimeout   = 15 * time.Second
 	connectTimeout = 10 * time.Second
-	// minKeyBytes is the fewest bytes of the key hmac.
-	minKeyBytes = 16
 )
 
 // problem is why a measurement has no data, in words for people.
@@ -190,9 +186,9 @@ func newRandomID() string {
 
 // askWebhook requests the verdict of a webhook.
 func (c *Checker) askWebhook(ctx context.Context, g *v1alpha1.WebhookGate, secret map[string][]byte, q question) (rollout.Outcome, error) {
-	key, err := signingKey(secret["hmac"])
+	key, err := standardwebhook.ParseKey(secret["hmac"])
 	if err != nil {
-		return rollout.Outcome{}, err
+		return rollout.Outcome{}, problem(err.Error())
 	}
 	body, err := json.Marshal(q)
 	if err != nil { // it has no such value
@@ -204,8 +200,8 @@ func (c *Checker) askWebhook(ctx context.Context, g *v1alpha1.WebhookGate, secre
 	}
 	at := strconv.FormatInt(q.Time.Unix(), 10)
 	for name, value := range map[string]string{
-		"Content-Type": "application/json", "Accept": "application/json", "webhook-id": q.Attempt, "webhook-timestamp": at,
-		"webhook-signature": "v1," + SignRequest(key, q.Attempt, at, body),
+		"Content-Type": "application/json", "Accept": "application/json", standardwebhook.HeaderID: q.Attempt, standardwebhook.HeaderTimestamp: at,
+		standardwebhook.HeaderSignature: standardwebhook.SignRequest(key, q.Attempt, at, body),
 	} {
 		req.Header.Set(name, value)
 	}
@@ -217,30 +213,6 @@ func (c *Checker) askWebhook(ctx context.Context, g *v1alpha1.WebhookGate, secre
 		return rollout.Outcome{}, problem(fmt.Sprintf("the service answers with status %d", status))
 	}
 	return decodeVerdict(answer)
-}
-
-// signingKey returns the key of a Secret: bytes, or whsec_ and base64 as Standard Webhooks write it.
-func signingKey(value []byte) ([]byte, error) {
-	key := bytes.TrimSpace(value)
-	if text, is := strings.CutPrefix(string(key), "whsec_"); is {
-		decoded, err := base64.StdEncoding.DecodeString(text)
-		if err != nil {
-			return nil, problem("the key hmac of the Secret begins with whsec_, and is not base64 after that")
-		}
-		key = decoded
-	}
-	if len(key) < minKeyBytes {
-		return nil, problem("the Secret has no key hmac of at least 16 bytes")
-	}
-	return key, nil
-}
-
-// SignRequest returns the signature of a request as Standard Webhooks specify it: the HMAC-SHA256 of id, time and body, in base64.
-func SignRequest(key []byte, id, at string, body []byte) string {
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(id + "." + at + "."))
-	mac.Write(body)
-	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
 // decodeVerdict decodes the answer of a webhook.

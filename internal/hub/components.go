@@ -34,6 +34,7 @@ import (
 	"atoll.dev/atoll/internal/failover"
 	"atoll.dev/atoll/internal/gatechecks"
 	"atoll.dev/atoll/internal/leader"
+	"atoll.dev/atoll/internal/notify"
 	"atoll.dev/atoll/internal/peer/streams"
 	"atoll.dev/atoll/internal/placer"
 	"atoll.dev/atoll/internal/placer/decisions"
@@ -80,8 +81,9 @@ type components struct {
 	// servingClient writes what any hub may, while it is in touch with the store.
 	servingClient client.Client
 	// fingerprints of templates, which bind and summarise read.
-	fingerprints *binder.FingerprintCache
-	sources      sourcesets.Config
+	fingerprints         *binder.FingerprintCache
+	sources              sourcesets.Config
+	notificationNetworks []string
 	// addFinalizer puts finalizers on templates of built-in kinds.
 	addFinalizer func(ctx context.Context, t *unstructured.Unstructured, finalizer string) (bool, error)
 }
@@ -104,7 +106,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 		return nil, err
 	}
 	h.tables.Store(st)
-	p := &components{haOptions: t, state: st, traces: h.traces, log: h.log, gatewayListener: h.gateway, addFinalizer: h.newFinalizerAdder(st, t), fingerprints: &binder.FingerprintCache{}}
+	p := &components{haOptions: t, state: st, traces: h.traces, log: h.log, gatewayListener: h.gateway, addFinalizer: h.newFinalizerAdder(st, t), fingerprints: &binder.FingerprintCache{}, notificationNetworks: h.options.NotificationAllowedCIDRs}
 	if p.servingClient, err = h.newDirectWriteClient(t.presence.FencedConfig(typedClientConfig(h.server)), func(bool) error { return t.presence.CheckMayWrite() }); err != nil {
 		return nil, err
 	}
@@ -219,9 +221,8 @@ func (p *components) newBinder(readOnly bool) *binder.Binder {
 
 // newGateChecks makes what measures for gates of rollouts.
 func (p *components) newGateChecks(allowed []string) *gatechecks.Checker {
-	st := p.state
 	return gatechecks.New(gatechecks.Config{
-		Bundles: st.Bundles, Revisions: st.Revisions, Settings: st.Settings, Secrets: st.Client, AllowedNetworks: allowed, Events: p.recorder,
+		Bundles: p.state.Bundles, Revisions: p.state.Revisions, Settings: p.state.Settings, Secrets: p.state.Client, AllowedNetworks: allowed, Events: p.recorder,
 		Changed: func(uid string) { p.placer.MeasurementsChanged(uid) }, Log: p.log.With("component", "gates"),
 	})
 }
@@ -312,7 +313,7 @@ func (p *components) runReconcilers(ctx context.Context) error {
 		return err
 	}
 	p.inventory.BecomeLeader()
-	return runAll(ctx, p.binder.Run, p.placer.Run, p.gateChecks.Run, p.decisions.Run, p.setStatus.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.failover.Run, p.recorder.Run, p.restore.RunRecall, sourcesets.NewRunner(p.sources, p.binder),
+	return runAll(ctx, p.binder.Run, p.placer.Run, p.gateChecks.Run, p.decisions.Run, p.setStatus.Run, p.sigDecisions.Run, p.karmada.Run, p.bundleStatus.Run, p.decommission.Run, p.profiles.Run, p.failover.Run, p.recorder.Run, p.restore.RunRecall, sourcesets.NewRunner(p.sources, p.binder), notify.New(notify.NewConfig(p.state, p.recorder, p.notificationNetworks, legacyregistry.Registerer(), p.log)).Run,
 		func(ctx context.Context) error { return p.caStatus.RunConditions(ctx, p.state.Client, p.log) })
 }
 

@@ -76,9 +76,9 @@ type Options struct {
 	// places: None, All, ClusterSet/NAME or ClusterPlacement/NAME. It counts at the first start
 	// only: later the HubSettings have it. Default None.
 	DefaultPlacement string
-	// PushAllowedCIDRs, SourceAllowedCIDRs and GateAllowedCIDRs are networks whose addresses the hub dials although it refuses
-	// them otherwise. They are for members in push mode, for Repositories, and for gates of rollouts. Default: none.
-	PushAllowedCIDRs, SourceAllowedCIDRs, GateAllowedCIDRs []string
+	// PushAllowedCIDRs, SourceAllowedCIDRs, GateAllowedCIDRs and NotificationAllowedCIDRs are networks whose addresses the hub dials although it refuses
+	// them otherwise. They are for members in push mode, for Repositories, for gates of rollouts, and for targets of Notifications. Default: none.
+	PushAllowedCIDRs, SourceAllowedCIDRs, GateAllowedCIDRs, NotificationAllowedCIDRs []string
 	// ProxyLimits of what people have under way at clusters through this hub. They have no
 	// default here, so that an explicit 0 is refused.
 	ProxyLimits memberproxy.RequestLimits
@@ -108,7 +108,7 @@ func (o *Options) validate() error {
 	if _, err := bootstrap.ParseDefaultPlacement(o.DefaultPlacement); err != nil {
 		return fmt.Errorf("--default-placement: %w", err)
 	}
-	for flag, networks := range map[string][]string{"--push-allowed-cidrs": o.PushAllowedCIDRs, "--source-allowed-cidrs": o.SourceAllowedCIDRs, "--gate-allowed-cidrs": o.GateAllowedCIDRs} {
+	for flag, networks := range map[string][]string{"--push-allowed-cidrs": o.PushAllowedCIDRs, "--source-allowed-cidrs": o.SourceAllowedCIDRs, "--gate-allowed-cidrs": o.GateAllowedCIDRs, "--notification-allowed-cidrs": o.NotificationAllowedCIDRs} {
 		if _, err := addressguard.ParseNetworks(networks); err != nil {
 			return fmt.Errorf("%s: %w", flag, err)
 		}

@@ -44,6 +44,7 @@ var (
 	HubUnreadKinds   = hub.addGauge("atoll_hub_unread_kinds", "Kinds of objects that the hub serves and has not read in full; Bundles with objects of such a kind wait.")
 	HubCertificate   = hub.addGauge("atoll_hub_certificate_expiry_timestamp_seconds", "When the hub's CAs and its own certificates end, in Unix seconds.", "certificate")
 	WebhookRequests  = hub.addCounter("atoll_webhook_requests_total", "Requests of git servers to check a Repository, by result: accepted, refused (they prove no token), or postponed (too many of the network prove nothing, or the hub starts).", "result")
+	NotifyMessages   = hub.addCounter("atoll_notification_messages_total", "Messages of Notifications, by type of the target and by result: taken, or failed, after which the hub tries again.", "target", "result")
 	UndoChanges      = hub.addGauge("atoll_undo_changes", "Changes that are kept for undo.")
 	UndoBytes        = hub.addGauge("atoll_undo_bytes", "Bytes of the store that changes take which are kept for undo.")
 	UndoNotKept      = hub.addCounter("atoll_undo_not_kept_total", "Changes of users that this hub could not keep for undo: their content is too large, one request changed too many, or the store took no write.")

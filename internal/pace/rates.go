@@ -75,6 +75,8 @@ var (
 	StrangerLines = PerSecond(1, 50)
 	// RepeatedWarnings are the warnings of one kind about one cluster.
 	RepeatedWarnings = Rate{10 * time.Minute, 1}
+	// NotificationMessages are the messages of one Notification. Events beyond them come together, in one message.
+	NotificationMessages = Rate{30 * time.Second, 10}
 	// FullWarnings are the warnings that the hub has no place for another connection.
 	FullWarnings = Rate{time.Minute, 1}
 )

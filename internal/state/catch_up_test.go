@@ -13,3 +13,10 @@ func TestAHubCatchesUpWithAFreeze(t *testing.T) {
 		t.Errorf("a leader may decide without the HubSettings: %v", kindsToCatchUp)
 	}
 }
+
+// It also has what the hub before it sent, so that no message is sent twice.
+func TestAHubCatchesUpWithNotifications(t *testing.T) {
+	if !slices.Contains(kindsToCatchUp, v1alpha1.GroupVersion.WithKind("Notification")) {
+		t.Errorf("a leader may send without the Notifications: %v", kindsToCatchUp)
+	}
+}

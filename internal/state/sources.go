@@ -25,6 +25,15 @@ func newSourceSetTable() *SourceSetTable {
 	return &SourceSetTable{specTable[*v1alpha1.SourceSet]{byKey: map[types.NamespacedName]*v1alpha1.SourceSet{}}}
 }
 
+// NotificationTable is the table of Notifications.
+type NotificationTable struct {
+	specTable[*v1alpha1.Notification]
+}
+
+func newNotificationTable() *NotificationTable {
+	return &NotificationTable{specTable[*v1alpha1.Notification]{byKey: map[types.NamespacedName]*v1alpha1.Notification{}}}
+}
+
 func newSourceTables() (*RepositoryTable, *SourceTable) {
 	return &RepositoryTable{specTable[*v1alpha1.Repository]{byKey: map[types.NamespacedName]*v1alpha1.Repository{}, isNews: isOtherRequest}},
 		&SourceTable{specTable[*v1alpha1.Source]{byKey: map[types.NamespacedName]*v1alpha1.Source{}}}
@@ -42,6 +51,8 @@ type specTable[T client.Object] struct {
 	// isNews reports whether the subscribers are notified of a change of the status, too; nil for none.
 	isNews func(old, now T) bool
 	notifier[types.NamespacedName]
+	// everyChange notifies of all changes, those of a status included.
+	everyChange notifier[types.NamespacedName]
 }
 
 // Get returns an object, which is not to be changed.
@@ -72,6 +83,11 @@ func (t *specTable[T]) Put(o T) { t.put(o) }
 // requested a check. Other changes of their status are in the table and notify no subscriber.
 func (t *specTable[T]) Subscribe(fn func(key types.NamespacedName)) { t.addSubscriber(fn) }
 
+// SubscribeToEveryChange subscribes to objects that changed in any way, and to those that were added or deleted.
+func (t *specTable[T]) SubscribeToEveryChange(fn func(key types.NamespacedName)) {
+	t.everyChange.addSubscriber(fn)
+}
+
 func (t *specTable[T]) put(obj client.Object) {
 	key := client.ObjectKeyFromObject(obj)
 	t.mu.Lock()
@@ -82,6 +98,7 @@ func (t *specTable[T]) put(obj client.Object) {
 	}
 	t.byKey[key] = obj.(T)
 	t.mu.Unlock()
+	defer t.everyChange.notifyAll(key) // also when another subscriber panics
 	if !had || old.GetUID() != obj.GetUID() || old.GetGeneration() != obj.GetGeneration() || t.isNews != nil && t.isNews(old, obj.(T)) {
 		t.notifyAll(key)
 	}
@@ -94,5 +111,6 @@ func (t *specTable[T]) removeObject(obj client.Object) {
 		delete(t.byKey, key)
 	}
 	t.mu.Unlock()
+	defer t.everyChange.notifyAll(key)
 	t.notifyAll(key)
 }

@@ -15,12 +15,13 @@ import (
 func TestSourcesNotifyOfSpecs(t *testing.T) {
 	_, sources := newSourceTables()
 	key := types.NamespacedName{Namespace: "shop", Name: "web"}
-	notified := 0
+	notified, changes := 0, 0
 	sources.Subscribe(func(got types.NamespacedName) {
 		if notified++; got != key && got.Namespace != "other" {
 			t.Errorf("notified of %v", got)
 		}
 	})
+	sources.SubscribeToEveryChange(func(types.NamespacedName) { changes++ })
 	source := func(version, uid string, generation int64, commit string) *v1alpha1.Source {
 		return &v1alpha1.Source{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: types.UID(uid), ResourceVersion: version, Generation: generation}, Status: v1alpha1.SourceStatus{Commit: commit}}
 	}
@@ -36,6 +37,9 @@ func TestSourcesNotifyOfSpecs(t *testing.T) {
 		if got, ok := sources.Get(key); !ok || got.Status.Commit != c.commit || notified != c.notified {
 			t.Errorf("step %d: %+v, notified %d times", i, got, notified)
 		}
+	}
+	if changes != 4 {
+		t.Errorf("notified of %d changes, of which one is of a status alone and one is older, want 4", changes)
 	}
 	sources.removeObject(source("9", "a", 2, ""))
 	if _, ok := sources.Get(key); !ok {

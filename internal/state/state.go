@@ -57,6 +57,7 @@ type HubTables struct {
 	Repositories   *RepositoryTable
 	Sources        *SourceTable
 	SourceSets     *SourceSetTable
+	Notifications  *NotificationTable
 
 	log         *slog.Logger
 	cache       cache.Cache
@@ -132,6 +133,7 @@ func New(c client.Client, cfg *rest.Config, source TableSource, converter Object
 	s.Scores, s.Hub, s.Customizations = newScores(), &HubStateTable{}, newCustomizations()
 	s.Repositories, s.Sources = newSourceTables()
 	s.SourceSets = newSourceSetTable()
+	s.Notifications = newNotificationTable()
 	return s, nil
 }
 
@@ -165,6 +167,7 @@ func (s *HubTables) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&v1alpha1.Repository{}, s.Repositories},
 		{&v1alpha1.Source{}, s.Sources},
 		{&v1alpha1.SourceSet{}, s.SourceSets},
+		{&v1alpha1.Notification{}, s.Notifications},
 		{&apiextensionsv1.CustomResourceDefinition{}, s.Templates},
 		{&apiextensionsv1.CustomResourceDefinition{}, s.Views},
 	} {

@@ -19,7 +19,7 @@ type layer struct {
 
 // valuePackages are pure functions on values of the vocabulary.
 var valuePackages = []string{
-	"internal/rowcodec", "internal/quantity", "internal/freecapacity", "internal/clustermatch", "internal/checkin", "internal/phrase", "internal/refusal", "internal/jsonpointer", "internal/objectdiff",
+	"internal/rowcodec", "internal/quantity", "internal/freecapacity", "internal/clustermatch", "internal/checkin", "internal/phrase", "internal/refusal", "internal/jsonpointer", "internal/objectdiff", "internal/standardwebhook",
 }
 
 // Imports run one way: vocabulary, cores, state, shells, hub, commands.
@@ -195,6 +195,14 @@ var layers = []layer{
 		why: "it asks servers of users, and what follows from their answers is decided by the placer and its core",
 	},
 	{
+		name: "notification cores", packages: []string{"internal/notify/happening", "internal/notify/message"}, below: []string{"api", "vocabulary"},
+		why: "which events are sent, and in which words, is decided by values alone, also for admission",
+	},
+	{
+		name: "notifications", packages: []string{"internal/notify"}, below: []string{"metric table", "api", "vocabulary", "state", "loop", "pace", "notification cores", "address guard"},
+		why: "it reads the tables and sends texts to servers of users; no component depends on what they answer",
+	},
+	{
 		name: "address guard", packages: []string{"internal/addressguard"},
 		why: "which addresses of users the hub dials is the same whatever is there",
 	},
@@ -219,7 +227,7 @@ var layers = []layer{
 		why: "the API server is what everything else stands on: it must start and stop without any of it",
 	},
 	{
-		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "source cores", "contents", "policy checks", "trust", "state", "apiserver", "live", "leader"},
+		name: "admission", packages: []string{"internal/admission/..."}, below: []string{"api", "vocabulary", "cores", "source cores", "notification cores", "contents", "policy checks", "trust", "state", "apiserver", "live", "leader"},
 		why: "it asks, by an interface, for the plan of a write; only the hub imports it",
 	},
 	{
@@ -310,7 +318,7 @@ var layers = []layer{
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"application tree server", "console", "console issuer", "console codes", "sources", "source sets", "webhooks", "gate checks", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
+		below: []string{"application tree server", "console", "console issuer", "console codes", "sources", "source sets", "webhooks", "gate checks", "notifications", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{
@@ -461,6 +469,8 @@ var stacked = map[string][]string{
 	"internal/userfields": {"internal/kinds"},
 	// where replicas and images are in an object; values of a Cluster
 	"internal/overrides": {"internal/userfields", "internal/kinds", "internal/kinds/script", "internal/expr", "internal/schedule"},
+	// the events that it words
+	"internal/notify/message": {"internal/notify/happening"},
 	// what a Source reads of a tree
 	"internal/sources/changes": {"internal/sources/render"},
 	// what generators list of a tree

@@ -50,6 +50,7 @@ tlsSANs: [hub.example, 192.0.2.7]
 push: {allowedCIDRs: [127.0.0.0/8, "fe80::/10"]}
 sources: {allowedCIDRs: [10.0.0.5/32]}
 gates: {allowedCIDRs: [10.0.0.6/32]}
+notifications: {allowedCIDRs: [10.0.0.7/32]}
 replicas: 3
 etcd: {servers: ["https://etcd-0:2379", "https://etcd-1:2379"], existingSecret: etcd}
 keys: {existingSecret: hub-keys}

@@ -46,6 +46,7 @@ var harmlessFields = map[string]string{
 	"OverridePolicy.spec.priority":                                      "among the namespace's own",
 	"OverridePolicy.spec.apply":                                         "when the namespace's own change",
 	"Repository.spec":                                                   "the hub refuses addresses of its own machine, and a Secret needs the right to get it: TestRepositoriesThatAreRefused",
+	"Notification.spec":                                                 "sends states of objects of its own namespace that its writer may get; the hub refuses addresses of its own machine, and a Secret needs the right to get it: TestNotificationsThatAreRefused",
 	"Source.spec":                                                       "writes by the rights of an account that its writer may impersonate: TestSourcesThatAreRefused",
 	"SourceSet.spec":                                                    "makes Sources of its namespace by the rights of an account that its writer may impersonate, and finds Clusters of the namespace's sets alone: TestSourceSetsThatAreRefused, TestClustersOfTheNamespace",
 	"OverridePolicy.spec.overrideRules[].targetCluster.exclude":         "narrows",

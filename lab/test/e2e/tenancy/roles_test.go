@@ -98,6 +98,7 @@ var roleRights = []roleHolder{
 		"repositories":                      readVerbs,
 		"sources":                           readVerbs,
 		"sourcesets":                        readVerbs,
+		"notifications":                     readVerbs,
 	}},
 	{user: "role-cluster-admin", can: map[string]string{
 		"clusters":    readVerbs + " update patch delete accept",
@@ -114,6 +115,7 @@ var roleRights = []roleHolder{
 		"repositories":        readVerbs + " " + writeVerbs,
 		"sources":             readVerbs + " " + writeVerbs,
 		"sourcesets":          readVerbs + " " + writeVerbs,
+		"notifications":       readVerbs + " " + writeVerbs,
 	}},
 	{user: "role-team", where: "roles-others"},
 	{user: "role-viewer", can: map[string]string{
@@ -136,6 +138,7 @@ var roleRights = []roleHolder{
 		"repositories":                      readVerbs,
 		"sources":                           readVerbs,
 		"sourcesets":                        readVerbs,
+		"notifications":                     readVerbs,
 	}},
 	{user: "role-viewer-of-one", where: "roles", can: map[string]string{
 		"clustersetbindings":  readVerbs,
@@ -148,6 +151,7 @@ var roleRights = []roleHolder{
 		"repositories":        readVerbs,
 		"sources":             readVerbs,
 		"sourcesets":          readVerbs,
+		"notifications":       readVerbs,
 	}},
 	{user: "role-viewer-of-one", where: "roles-others"},
 	{user: "role-none", where: "roles"},
