@@ -35,6 +35,8 @@ type specTable[T client.Object] struct {
 	// isNews reports whether the subscribers are notified of a change of the status, too; nil for none.
 	isNews func(old, now T) bool
 	notifier[types.NamespacedName]
+	// changes notifies of every change, also of the status.
+	changes notifier[types.NamespacedName]
 }
 
 // Get returns an object, which is not to be changed.
@@ -65,6 +67,11 @@ func (t *specTable[T]) Put(o T) { t.put(o) }
 // requested a check. Other changes of their status are in the table and notify no subscriber.
 func (t *specTable[T]) Subscribe(fn func(key types.NamespacedName)) { t.addSubscriber(fn) }
 
+// SubscribeChanges subscribes to objects that changed in any way, were added or deleted.
+func (t *specTable[T]) SubscribeChanges(fn func(key types.NamespacedName)) {
+	t.changes.addSubscriber(fn)
+}
+
 func (t *specTable[T]) put(obj client.Object) {
 	key := client.ObjectKeyFromObject(obj)
 	t.mu.Lock()
@@ -75,6 +82,7 @@ func (t *specTable[T]) put(obj client.Object) {
 	}
 	t.byKey[key] = obj.(T)
 	t.mu.Unlock()
+	defer t.changes.notifyAll(key) // also when another subscriber panics
 	if !had || old.GetUID() != obj.GetUID() || old.GetGeneration() != obj.GetGeneration() || t.isNews != nil && t.isNews(old, obj.(T)) {
 		t.notifyAll(key)
 	}
@@ -87,5 +95,6 @@ func (t *specTable[T]) removeObject(obj client.Object) {
 		delete(t.byKey, key)
 	}
 	t.mu.Unlock()
+	defer t.changes.notifyAll(key)
 	t.notifyAll(key)
 }

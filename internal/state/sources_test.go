@@ -15,7 +15,8 @@ import (
 func TestSourcesNotifyOfSpecs(t *testing.T) {
 	_, sources := newSourceTables()
 	key := types.NamespacedName{Namespace: "shop", Name: "web"}
-	notified := 0
+	notified, changed := 0, 0
+	sources.SubscribeChanges(func(types.NamespacedName) { changed++ })
 	sources.Subscribe(func(got types.NamespacedName) {
 		if notified++; got != key && got.Namespace != "other" {
 			t.Errorf("notified of %v", got)
@@ -36,6 +37,9 @@ func TestSourcesNotifyOfSpecs(t *testing.T) {
 		if got, ok := sources.Get(key); !ok || got.Status.Commit != c.commit || notified != c.notified {
 			t.Errorf("step %d: %+v, notified %d times", i, got, notified)
 		}
+	}
+	if changed != 4 {
+		t.Errorf("%d changes, want 4: those of a status, too, and no older version", changed)
 	}
 	sources.removeObject(source("9", "a", 2, ""))
 	if _, ok := sources.Get(key); !ok {
