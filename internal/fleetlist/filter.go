@@ -16,6 +16,8 @@ const (
 	MaxValue    = 400
 	// maxTerms bounds the terms of a filter. Further ones do not count.
 	maxTerms = 20
+	// maxGroupValues bounds the groups in which a cluster must be.
+	maxGroupValues = 8
 )
 
 // Filter selects rows. The zero value selects all.
@@ -24,8 +26,7 @@ type Filter struct {
 	selector labels.Selector
 	states   [numStates]bool
 	hasState bool
-	group    *Property
-	value    string
+	groups   []GroupValue
 	waiting  bool
 	// question is what the filter was made of.
 	question string
@@ -40,11 +41,16 @@ type FilterInput struct {
 	Selector string
 	// States are names of states, separated by commas; empty for all.
 	States string
-	// Group is the property of which Value must be a value; nil: there is no such condition.
-	Group *Property
-	Value string
+	// Groups are properties with a value that a cluster must have.
+	Groups []GroupValue
 	// Waiting selects the clusters that wait for a person.
 	Waiting bool
+}
+
+// GroupValue is a value of a property.
+type GroupValue struct {
+	Property *Property
+	Value    string
 }
 
 // filterTerm is one term of a text.
@@ -57,15 +63,22 @@ type filterTerm struct {
 
 // NewFilter returns the filter of an input, or what is wrong with the input.
 func NewFilter(in FilterInput) (Filter, error) {
-	f := Filter{group: in.Group, value: in.Value, waiting: in.Waiting}
+	f := Filter{groups: in.Groups, waiting: in.Waiting}
 	if len(in.Text) > MaxText {
 		return f, fmt.Errorf("the filter has more than %d bytes", MaxText)
 	}
 	if len(in.Selector) > MaxSelector {
 		return f, fmt.Errorf("the label selector has more than %d bytes", MaxSelector)
 	}
-	if len(in.Value) > MaxValue {
-		return f, fmt.Errorf("the value has more than %d bytes", MaxValue)
+	if len(in.Groups) > maxGroupValues {
+		return f, fmt.Errorf("the filter has more than %d groups", maxGroupValues)
+	}
+	f.question = fmt.Sprintf("%q %q %q %t", in.Text, in.Selector, in.States, in.Waiting)
+	for _, g := range in.Groups {
+		if len(g.Value) > MaxValue {
+			return f, fmt.Errorf("the value of a group has more than %d bytes", MaxValue)
+		}
+		f.question += fmt.Sprintf(" %q=%q", g.Property.Name, g.Value)
 	}
 	f.terms = parseTerms(in.Text)
 	if in.Selector != "" {
@@ -75,15 +88,7 @@ func NewFilter(in FilterInput) (Filter, error) {
 		}
 		f.selector = selector
 	}
-	if err := f.parseStates(in.States); err != nil {
-		return f, err
-	}
-	group := ""
-	if in.Group != nil {
-		group = in.Group.Name
-	}
-	f.question = fmt.Sprintf("%q %q %q %q %q %t", in.Text, in.Selector, in.States, group, in.Value, in.Waiting)
-	return f, nil
+	return f, f.parseStates(in.States)
 }
 
 func (f *Filter) parseStates(text string) error {
@@ -149,8 +154,10 @@ func (f *Filter) MatchesAllButState(r *Row) bool {
 	if f.waiting && !r.WaitsForPerson() {
 		return false
 	}
-	if f.group != nil && !f.group.HasValue(r, f.value) {
-		return false
+	for _, g := range f.groups {
+		if !g.Property.HasValue(r, g.Value) {
+			return false
+		}
 	}
 	if f.selector != nil && !f.selector.Matches(labels.Set(r.Cluster.Labels)) {
 		return false

@@ -17,6 +17,9 @@ func NewIndex(rows []Row) *Index {
 // Rows returns all rows by name. They are valid until the Index changes.
 func (x *Index) Rows() []Row { return x.rows }
 
+// Len returns the number of clusters.
+func (x *Index) Len() int { return len(x.rows) }
+
 // findPlace returns the place of a name, and whether a row is there.
 func (x *Index) findPlace(name string) (int, bool) {
 	at := sort.Search(len(x.rows), func(i int) bool { return compareNatural(x.rows[i].Name(), name) >= 0 })

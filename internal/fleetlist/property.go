@@ -157,6 +157,8 @@ func (t *Tally) Len() int { return len(t.groups) }
 type Answer struct {
 	// By is the property of the groups.
 	By string `json:"by,omitempty"`
+	// All counts the clusters of the fleet.
+	All int `json:"all"`
 	// Matching counts the clusters that the whole filter selects.
 	Matching int `json:"matching"`
 	// States counts those that the filter selects in any state.
@@ -168,9 +170,9 @@ type Answer struct {
 	MoreClusters int `json:"moreClusters,omitempty"`
 }
 
-// Answer returns the counts, with at most so many groups.
-func (t *Tally) Answer(limit int) Answer {
-	out := Answer{States: t.all, Groups: make([]Group, 0, min(len(t.groups), limit))}
+// Answer returns the counts of a fleet of so many clusters, with at most limit groups.
+func (t *Tally) Answer(fleet, limit int) Answer {
+	out := Answer{All: fleet, States: t.all, Groups: make([]Group, 0, min(len(t.groups), limit))}
 	if t.by != nil {
 		out.By = t.by.Name
 	}

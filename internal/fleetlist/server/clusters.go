@@ -23,7 +23,9 @@ const viewTiles = "tiles"
 type pageAnswer struct {
 	// Clusters of the page, in order. In a line of a stream, those that changed.
 	Clusters []fleetlist.Cluster `json:"clusters"`
-	// Before counts the matching clusters before the page, Matching all of them, and States those of all states.
+	// All counts the clusters of the fleet, Matching those that the whole filter selects, Before those of them before the page,
+	// and States those that the filter selects in any state.
+	All      int              `json:"all"`
 	Before   int              `json:"before"`
 	Matching int              `json:"matching"`
 	States   fleetlist.Counts `json:"states"`
@@ -105,7 +107,7 @@ func (s *Server) makePage(ctx context.Context, q pageQuestion, own *pageStream) 
 	if own != nil {
 		own.window = fleetlist.NewWindow(q.page, page) // changes are shown with the lock held for writing
 	}
-	out := pageAnswer{Clusters: make([]fleetlist.Cluster, len(page.Rows)), Before: page.Before, Matching: page.Matching, States: page.States, Continue: page.Continue}
+	out := pageAnswer{Clusters: make([]fleetlist.Cluster, len(page.Rows)), All: s.fleet.index.Len(), Before: page.Before, Matching: page.Matching, States: page.States, Continue: page.Continue}
 	for i, row := range page.Rows {
 		drifted := 0
 		if seesDrift {

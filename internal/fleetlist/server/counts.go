@@ -37,24 +37,28 @@ func (s *Server) ServeCounts(w http.ResponseWriter, r *http.Request) {
 		s.streamCounts(w, r, q, tally)
 		return
 	}
-	if err := s.countOnce(r.Context(), q, tally); err != nil {
+	answer, err := s.countOnce(r.Context(), q, tally)
+	if err != nil {
 		respond.WriteError(w, err)
 		return
 	}
-	respond.WriteJSON(w, http.StatusOK, tally.Answer(q.limit))
+	respond.WriteJSON(w, http.StatusOK, answer)
 }
 
 // countOnce counts the fleet as it is now.
-func (s *Server) countOnce(ctx context.Context, q question, tally *fleetlist.Tally) error {
+func (s *Server) countOnce(ctx context.Context, q question, tally *fleetlist.Tally) (fleetlist.Answer, error) {
 	end, err := s.awaitPass(ctx)
 	if err != nil {
-		return err
+		return fleetlist.Answer{}, err
 	}
 	defer end()
 	s.fleet.prepareIndex(q.tables)
 	s.fleet.mu.RLock()
 	defer s.fleet.mu.RUnlock()
-	return countAll(ctx, s.fleet.index, tally)
+	if err := countAll(ctx, s.fleet.index, tally); err != nil {
+		return fleetlist.Answer{}, err
+	}
+	return tally.Answer(s.fleet.index.Len(), q.limit), nil
 }
 
 func countAll(ctx context.Context, x *fleetlist.Index, tally *fleetlist.Tally) error {
@@ -71,7 +75,8 @@ type countStream struct {
 }
 
 func (c *countStream) observe(before, after *fleetlist.Row) {
-	if c.tally.Change(before, after) {
+	isCounted := c.tally.Change(before, after)
+	if isCounted || before == nil || after == nil { // the size of the fleet is counted, too
 		wakeup.WakeReader(c.wake)
 	}
 }
@@ -140,5 +145,5 @@ func (s *Server) nextCounts(ctx context.Context, q question, own *countStream) (
 	if own.tally.Len() > maxStreamGroups {
 		return fleetlist.Answer{}, badRequest(fmt.Errorf("the clusters have more than %d values of this property, and a stream counts no more: filter them, or request the counts once", maxStreamGroups))
 	}
-	return own.tally.Answer(q.limit), nil
+	return own.tally.Answer(s.fleet.index.Len(), q.limit), nil
 }

@@ -8,6 +8,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -167,28 +168,37 @@ func (s *Server) awaitPass(ctx context.Context) (end func(), err error) {
 var errEnded = apierrors.NewTimeoutError("the request ended before its answer", 1)
 
 // filterParameters are the parameters of a filter.
-var filterParameters = []string{"q", "labelSelector", "status", "by", "value", "waiting"}
+var filterParameters = []string{"q", "labelSelector", "status", "group", "value", "waiting", "by"}
 
 // readFilter returns the filter of a request, and the property by which it groups; nil for none.
-func (q question) readFilter() (fleetlist.Filter, *fleetlist.Property, error) {
-	var by *fleetlist.Property
+func (q question) readFilter() (f fleetlist.Filter, by *fleetlist.Property, err error) {
 	if name := q.values.Get("by"); name != "" {
-		found, err := fleetlist.FindProperty(name)
+		if by, err = fleetlist.FindProperty(name); err != nil {
+			return f, nil, badRequest(err)
+		}
+	}
+	in := fleetlist.FilterInput{Text: q.values.Get("q"), Selector: q.values.Get("labelSelector"), States: q.values.Get("status")}
+	if text := q.values.Get("waiting"); text != "" {
+		if in.Waiting, err = strconv.ParseBool(text); err != nil {
+			return f, nil, badRequest(errors.New("waiting is true or false"))
+		}
+	}
+	groups, values := q.values["group"], q.values["value"]
+	if len(groups) != len(values) {
+		return f, nil, badRequest(errors.New("each group has a value: group names the property, and value its value; both may be repeated"))
+	}
+	for i, name := range groups[:min(len(groups), maxGroupParameters)] {
+		p, err := fleetlist.FindProperty(name)
 		if err != nil {
-			return fleetlist.Filter{}, nil, badRequest(err)
+			return f, nil, badRequest(err)
 		}
-		by = found
+		in.Groups = append(in.Groups, fleetlist.GroupValue{Property: p, Value: values[i]})
 	}
-	in := fleetlist.FilterInput{Text: q.values.Get("q"), Selector: q.values.Get("labelSelector"), States: q.values.Get("status"), Waiting: q.values.Get("waiting") == "true"}
-	if q.values.Has("value") {
-		if by == nil {
-			return fleetlist.Filter{}, nil, badRequest(fmt.Errorf("value is a value of the property that by names"))
-		}
-		in.Group, in.Value = by, q.values.Get("value")
-	}
-	f, err := fleetlist.NewFilter(in)
-	if err != nil {
+	if f, err = fleetlist.NewFilter(in); err != nil {
 		return f, nil, badRequest(err)
 	}
 	return f, by, nil
 }
+
+// maxGroupParameters bounds the groups that are read. It is more than a filter takes, which then refuses them.
+const maxGroupParameters = 20
