@@ -57,9 +57,8 @@ export function Fleet() {
   const typed = readFleetQuery(query, isMap ? "region" : "");
   const text = useSettled(typed.text, settleTime);
   const f: FleetQuery = { ...typed, text };
-  const parameters = fleetParameters(f);
-  const key = parameters.toString();
-  const counts = useFollowed<FleetCounts>(key, (onChange) => followCounts(parameters, onChange));
+  const parameters = fleetParameters(isMap ? f : { ...f, by: "" }); // the table needs no groups
+  const counts = useFollowed<FleetCounts>(parameters.toString(), (onChange) => followCounts(parameters, onChange));
   const c = counts.value;
   if (counts.refusal?.code === 403) return <Refusal error={counts.refusal} title={t("error.forbidden.clusters")} />;
   if (c?.all === 0) return <Empty title={t("fleet.empty")} hint={t("fleet.empty.hint")} command="atoll token create" />;
