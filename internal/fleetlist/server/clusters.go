@@ -100,9 +100,9 @@ func (s *Server) makePage(ctx context.Context, q pageQuestion, own *pageStream) 
 	s.fleet.prepareIndex(q.tables)
 	s.fleet.mu.RLock()
 	defer s.fleet.mu.RUnlock()
-	page, complete := fleetlist.SelectPage(s.fleet.index.Rows(), q.page, func() bool { return ctx.Err() == nil })
+	page, complete := fleetlist.SelectPage(s.fleet.index.Rows(), q.page, s.guardPass(ctx))
 	if !complete {
-		return pageAnswer{}, errEnded
+		return pageAnswer{}, describeEndedPass(ctx)
 	}
 	if own != nil {
 		own.window = fleetlist.NewWindow(q.page, page) // changes are shown with the lock held for writing
@@ -167,11 +167,12 @@ func (s *Server) streamPage(w http.ResponseWriter, r *http.Request, q pageQuesti
 		if err == nil {
 			page, err = s.makePage(ctx, q, own)
 		}
+		pause := pauseAfter(time.Since(begin)) // the client may take its time to read
 		if err != nil {
 			_ = lines.WriteLine(errorLine{"ERROR", respond.StatusOf(err)}) // the client may be gone
 			return
 		}
-		if !lines.writePage(page) || !respond.AwaitWake(ctx, own.wake, pauseAfter(time.Since(begin))) {
+		if !lines.writePage(page) || !respond.AwaitWake(ctx, own.wake, pause) {
 			return
 		}
 	}

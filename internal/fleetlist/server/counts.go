@@ -55,15 +55,15 @@ func (s *Server) countOnce(ctx context.Context, q question, tally *fleetlist.Tal
 	s.fleet.prepareIndex(q.tables)
 	s.fleet.mu.RLock()
 	defer s.fleet.mu.RUnlock()
-	if err := countAll(ctx, s.fleet.index, tally); err != nil {
+	if err := s.countAll(ctx, s.fleet.index, tally); err != nil {
 		return fleetlist.Answer{}, err
 	}
 	return tally.Answer(s.fleet.index.Len(), q.limit), nil
 }
 
-func countAll(ctx context.Context, x *fleetlist.Index, tally *fleetlist.Tally) error {
-	if !x.CountAll(tally, func() bool { return ctx.Err() == nil }) {
-		return errEnded
+func (s *Server) countAll(ctx context.Context, x *fleetlist.Index, tally *fleetlist.Tally) error {
+	if !x.CountAll(tally, s.guardPass(ctx)) {
+		return describeEndedPass(ctx)
 	}
 	return nil
 }
@@ -108,6 +108,7 @@ func (s *Server) streamCounts(w http.ResponseWriter, r *http.Request, q question
 	for isFirst := true; ; isFirst = false {
 		begin := time.Now()
 		answer, err := s.nextCounts(ctx, q, own)
+		pause := pauseAfter(time.Since(begin)) // the client may take its time to read
 		if err != nil {
 			_ = lines.WriteLine(errorLine{"ERROR", respond.StatusOf(err)}) // the client may be gone
 			return
@@ -118,7 +119,7 @@ func (s *Server) streamCounts(w http.ResponseWriter, r *http.Request, q question
 			}
 			sent = answer
 		}
-		if !respond.AwaitWake(ctx, own.wake, pauseAfter(time.Since(begin))) {
+		if !respond.AwaitWake(ctx, own.wake, pause) {
 			return
 		}
 	}
@@ -132,7 +133,7 @@ func (s *Server) beginCounts(ctx context.Context, q question, own *countStream) 
 	}
 	defer end()
 	s.fleet.prepareIndex(q.tables)
-	return s.fleet.addObserver(own, func(x *fleetlist.Index) error { return countAll(ctx, x, own.tally) })
+	return s.fleet.addObserver(own, func(x *fleetlist.Index) error { return s.countAll(ctx, x, own.tally) })
 }
 
 // nextCounts returns the present counts, if the user still may list clusters and there are few groups.

@@ -34,6 +34,8 @@ import (
 const (
 	// maxPasses is how many passes over the fleet run at one time. Others wait.
 	maxPasses = 2
+	// defaultPassTime bounds one pass. A pass over 100,000 clusters takes a few hundredths of a second.
+	defaultPassTime = time.Second
 	// defaultGroups is how many groups counts have where a request has no limit, and maxGroups how many they have at most.
 	defaultGroups, maxGroups = 200, 1000
 )
@@ -59,13 +61,14 @@ type Server struct {
 	fleet   fleet
 	sources sourceStreams
 	slots   streamSlots
-	// passes has an entry for each pass that is under way.
-	passes chan struct{}
+	// passes has an entry for each pass that is under way, and passTime bounds each.
+	passes   chan struct{}
+	passTime time.Duration
 }
 
 // New returns a Server.
 func New(o Options) *Server {
-	return &Server{options: o, limiter: fairness.NewRequestLimiter(personRequests, allRequests), passes: make(chan struct{}, maxPasses)}
+	return &Server{options: o, limiter: fairness.NewRequestLimiter(personRequests, allRequests), passes: make(chan struct{}, maxPasses), passTime: defaultPassTime}
 }
 
 // question is what every request has.
@@ -164,8 +167,19 @@ func (s *Server) awaitPass(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// errEnded is the error of a request that ended during its pass.
-var errEnded = apierrors.NewTimeoutError("the request ended before its answer", 1)
+// guardPass returns what a pass checks now and then: whether it may go on.
+func (s *Server) guardPass(ctx context.Context) (keepOn func() bool) {
+	begin := time.Now()
+	return func() bool { return ctx.Err() == nil && time.Since(begin) < s.passTime }
+}
+
+// describeEndedPass returns the error of a pass that is not complete.
+func describeEndedPass(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return apierrors.NewTimeoutError("the request ended before its answer", 1)
+	}
+	return badRequest(errors.New("the filter takes too long for this fleet: use fewer words, or fields such as region: in place of words"))
+}
 
 // filterParameters are the parameters of a filter.
 var filterParameters = []string{"q", "labelSelector", "status", "group", "value", "waiting", "by"}

@@ -55,7 +55,7 @@ func (r *rights) Authorize(_ context.Context, a authorizer.Attributes) (authoriz
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// testServer serves tables to aiko, who may do all, and to others by their rights.
+// testServer serves tables to aiko, with all rights, and to others by their rights.
 type testServer struct {
 	*Server
 	t       *testing.T
@@ -267,6 +267,31 @@ func TestRequestsOfAPersonAreLimited(t *testing.T) {
 		time.Sleep(personRequests.Interval)
 		if code, _ := s.getAs("aiko", atoll.FleetCountsPath); code != http.StatusOK {
 			t.Errorf("later: %d", code)
+		}
+	})
+}
+
+// A pass that takes longer than its time ends, and its filter is refused.
+func TestPassesHaveTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestServer(t)
+		for i := range 5000 {
+			s.putCluster(fmt.Sprint("c", i), "eu", true)
+		}
+		for _, passTime := range []time.Duration{0, defaultPassTime} {
+			want := map[bool]int{true: http.StatusOK, false: http.StatusBadRequest}[passTime > 0]
+			s.passTime = passTime
+			for _, path := range []string{atoll.FleetCountsPath, atoll.FleetClustersPath} {
+				if code, body := s.getAs("aiko", path+"?limit=1"); code != want || strings.Contains(body, "takes too long") != (passTime == 0) {
+					t.Errorf("%s with %s: %d %s", path, passTime, code, body)
+				}
+			}
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		w := httptest.NewRecorder()
+		if s.serveRequest(w, requestAs(ended, "aiko", atoll.FleetCountsPath)); w.Code != http.StatusGatewayTimeout {
+			t.Errorf("a request that ended: %d %s", w.Code, w.Body)
 		}
 	})
 }

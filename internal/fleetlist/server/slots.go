@@ -15,13 +15,16 @@ const (
 	maxStreams        = 1000
 	// streamTime is how long a stream lasts. Clients open the next one.
 	streamTime = 30 * time.Minute
-	// minPause separates two answers of a stream. An answer that took long to make takes a longer pause.
+	// minPause separates two answers of a stream. An answer that took long to make takes a longer pause, up to maxPause.
 	minPause  = time.Second
+	maxPause  = 20 * time.Second
 	pauseCost = 50
 )
 
 // pauseAfter returns the pause after an answer that took so long to make.
-func pauseAfter(took time.Duration) time.Duration { return max(minPause, pauseCost*took) }
+func pauseAfter(took time.Duration) time.Duration {
+	return min(max(minPause, pauseCost*took), maxPause)
+}
 
 // streamSlots counts the streams that are open.
 type streamSlots struct {

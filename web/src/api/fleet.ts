@@ -169,7 +169,7 @@ export interface Found {
   detail?: string;
 }
 
-/** Finds objects whose names have all words of a text. Of kinds that the person may not list in all namespaces, those of one. */
+/** Finds objects whose names have all words of a text. A kind that the person may not list in all namespaces is searched in one. */
 export async function searchNames(text: string, namespace: string, signal: AbortSignal): Promise<Found[]> {
   const q = new URLSearchParams({ q: text });
   if (namespace !== "") q.set("namespace", namespace);

@@ -83,7 +83,7 @@ export function leaveGroup(q: URLSearchParams, f: FleetQuery, at: number): URLSe
   return out;
 }
 
-/** The sign of a state on a tile: it is told apart without its colour. */
+/** The sign of a state on a tile: it differs without its colour, too. */
 export const stateSigns: Record<ClusterStatus, string> = { NotReady: "!", Away: "○", Joining: "+", Removing: "−", Unknown: "?", Ready: "✓" };
 
 export interface TileGroup {

@@ -27,13 +27,13 @@ export function useTree(namespace: string, name: string): TreeState {
 
 /**
  * Follows a stream while the component is shown; another key begins another stream. What one has sent stays until the next one has
- * sent something. Without a key, nothing is read.
+ * sent something, and is pending so long. Without a key, nothing is read.
  */
-export function useFollowed<S>(key: string | undefined, follow: (onChange: (f: Followed<S>) => void) => () => void): Followed<S> {
+export function useFollowed<S>(key: string | undefined, follow: (onChange: (f: Followed<S>) => void) => () => void): Followed<S> & { pending: boolean } {
   const [state, setState] = useState<Followed<S> & { key?: string }>({});
   useEffect(() => (key === undefined ? undefined : follow((f) => setState({ ...f, key }))), [key]);
-  if (key === undefined) return {};
-  return state.key === key ? state : { value: state.value };
+  if (key === undefined) return { pending: false };
+  return state.key === key ? { ...state, pending: false } : { value: state.value, pending: true };
 }
 
 /** Returns a value once it has been the same for so many milliseconds. */

@@ -95,7 +95,7 @@ function FleetTable({ f, sort }: { f: FleetQuery; sort: string }) {
   const tokens = turned.question === question ? turned.tokens : [];
   const token = tokens.at(-1);
   if (token) parameters.set("continue", token);
-  const { value: page, refusal } = useFollowed<FleetPage>(parameters.toString(), (onChange) => followPage(parameters, onChange));
+  const { value: page, refusal, pending } = useFollowed<FleetPage>(parameters.toString(), (onChange) => followPage(parameters, onChange));
   const cols = useMemo(() => columns(f.by), [f.by]);
   const turn = (next: string[]) => {
     setTurned({ question, tokens: next });
@@ -110,9 +110,9 @@ function FleetTable({ f, sort }: { f: FleetQuery; sort: string }) {
       <Table columns={cols} rows={page.clusters} keyOf={(c) => c.name} linkOf={(c) => linkTo("clusters", c.name)} label={t("fleet.title")} sort={sort} onSort={setSort} />
       {(tokens.length > 0 || next) && (
         <nav class="pager" aria-label={t("fleet.pages")}>
-          <button type="button" class="action" disabled={tokens.length === 0} onClick={() => turn(tokens.slice(0, -1))}>{t("fleet.page.previous")}</button>
+          <button type="button" class="action" disabled={pending || tokens.length === 0} onClick={() => turn(tokens.slice(0, -1))}>{t("fleet.page.previous")}</button>
           <span class="muted" role="status">{t("fleet.page", { first: page.clusters.length > 0 ? page.before + 1 : last, last, all: page.matching })}</span>
-          <button type="button" class="action" disabled={!next} onClick={() => next && turn([...tokens, next])}>{t("fleet.page.next")}</button>
+          <button type="button" class="action" disabled={pending || !next} onClick={() => next && turn([...tokens, next])}>{t("fleet.page.next")}</button>
         </nav>
       )}
     </>

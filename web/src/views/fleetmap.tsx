@@ -106,13 +106,14 @@ function Blocks({ f, counts }: { f: FleetQuery; counts: FleetCounts }) {
   const { query } = useRoute();
   const { active, props } = useCellKeys();
   const groups = useMemo(() => blockGroups(counts), [counts]);
+  const shown = { ...f, by: counts.by ?? f.by }; // the counts may still be those by the property before
   const stop = groups.some((g) => g.value === active) ? active : groups[0]?.value;
   return (
     <div class="map" role="region" aria-label={t("fleet.map")} {...props}>
       <Legend states={counts.states} />
       <p class="muted small">{t("fleet.map.blocks", { n: maxTiles })} {t("fleet.map.keys")}</p>
       <ul class="blocks">
-        {groups.map((g) => <li key={g.value}><Block g={g} by={counts.by ?? f.by} to={addressWith(drillInto(query, f, g))} isStop={stop === g.value} /></li>)}
+        {groups.map((g) => <li key={g.value}><Block g={g} by={shown.by} to={addressWith(drillInto(query, shown, g))} isStop={stop === g.value} /></li>)}
       </ul>
       {!!counts.moreGroups && <p class="muted small">{t("fleet.map.more", { n: counts.moreGroups, clusters: counts.moreClusters ?? 0 })}</p>}
     </div>
