@@ -88,7 +88,8 @@ func NewFilter(in FilterInput) (Filter, error) {
 		}
 		f.selector = selector
 	}
-	return f, f.parseStates(in.States)
+	err := f.parseStates(in.States)
+	return f, err
 }
 
 func (f *Filter) parseStates(text string) error {

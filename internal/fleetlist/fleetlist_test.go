@@ -19,7 +19,7 @@ import (
 
 var began = metav1.NewTime(time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC))
 
-func condition(kind string, status metav1.ConditionStatus, reason atoll.Reason) metav1.Condition {
+func newCondition(kind string, status metav1.ConditionStatus, reason atoll.Reason) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: string(reason), Message: string(reason) + " message", LastTransitionTime: began}
 }
 
@@ -31,17 +31,17 @@ func newCluster(name string, conditions ...metav1.Condition) *v1alpha1.Cluster {
 	}
 }
 
-var readyCondition = condition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected")
+var readyCondition = newCondition(v1alpha1.ClusterReady, metav1.ConditionTrue, "AgentConnected")
 
 func readyCluster(name string) *v1alpha1.Cluster { return newCluster(name, readyCondition) }
 
 func TestStatesOfClusters(t *testing.T) {
-	unready := condition(v1alpha1.ClusterReady, metav1.ConditionFalse, "MemberNotReady")
-	removed := newCluster("a", readyCondition, condition(v1alpha1.ClusterRemoving, metav1.ConditionTrue, "Leaving"))
+	unready := newCondition(v1alpha1.ClusterReady, metav1.ConditionFalse, "MemberNotReady")
+	removed := newCluster("a", readyCondition, newCondition(v1alpha1.ClusterRemoving, metav1.ConditionTrue, "Leaving"))
 	removed.Spec.Removal = &v1alpha1.ClusterRemoval{Mode: v1alpha1.ClusterOrphan}
 	removedAtOnce := newCluster("a", readyCondition)
 	removedAtOnce.Spec.Removal = removed.Spec.Removal
-	joining := newCluster("a", condition(v1alpha1.ClusterAccepted, metav1.ConditionFalse, "WaitsForAdministrator"), unready)
+	joining := newCluster("a", newCondition(v1alpha1.ClusterAccepted, metav1.ConditionFalse, "WaitsForAdministrator"), unready)
 	joining.Spec.Accepted = false
 	for name, c := range map[string]struct {
 		cluster *v1alpha1.Cluster
@@ -50,8 +50,8 @@ func TestStatesOfClusters(t *testing.T) {
 	}{
 		"ready":                         {readyCluster("a"), Ready, "AgentConnected"},
 		"not ready":                     {newCluster("a", unready), NotReady, "MemberNotReady"},
-		"disconnected":                  {newCluster("a", condition(v1alpha1.ClusterReady, metav1.ConditionUnknown, "StreamLost")), Away, "StreamLost"},
-		"not determined":                {newCluster("a", condition(v1alpha1.ClusterReady, metav1.ConditionUnknown, atoll.ReasonNotDetermined)), Unknown, "NotDetermined"},
+		"disconnected":                  {newCluster("a", newCondition(v1alpha1.ClusterReady, metav1.ConditionUnknown, "StreamLost")), Away, "StreamLost"},
+		"not determined":                {newCluster("a", newCondition(v1alpha1.ClusterReady, metav1.ConditionUnknown, atoll.ReasonNotDetermined)), Unknown, "NotDetermined"},
 		"no condition":                  {newCluster("a"), Unknown, ""},
 		"removed":                       {removed, Removing, "Leaving"},
 		"removed, without its progress": {removedAtOnce, Removing, "AgentConnected"},
@@ -77,10 +77,10 @@ func TestClustersThatWaitForPersons(t *testing.T) {
 		}
 	}
 	unready := func(reason atoll.Reason) metav1.Condition {
-		return condition(v1alpha1.ClusterReady, metav1.ConditionFalse, reason)
+		return newCondition(v1alpha1.ClusterReady, metav1.ConditionFalse, reason)
 	}
 	drain := func(status metav1.ConditionStatus, reason atoll.Reason) metav1.Condition {
-		return condition(v1alpha1.ClusterDraining, status, reason)
+		return newCondition(v1alpha1.ClusterDraining, status, reason)
 	}
 	for name, c := range map[string]struct {
 		conditions []metav1.Condition
@@ -88,7 +88,7 @@ func TestClustersThatWaitForPersons(t *testing.T) {
 	}{
 		"for a person":               {[]metav1.Condition{unready(personal)}, true},
 		"for the agent":              {[]metav1.Condition{unready(machine)}, false},
-		"ready":                      {[]metav1.Condition{condition(v1alpha1.ClusterReady, metav1.ConditionTrue, personal)}, false},
+		"ready":                      {[]metav1.Condition{newCondition(v1alpha1.ClusterReady, metav1.ConditionTrue, personal)}, false},
 		"a drain for a person":       {[]metav1.Condition{readyCondition, drain(metav1.ConditionTrue, personal)}, true},
 		"a drain for the agent":      {[]metav1.Condition{readyCondition, drain(metav1.ConditionTrue, machine)}, false},
 		"a drain that is over":       {[]metav1.Condition{readyCondition, drain(metav1.ConditionFalse, personal)}, false},
@@ -212,7 +212,7 @@ func TestProperties(t *testing.T) {
 }
 
 func TestSlimClusters(t *testing.T) {
-	c := newCluster("oslo", condition(v1alpha1.ClusterReady, metav1.ConditionFalse, "MemberNotReady"), condition(v1alpha1.ClusterDraining, metav1.ConditionTrue, "NoReplacement"))
+	c := newCluster("oslo", newCondition(v1alpha1.ClusterReady, metav1.ConditionFalse, "MemberNotReady"), newCondition(v1alpha1.ClusterDraining, metav1.ConditionTrue, "NoReplacement"))
 	c.Status.Conditions[0].Message = strings.Repeat("é", maxMessage)
 	c.Spec.Taints = []v1alpha1.Taint{{Key: "a"}, {Key: "b"}}
 	c.Annotations = map[string]string{"secret": "hidden"}
@@ -266,7 +266,7 @@ func TestSlimSourcesHaveNoContent(t *testing.T) {
 // makeRow returns a random row: regions, states, times and resources are few, so that many rows are equal in an order.
 func makeRow(r *rand.Rand, name string) Row {
 	status := []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}[r.IntN(4)]
-	c := newCluster(name, condition(v1alpha1.ClusterReady, status, "Some"))
+	c := newCluster(name, newCondition(v1alpha1.ClusterReady, status, "Some"))
 	c.Spec.Region = fmt.Sprint("region-", r.IntN(12))
 	c.Spec.Accepted = r.IntN(10) > 0
 	c.Labels = map[string]string{"env": []string{"prod", "test"}[r.IntN(2)]}

@@ -11,7 +11,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-func always() bool { return true }
+func keepGoing() bool { return true }
 
 // orderNames are the names of all orders, in both directions.
 func orderNames() (out []string) {
@@ -60,7 +60,7 @@ func TestPagesAreTheWholeInOrder(t *testing.T) {
 			want := sortWhole(rows, f, q.Order)
 			var got []string
 			for {
-				p, complete := SelectPage(rows, q, always)
+				p, complete := SelectPage(rows, q, keepGoing)
 				if !complete || p.Before != len(got) || p.Matching != len(want) || len(p.Rows) > q.Limit {
 					t.Fatalf("seed %d, %s: page %+v after %d of %d", seed, name, p, len(got), len(want))
 				}
@@ -90,7 +90,7 @@ func TestPagesByNameSurviveChanges(t *testing.T) {
 		q := PageRequest{Order: mustOrder(t, []string{"name", "-name"}[r.IntN(2)]), Limit: 7}
 		gone, seen := map[string]bool{}, map[string]int{}
 		for {
-			p, _ := SelectPage(x.Rows(), q, always)
+			p, _ := SelectPage(x.Rows(), q, keepGoing)
 			for _, name := range namesOf(p.Rows) {
 				seen[name]++
 			}
@@ -125,7 +125,7 @@ func TestPagesByNameSurviveChanges(t *testing.T) {
 func TestTokensAreCheckedBeforeUse(t *testing.T) {
 	rows := NewIndex(makeRows(rand.New(rand.NewPCG(1, 3)), 20)).Rows()
 	q := PageRequest{Filter: mustFilter(t, FilterInput{Text: "cluster"}), Order: mustOrder(t, "region"), Limit: 5}
-	p, _ := SelectPage(rows, q, always)
+	p, _ := SelectPage(rows, q, keepGoing)
 	if err := q.SetToken(p.Continue); err != nil || q.after == nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestTokensOfLongTexts(t *testing.T) {
 	q := PageRequest{Order: mustOrder(t, "region"), Limit: 4}
 	var got []string
 	for range 3 {
-		p, _ := SelectPage(rows, q, always)
+		p, _ := SelectPage(rows, q, keepGoing)
 		got = append(got, namesOf(p.Rows)...)
 		if err := q.SetToken(p.Continue); err != nil {
 			t.Fatal(err)
@@ -198,12 +198,12 @@ func TestWindowsSeeEachChangeOfTheirPage(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		x := NewIndex(makeRows(r, 60))
 		q := PageRequest{Filter: mustFilter(t, []FilterInput{{}, {States: "Away,NotReady"}, {Selector: "env=prod"}}[r.IntN(3)]), Order: mustOrder(t, orderNames()[r.IntN(2*len(sortKeys))]), Limit: 1 + r.IntN(12)}
-		if first, _ := SelectPage(x.Rows(), q, always); r.IntN(2) == 0 && first.Continue != "" {
+		if first, _ := SelectPage(x.Rows(), q, keepGoing); r.IntN(2) == 0 && first.Continue != "" {
 			if err := q.SetToken(first.Continue); err != nil {
 				t.Fatal(err)
 			}
 		}
-		page, _ := SelectPage(x.Rows(), q, always)
+		page, _ := SelectPage(x.Rows(), q, keepGoing)
 		w, was := NewWindow(q, page), namesOf(page.Rows)
 		change := []Change{{Name: fmt.Sprint("cluster-", r.IntN(70))}}
 		if r.IntN(4) > 0 {
@@ -211,7 +211,7 @@ func TestWindowsSeeEachChangeOfTheirPage(t *testing.T) {
 			change[0].After = &row
 		}
 		x.Apply(change)
-		page, _ = SelectPage(x.Rows(), q, always)
+		page, _ = SelectPage(x.Rows(), q, keepGoing)
 		differs := !slices.Equal(was, namesOf(page.Rows)) || change[0].Before != nil && slices.Contains(was, change[0].Name)
 		switch concerns := w.Concerns(change[0].Before, change[0].After); {
 		case differs && !concerns:
@@ -269,7 +269,7 @@ func TestTalliesFollowChanges(t *testing.T) {
 		f := mustFilter(t, []FilterInput{{}, {States: "Ready"}, {Selector: "env=prod"}}[r.IntN(3)])
 		by := []*Property{nil, mustProperty(t, "region"), mustProperty(t, "set"), mustProperty(t, "label:env")}[r.IntN(4)]
 		x, tally := NewIndex(makeRows(r, 50)), NewTally(f, by)
-		x.CountAll(tally, always)
+		x.CountAll(tally, keepGoing)
 		for range 30 {
 			change := []Change{{Name: fmt.Sprint("cluster-", r.IntN(60))}}
 			if r.IntN(3) > 0 {
@@ -279,7 +279,7 @@ func TestTalliesFollowChanges(t *testing.T) {
 			x.Apply(change)
 			tally.Change(change[0].Before, change[0].After)
 			fresh := NewTally(f, by)
-			x.CountAll(fresh, always)
+			x.CountAll(fresh, keepGoing)
 			if got, want := fmt.Sprintf("%+v", tally.Answer(x.Len(), 5)), fmt.Sprintf("%+v", fresh.Answer(x.Len(), 5)); got != want {
 				t.Fatalf("seed %d:\n%s\nwant\n%s", seed, got, want)
 			}

@@ -36,6 +36,8 @@ const (
 	maxPasses = 2
 	// defaultPassTime bounds one pass. A pass over 100,000 clusters takes a few hundredths of a second.
 	defaultPassTime = time.Second
+	// maxNamespace bounds the name of a namespace.
+	maxNamespace = 63
 	// defaultGroups is how many groups counts have where a request has no limit, and maxGroups how many they have at most.
 	defaultGroups, maxGroups = 200, 1000
 )
@@ -105,6 +107,9 @@ func (s *Server) readQuestion(r *http.Request, e endpoint) (q question, err erro
 		if q.limit, err = strconv.Atoi(text); err != nil || q.limit < 1 || q.limit > e.maxLimit {
 			return q, badRequest(fmt.Errorf("limit is from 1 to %d", e.maxLimit))
 		}
+	}
+	if len(q.values.Get("namespace")) > maxNamespace {
+		return q, badRequest(fmt.Errorf("a namespace has at most %d characters", maxNamespace))
 	}
 	if wait, ok := s.limiter.TakeTurn(u.GetName(), time.Now()); !ok {
 		return q, apierrors.NewTooManyRequests("you request lists of the fleet faster than the hub answers one person; try again later", max(1, int(wait.Round(time.Second).Seconds())))

@@ -227,6 +227,7 @@ func TestRefusedRequests(t *testing.T) {
 		"a large limit of groups":          {"aiko", counts + "?limit=1001", 400, "limit is from 1 to 1000"},
 		"a wrong token":                    {"aiko", clusters + "?continue=x", 400, "continue token"},
 		"a wrong token of Sources":         {"aiko", sources + "?continue=x", 400, "continue token"},
+		"a long namespace":                 {"aiko", sources + "?namespace=" + strings.Repeat("a", 64), 400, "at most 63 characters"},
 		"a search for nothing":             {"aiko", search, 400, "name what is searched"},
 		"a search for more than the bound": {"aiko", search + "?q=a&limit=51", 400, "limit is from 1 to 50"},
 	} {
