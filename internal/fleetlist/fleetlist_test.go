@@ -69,10 +69,10 @@ func TestStatesOfClusters(t *testing.T) {
 func TestClustersThatWaitForPersons(t *testing.T) {
 	personal, machine := atoll.Reason(""), atoll.Reason("")
 	for _, info := range atoll.Reasons {
-		if info.Actor == atoll.ActorHub {
+		switch atoll.ActorOf(info.Reason) {
+		case atoll.ActorHub:
 			personal = info.Reason
-		}
-		if info.Actor == atoll.ActorAgent {
+		case atoll.ActorAgent:
 			machine = info.Reason
 		}
 	}
