@@ -31,7 +31,7 @@ CGO_ENABLED=0 go list -test -f '{{.ImportPath}} {{join .Deps " "}}' ./... |
 		$1 !~ /\.test$/ { next }
 		{
 			kind = "race"
-			if ($1 ~ /\/internal\/(atoll|checkin|clustermatch|freecapacity|phrase|quantity|rowcodec|writebudget|bundlecontent|manifest|overrides|policymatch|userfields|expr|preview|preview\/explain|preview\/offline|restore|rollout|schedule|session|agent\/ownership|sources\/render|sources\/changes|sources\/generate|sources\/commitstatus|sources\/signature|notify\/happening|notify\/message|standardwebhook)\.test$/) kind = "pure"
+			if ($1 ~ /\/internal\/(atoll|checkin|clustermatch|freecapacity|phrase|quantity|rowcodec|writebudget|bundlecontent|manifest|overrides|policymatch|fleetlist|userfields|expr|preview|preview\/explain|preview\/offline|restore|rollout|schedule|session|agent\/ownership|sources\/render|sources\/changes|sources\/generate|sources\/commitstatus|sources\/signature|notify\/happening|notify\/message|standardwebhook)\.test$/) kind = "pure"
 			if ($1 ~ /\/internal\/sources\/(fetch|builders|sourcesets\/withgit)\.test$/) kind = "plain" # its children, of which the race detector sees nothing
 			if ($0 ~ / k8s\.io\/(kubernetes|apiserver)\// || $1 ~ /\/test\/(e2e|script|bench|attack|corpus|console)(\/|\.)/) kind = "plain"
 			if (kind == "plain" && $1 ~ /\/internal\/(admission|binder|kinds|userfields|preview\/server)\.test$/) kind = "decides"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -147,7 +148,7 @@ func (s *Server) adjustConfig(ctx context.Context, config *kubeapiserver.Config,
 	}
 	isLong := front.LongRunningFunc
 	front.LongRunningFunc = func(r *http.Request, info *request.RequestInfo) bool {
-		return isLong(r, info) || r.URL.Path == atoll.TreePath && respond.WantsStream(r)
+		return isLong(r, info) || slices.Contains(atoll.StreamPaths, r.URL.Path) && respond.WantsStream(r)
 	}
 	config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter = guardedOptions{atollStorageOptions{config.ApiExtensions.ExtraConfig.CRDRESTOptionsGetter}, guard}
 }

@@ -31,6 +31,15 @@ const (
 	// namespace and name identify its Bundle; cluster narrows the answer to one cluster, and limit bounds
 	// the clusters. With watch=true, the answer is a stream: the tree, then its changes, one a line.
 	TreePath = "/atoll/v1alpha1/tree"
+	// FleetCountsPath answers GET with the numbers of clusters by state, as JSON only. The parameter by names a property, such as
+	// region, by whose values they are counted, too; others are the filter.
+	FleetCountsPath = "/atoll/v1alpha1/fleet/counts"
+	// FleetClustersPath answers GET with a page of slim clusters, as JSON only.
+	FleetClustersPath = "/atoll/v1alpha1/fleet/clusters"
+	// FleetSourcesPath answers GET with Sources without their inventories, as JSON only.
+	FleetSourcesPath = "/atoll/v1alpha1/fleet/sources"
+	// FleetSearchPath answers GET with clusters, applications, Sources, policies and Placements by their names, as JSON only.
+	FleetSearchPath = "/atoll/v1alpha1/fleet/search"
 	// ConsoleCodesPath answers POST with a one-time code, by which a browser signs in to the console as the person of the
 	// request. It is no path of the API's chain: the console answers it.
 	ConsoleCodesPath = "/console/codes"
@@ -38,3 +47,6 @@ const (
 
 // ConsoleCodeTime is how long a one-time code of the console is good, and MaxConsoleCodeTime the longest that a request may state.
 const ConsoleCodeTime, MaxConsoleCodeTime = time.Minute, 10 * time.Minute
+
+// StreamPaths are the paths whose answer is a stream with watch=true: first the whole, then what changed, one a line.
+var StreamPaths = []string{TreePath, FleetCountsPath, FleetClustersPath, FleetSourcesPath}

@@ -15,6 +15,7 @@ import (
 	"atoll.dev/atoll/internal/apiserver/respond"
 	treeserver "atoll.dev/atoll/internal/apptree/server"
 	"atoll.dev/atoll/internal/atoll"
+	listserver "atoll.dev/atoll/internal/fleetlist/server"
 	"atoll.dev/atoll/internal/fleetview/server"
 	"atoll.dev/atoll/internal/fleetview/tables"
 	"atoll.dev/atoll/internal/memberproxy"
@@ -33,7 +34,6 @@ type apiHooks struct {
 	preview     *previewserver.Server
 	memberProxy *memberproxy.ProxyHandler
 	fleetView   *server.Fleet
-	trees       *treeserver.Server
 	undo        *undo.Keeper
 	webhooks    *webhook.Receiver
 	// subscribeOnce: the fleet gets changes of rows.
@@ -64,7 +64,6 @@ func newAPIHooks(log *slog.Logger, limits memberproxy.RequestLimits) *apiHooks {
 		t := tables.Tables{State: p.state, Binder: p.binder}
 		return server.Tables{Members: t, Placements: t, Templates: t}
 	})})
-	l.trees = treeserver.New(treeserver.Options{Tables: selectComponents(l, func(p *components) *state.HubTables { return p.state }), MayGet: l.plugin.MayGet})
 	l.preview.ReserveMemory = l.fleetView.ReserveMemory
 	l.webhooks = webhook.New(webhook.Options{Hub: selectComponents(l, func(p *components) webhook.Hub {
 		return webhook.Hub{Repositories: p.state.Repositories, Client: p.servingClient}
@@ -83,9 +82,6 @@ func selectComponents[T any](l *apiHooks, part func(*components) T) func() (T, b
 		return out, ok
 	}
 }
-
-// caReporter returns the reporter of the hub's certificates.
-func (p *components) caReporter() *castatus.CAReporter { return p.caStatus }
 
 // setComponents publishes the components to admission and the API's endpoints, once their tables are synced.
 func (l *apiHooks) setComponents(p *components) {
@@ -109,10 +105,13 @@ func (l *apiHooks) admissionPlugins() []apiserver.AdmissionPlugin {
 // are, except in the eyes of its own identities, which wait for the API alone.
 func (l *apiHooks) wrapWithHubEndpoints(next http.Handler) http.Handler {
 	next = l.undo.RecordChanges(server.StripCompleteSelector(server.AbortTruncatedLogs(next)))
-	ca := castatus.CAEndpoints{Reporter: selectComponents(l, (*components).caReporter), Authorizer: func() authorizer.Authorizer { return l.authorizer }}
+	tables, rights := selectComponents(l, func(p *components) *state.HubTables { return p.state }), func() authorizer.Authorizer { return l.authorizer }
+	ca := castatus.CAEndpoints{Reporter: selectComponents(l, func(p *components) *castatus.CAReporter { return p.caStatus }), Authorizer: rights}
+	trees, lists := treeserver.New(treeserver.Options{Tables: tables, MayGet: l.plugin.MayGet}), listserver.New(listserver.Options{Tables: tables, Authorizer: rights})
 	endpoints := map[string]http.HandlerFunc{
 		atoll.ExplainPath: l.preview.ServeExplain, atoll.PlanPath: l.preview.ServePlan, atoll.RenderPath: l.preview.ServeRender, atoll.RebalancePath: l.preview.ServeRebalance, atoll.DriftPath: l.preview.ServeDrift,
-		standing.Path: ca.ServeCARequest, standing.CertificatesPath: ca.ServeAgentCertificates, atoll.UndoPath: l.undo.ServeUndo, atoll.TreePath: l.trees.ServeTree,
+		standing.Path: ca.ServeCARequest, standing.CertificatesPath: ca.ServeAgentCertificates, atoll.UndoPath: l.undo.ServeUndo, atoll.TreePath: trees.ServeTree,
+		atoll.FleetCountsPath: lists.ServeCounts, atoll.FleetClustersPath: lists.ServeClusters, atoll.FleetSourcesPath: lists.ServeSources, atoll.FleetSearchPath: lists.ServeSearch,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/readyz" {

@@ -37,7 +37,7 @@ func (h *hub) registerMetrics(r prometheus.Registerer) error {
 			return err
 		}
 	}
-	return errors.Join(r.Register(castatus.CertificateCollector{Reporter: selectComponents(h.hooks, (*components).caReporter)}), r.Register(reconcile.LoopCollector{}))
+	return errors.Join(r.Register(castatus.CertificateCollector{Reporter: selectComponents(h.hooks, func(p *components) *castatus.CAReporter { return p.caStatus })}), r.Register(reconcile.LoopCollector{}))
 }
 
 func boolToInt(is bool) int {

@@ -89,6 +89,15 @@ func (t *BundleTable) List() []Bundle {
 	return out
 }
 
+// EachName calls fn with the reference and the source of each Bundle, in no order. fn must not block, nor read the table.
+func (t *BundleTable) EachName(fn func(ref enginev1.BundleRef, source v1alpha1.BundleSource)) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for uid := range t.byUID { // the value of the loop would copy the whole Bundle
+		fn(t.byUID[uid].Ref, t.byUID[uid].Spec.Source)
+	}
+}
+
 // Len is how many Bundles and ClusterBundles there are.
 func (t *BundleTable) Len() int {
 	t.mu.RLock()

@@ -106,6 +106,15 @@ func (t *PlacementTable) List() []Placement {
 	return slices.SortedFunc(maps.Values(t.byKey), func(a, b Placement) int { return compareNames(a.Key(), b.Key()) })
 }
 
+// EachKey calls fn with the key of each Placement, in no order. fn must not block, nor read the table.
+func (t *PlacementTable) EachKey(fn func(types.NamespacedName)) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for key := range t.byKey {
+		fn(key)
+	}
+}
+
 func compareNames(a, b types.NamespacedName) int {
 	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
 		return c

@@ -94,6 +94,20 @@ func (p *PolicyTable) Get(key PolicyKey) (client.Object, bool) {
 	return getPolicy[client.Object](p, policyScope{key.Kind, key.Namespace}, key.Name)
 }
 
+// EachKey calls fn with the key of each propagation and override policy, in no order. fn must not block, nor read the table.
+func (p *PolicyTable) EachKey(fn func(PolicyKey)) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for scope, all := range p.byScope {
+		if scope.kind == script.Kind {
+			continue
+		}
+		for name := range all {
+			fn(PolicyKey{scope.kind, scope.namespace, name})
+		}
+	}
+}
+
 func listPolicies[T client.Object](p *PolicyTable, scope policyScope) []T {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

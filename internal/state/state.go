@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -141,7 +142,30 @@ func New(c client.Client, cfg *rest.Config, source TableSource, converter Object
 // list; templates sync kind by kind; their table reports it.
 func (s *HubTables) Run(ctx context.Context, ready chan<- struct{}) error {
 	var synced []toolscache.InformerSynced
-	for _, f := range []tableFeed{
+	for _, f := range s.listFeeds() {
+		inf, err := s.cache.GetInformer(ctx, f.kind, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("state: watch %T: %w", f.kind, err)
+		}
+		table := wrapEventTable(fmt.Sprintf("%T", f.kind), f.table, s.log)
+		reg, err := inf.AddEventHandler(table.eventHandler(ctx))
+		if err != nil {
+			return fmt.Errorf("state: watch %T: %w", f.kind, err)
+		}
+		synced = append(synced, table.syncedAfter(reg.HasSynced))
+	}
+	go func() {
+		if toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+			close(ready)
+		}
+	}()
+	go s.Templates.watchKinds(ctx)
+	return s.cache.Start(ctx)
+}
+
+// listFeeds returns the kinds with their tables.
+func (s *HubTables) listFeeds() []tableFeed {
+	return []tableFeed{
 		{&v1alpha1.Cluster{}, s.Clusters},
 		{&v1alpha1.Bundle{}, s.Bundles},
 		{&v1alpha1.ClusterBundle{}, s.Bundles},
@@ -170,25 +194,21 @@ func (s *HubTables) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&v1alpha1.Notification{}, s.Notifications},
 		{&apiextensionsv1.CustomResourceDefinition{}, s.Templates},
 		{&apiextensionsv1.CustomResourceDefinition{}, s.Views},
-	} {
-		inf, err := s.cache.GetInformer(ctx, f.kind, cache.BlockUntilSynced(false))
-		if err != nil {
-			return fmt.Errorf("state: watch %T: %w", f.kind, err)
-		}
-		table := wrapEventTable(fmt.Sprintf("%T", f.kind), f.table, s.log)
-		reg, err := inf.AddEventHandler(table.eventHandler(ctx))
-		if err != nil {
-			return fmt.Errorf("state: watch %T: %w", f.kind, err)
-		}
-		synced = append(synced, table.syncedAfter(reg.HasSynced))
 	}
-	go func() {
-		if toolscache.WaitForCacheSync(ctx.Done(), synced...) {
-			close(ready)
+}
+
+// FeedObject passes an object to the tables of its kind as a watch does: after a write, or where it is gone after its deletion. Tests
+// make the tables of a hub by it.
+func (s *HubTables) FeedObject(obj client.Object, isGone bool) {
+	for _, f := range s.listFeeds() {
+		switch {
+		case reflect.TypeOf(f.kind) != reflect.TypeOf(obj):
+		case isGone:
+			f.table.removeObject(obj)
+		default:
+			f.table.put(obj)
 		}
-	}()
-	go s.Templates.watchKinds(ctx)
-	return s.cache.Start(ctx)
+	}
 }
 
 // tableFeed joins a kind to the table that holds it.

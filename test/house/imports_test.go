@@ -305,6 +305,15 @@ var layers = []layer{
 		why:   "it reads the hub's tables and writes nothing; only the hub imports it",
 	},
 	{
+		name: "fleet lists", packages: []string{"internal/fleetlist"}, below: []string{"api", "vocabulary"},
+		why: "counts, pages and searches of the fleet are made of values, by whichever endpoint answers",
+	},
+	{
+		name: "fleet list server", packages: []string{"internal/fleetlist/server"},
+		below: []string{"api", "vocabulary", "values", "state", "apiserver", "pace", "connection fairness", "fleet lists"},
+		why:   "it reads the hub's tables and writes nothing; only the hub imports it",
+	},
+	{
 		name: "console issuer", packages: []string{"internal/console/issuer"}, below: []string{"values"},
 		why: "it is a client of an OpenID Connect issuer, and imports nothing of the hub",
 	},
@@ -318,7 +327,7 @@ var layers = []layer{
 	},
 	{
 		name: "hub", packages: []string{"internal/hub/..."},
-		below: []string{"application tree server", "console", "console issuer", "console codes", "sources", "source sets", "webhooks", "gate checks", "notifications", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
+		below: []string{"application tree server", "fleet list server", "console", "console issuer", "console codes", "sources", "source sets", "webhooks", "gate checks", "notifications", "address guard", "gateway listener", "bootstrap", "CA status", "peer streams", "fleet view tables", "metric table", "state metrics", "loop", "preview server", "restore controller", "leader", "push", "member proxy", "fleet view server", "undo", "api", "vocabulary", "wire", "cores", "contents", "plan", "trust", "state", "explain", "reconcilers", "dialects", "carriage", "delivery", "peer", "apiserver", "admission", "agent", "live", "node", "watched", "quarantine", "tracing"},
 		why:   "the composition root; it alone knows all parts",
 	},
 	{

@@ -7,10 +7,11 @@ import { fieldSelector } from "../src/model/selector";
 import { applyLine, type Tree, type TreeCluster } from "../src/api/tree";
 import type { Bundle, Cluster, HubSettings } from "../src/api/types.gen";
 import { appStatus } from "../src/model/application";
-import { clusterRow, searchCluster } from "../src/model/cluster";
+import { clusterRow } from "../src/model/cluster";
 import { describeOverride, placementRows, withoutSecretValues } from "../src/model/explanation";
+import { waitingCluster } from "../src/model/fleet";
 import { activeFreeze } from "../src/model/freeze";
-import { matchesFilter, parseFilter } from "../src/model/filter";
+import { type Searchable, matchesFilter, parseFilter } from "../src/model/filter";
 import { readPasted } from "../src/model/kubeconfig";
 import { ownedObjects, podState } from "../src/model/owners";
 import { formatBytes, formatCores, parseQuantity } from "../src/model/quantity";
@@ -51,7 +52,7 @@ test("ages have their largest unit", () => {
 });
 
 test("filters find words and fields", () => {
-  const row = searchCluster(clusterRow(cluster("Oslo-1", true, condition("Ready", "True", "AgentConnected"))));
+  const row: Searchable = { words: ["Oslo-1", "eu", "AgentConnected", "env=prod"], fields: { name: ["Oslo-1"], status: ["Ready"], region: ["eu"], label: ["env=prod"] } };
   const matches = (text: string) => matchesFilter(parseFilter(text), row);
   for (const text of ["", "oslo", "OSLO agent", "status:ready", "status:away,ready", "label:env", "label:env=prod", "region:e*", "-rome", "-status:away", 'name:"oslo-1"']) assert.ok(matches(text), text);
   for (const text of ["rome", "status:away", "label:en", "-oslo", "nofield:x", "region:us", "oslo rome"]) assert.ok(!matches(text), text);
@@ -84,6 +85,14 @@ test("only what people must end is a wait", () => {
   const clusters = [cluster("new", false, condition("Accepted", "False", "WaitsForAdministrator")), cluster("well", true, condition("Ready", "True", "AgentConnected"))].map(clusterRow);
   const waits = listWaits(clusters, [], (reason) => (reason === "WaitsForAdministrator" ? "the hub's administrator" : "none"));
   assert.deepEqual(waits.map((w) => [w.name, w.actor, w.reason]), [["new", "the hub's administrator", "WaitsForAdministrator"]]);
+});
+
+test("a drain and a removal that are under way are waits of their own", () => {
+  const drained = { ...cluster("a", true, condition("Ready", "True", "AgentConnected"), condition("Draining", "True", "NoReplacement")) };
+  const removed = { ...cluster("b", true, condition("Ready", "True", "AgentConnected"), condition("Removing", "True", "WaitsForConfirmation")), spec: { accepted: true, removal: { mode: "Clean" as const } } };
+  const slim = { name: "c", state: "NotReady" as const, reason: "MemberNotReady", since: time, processes: [{ type: "Draining", reason: "MemberNotReady", since: time }] };
+  const waits = listWaits([clusterRow(drained), clusterRow(removed), waitingCluster(slim)], [], () => "the hub's administrator");
+  assert.deepEqual(waits.map((w) => [w.name, w.reason, !!w.cluster]), [["a", "NoReplacement", true], ["b", "WaitsForConfirmation", true], ["c", "MemberNotReady", false]]);
 });
 
 test("a freeze holds until it ends or is lifted", () => {

@@ -2,9 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Entry, type EntryGroup, applicationEntries, clusterEntries, findEntries, maxEntries } from "../src/model/palette";
-import { appRow } from "../src/model/application";
-import { clusterRow } from "../src/model/cluster";
+import type { Found } from "../src/api/fleet";
+import { type Entry, type EntryGroup, findEntries, foundEntries, maxEntries, searchText } from "../src/model/palette";
 
 function entry(group: EntryGroup, title: string, detail = "", ...words: string[]): Entry {
   return { key: group + "/" + title, group, title, detail, words };
@@ -37,10 +36,29 @@ test("of a large fleet the same entries are shown as by a look at all", () => {
   assert.deepEqual(found, titles(all.slice(0, maxEntries)));
 });
 
-test("entries have the addresses of their pages", () => {
-  const clusters = clusterEntries([clusterRow({ metadata: { name: "a/b", labels: { env: "prod" } }, spec: { accepted: true, region: "eu" } })], (name) => "c:" + name, (s) => s + "!");
-  assert.deepEqual(clusters.map((e) => [e.key, e.detail, e.to, ...e.words]), [["cluster/a/b", "eu · Unknown!", "c:a/b", "", "env=prod"]]);
-  const row = (namespace: string) => appRow({ metadata: { namespace, name: "web" }, spec: { source: { kind: "PropagationPolicy", name: "p" } } } as never);
-  const apps = applicationEntries([row("shop"), row("")], (view, r) => `${view}:${r.namespace}:${r.name}`, (s) => s);
-  assert.deepEqual(apps.map((e) => [e.group, e.to]), [["application", "applications:shop:web"], ["logs", "logs:shop:web"], ["application", "applications::web"]]);
+const copied: string[] = [];
+const texts = { stateOf: (s: string) => s + "!", addressOf: (...path: string[]) => path.join(":"), actionOf: (a: string) => a + "…", copyOf: (c: string) => "copies " + c, copy: (c: string) => void copied.push(c) };
+
+test("found objects have the addresses of their pages, logs and actions", () => {
+  const entries = (f: Found) => foundEntries([f], texts).map((e) => [e.group, e.title, e.detail, e.to]);
+  assert.deepEqual(entries({ kind: "Cluster", name: "oslo", detail: "Ready" }), [["cluster", "oslo", "Ready!", "clusters:oslo"]]);
+  assert.deepEqual(entries({ kind: "Bundle", namespace: "shop", name: "deployment-web-1", title: "web" }), [["application", "web", "shop", "applications:shop:deployment-web-1"], ["logs", "web", "shop", "logs:shop:Bundle:deployment-web-1"]]);
+  assert.deepEqual(entries({ kind: "ClusterBundle", name: "base" }), [["application", "base", "", "applications:-:base"]]);
+  assert.deepEqual(entries({ kind: "Source", namespace: "shop", name: "front" }), [["source", "front", "shop", "sources:shop:front"], ["action", "front", "sync… · shop", "sources:shop:front?act=sync"], ["action", "front", "suspend… · shop", "sources:shop:front?act=suspend"]]);
+  assert.deepEqual(entries({ kind: "Source", namespace: "shop", name: "front", detail: "Suspended" }).map((e) => e[3]), ["sources:shop:front", "sources:shop:front?act=resume"]);
+  assert.deepEqual(entries({ kind: "PropagationPolicy", namespace: "shop", name: "p" }), [["policy", "p", "PropagationPolicy · shop", "applications?q=policy%3Ap%20ns%3Ashop"]]);
+});
+
+test("objects without a page have a command to copy", () => {
+  const found = foundEntries([{ kind: "Placement", namespace: "shop", name: "eu" }, { kind: "ClusterOverridePolicy", name: "all" }], texts);
+  assert.deepEqual(found.map((e) => [e.group, e.to]), [["placement", undefined], ["policy", undefined]]);
+  for (const e of found) e.run?.();
+  assert.deepEqual(copied, ["kubectl get placement.atoll.dev eu -n shop -o yaml", "kubectl get clusteroverridepolicy.atoll.dev all -o yaml"]);
+});
+
+test("the hub searches for names, without the words that choose an entry", () => {
+  for (const [query, want] of [["Web logs", "web"], ["sync storefront", "storefront"], ["logs", "logs"], ["  ", ""], ["a b", "a b"]] as const) assert.equal(searchText(query), want, query);
+  const found = foundEntries([{ kind: "Source", namespace: "shop", name: "front" }], texts);
+  assert.deepEqual(findEntries(found, "front suspend").map((e) => e.to), ["sources:shop:front?act=suspend"]);
+  assert.equal(findEntries(found, "front")[0]!.to, "sources:shop:front");
 });

@@ -1,13 +1,12 @@
 // Package respond writes the answers of endpoints that are not resources: an answer as
-// JSON or as text, and a refusal as a Status, as the API itself does.
+// JSON, as text or as a stream of JSON lines, and a refusal as a Status, as the API itself does.
 //
-// Contract: each function writes one complete response, or none. Nothing is kept between
-// calls; all functions may be called concurrently.
+// Contract: each function writes one complete response, or none; a LineWriter writes its response line by line. Nothing is kept
+// between calls; all functions may be called concurrently.
 package respond
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -44,11 +43,7 @@ func WriteAnswer(w http.ResponseWriter, answer Texter, q url.Values, err error) 
 // WriteError writes err as a Status. An error that is no API error becomes an internal
 // error.
 func WriteError(w http.ResponseWriter, err error) {
-	var known apierrors.APIStatus
-	if !errors.As(err, &known) {
-		known = apierrors.NewInternalError(err)
-	}
-	status := known.Status()
+	status := StatusOf(err)
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", fmt.Sprint(status.Details.RetryAfterSeconds))

@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -45,8 +44,6 @@ const (
 	pauseCost = 10
 	// maxBuilds is how many trees are made at one time. Others wait.
 	maxBuilds = 2
-	// answerTime bounds how long a client takes to read one line of a stream.
-	answerTime = 30 * time.Second
 )
 
 // Options of a Server.
@@ -256,10 +253,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, q question)
 	defer s.closeStream(own, q.user.GetName(), b.Ref.UID)
 	ctx, cancel := context.WithTimeout(r.Context(), streamTime)
 	defer cancel()
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusOK)
-	lines := newLineWriter(w)
+	lines := lineWriter{LineWriter: respond.NewLineWriter(w)}
 	// A change before the stream was open is in this first tree.
 	tree, err := s.buildTree(ctx, q, b.Ref.UID)
 	if err != nil {
@@ -267,7 +261,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, q question)
 		return
 	}
 	for pause := minPause; lines.writeTree(tree); {
-		if !own.awaitWake(ctx, pause) {
+		if !respond.AwaitWake(ctx, own.wake, pause) {
 			return
 		}
 		begin := time.Now()
@@ -277,23 +271,6 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, q question)
 		}
 		pause = max(minPause, pauseCost*time.Since(begin))
 	}
-}
-
-// awaitWake waits for a change, at least for the pause. It returns false when the stream is over.
-func (s *stream) awaitWake(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-s.wake:
-	}
-	return true
 }
 
 func (s *Server) openStream(q question, uid string) (*stream, error) {
@@ -362,18 +339,13 @@ func (s *Server) wakeStreams(uid string) {
 
 // lineWriter writes the lines of a stream, with what changed since the line before.
 type lineWriter struct {
-	control *http.ResponseController
-	encoder *json.Encoder
-	sent    map[string]textHash // of the encoded clusters, by name
-	header  textHash            // of the encoded tree without clusters
+	*respond.LineWriter
+	sent   map[string]textHash // of the encoded clusters, by name
+	header textHash            // of the encoded tree without clusters
 }
 
 // textHash stands for a text, of which a stream keeps many.
 type textHash [sha256.Size]byte
-
-func newLineWriter(w http.ResponseWriter) *lineWriter {
-	return &lineWriter{control: http.NewResponseController(w), encoder: json.NewEncoder(w)}
-}
 
 // writeTree writes the tree, or what changed of it. It returns false when the client is gone.
 func (l *lineWriter) writeTree(tree apptree.Tree) bool {
@@ -405,27 +377,11 @@ func (l *lineWriter) writeTree(tree apptree.Tree) bool {
 		tree.Clusters = []apptree.Cluster{}
 	}
 	e.Tree = &tree
-	return l.writeLine(e) == nil
-}
-
-// writeLine writes one line. A client that does not read it in time loses the stream. A writer that has no
-// deadlines, as in tests, writes without.
-func (l *lineWriter) writeLine(e event) error {
-	_ = l.control.SetWriteDeadline(time.Now().Add(answerTime))
-	if err := l.encoder.Encode(e); err != nil {
-		return err
-	}
-	err := l.control.Flush()
-	_ = l.control.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream at its deadline, also one that is idle
-	return err
+	return l.WriteLine(e) == nil
 }
 
 // writeError ends the stream with the reason.
 func (l *lineWriter) writeError(err error) {
-	var known apierrors.APIStatus
-	if !errors.As(err, &known) {
-		known = apierrors.NewInternalError(err)
-	}
-	status := known.Status()
-	_ = l.writeLine(event{Type: "ERROR", Status: &status}) // the client may be gone
+	status := respond.StatusOf(err)
+	_ = l.WriteLine(event{Type: "ERROR", Status: &status}) // the client may be gone
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -24,15 +25,24 @@ import (
 
 func newGetClustersCommand(flags *client.ConnectionFlags) *cobra.Command {
 	o := &getOptions{flags: flags}
-	var selector string
+	var selector, by string
 	cmd := &cobra.Command{
 		Use:     "clusters [NAME...]",
 		Aliases: []string{"cluster", "cl", "clu"},
 		Short:   "Show the member clusters, and why those that are not Ready are not",
+		Example: `  atoll get clusters
+  atoll get clusters --group-by region
+  atoll get clusters --group-by label:env -l tier=edge`,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			c, err := o.connectHub()
 			if err != nil {
 				return err
+			}
+			if by != "" {
+				if len(names) > 0 {
+					return errors.New("--group-by counts all clusters, or those of --selector; leave the names out")
+				}
+				return o.printGroups(cmd, c, by, selector)
 			}
 			clusters, err := client.List[v1alpha1.Cluster](cmd.Context(), c, client.Clusters, "", metav1.ListOptions{LabelSelector: selector})
 			if err != nil {
@@ -54,6 +64,7 @@ func newGetClustersCommand(flags *client.ConnectionFlags) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&selector, "selector", "l", "", "label selector, such as env=prod")
+	cmd.Flags().StringVar(&by, "group-by", "", "count clusters by region, zone, provider, set (ClusterSet), version, agent, status or label:KEY")
 	o.format.AddTo(cmd.Flags(), "json", "yaml", "wide")
 	return cmd
 }

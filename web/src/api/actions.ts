@@ -7,6 +7,7 @@ import { formatSeconds } from "../model/time";
 import type { Bundle, Cluster, HubSettings, Source } from "./types.gen";
 
 export const group = "/apis/atoll.dev/v1alpha1";
+export const clustersPath = `${group}/clusters`;
 const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 /** The field manager of what people change in the console, and that of dry runs, to which the hub adds no preview of its own. */
@@ -24,7 +25,7 @@ export function bundlePath(o: ObjectMeta): string {
 }
 
 export function clusterPath(name: string): string {
-  return `${group}/clusters/${encodeURIComponent(name)}`;
+  return `${clustersPath}/${encodeURIComponent(name)}`;
 }
 
 function patchOf(path: string, patch: unknown): Write {

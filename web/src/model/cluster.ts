@@ -1,8 +1,8 @@
 // What the fleet shows of a Cluster.
 
+import type { Process } from "../api/fleet";
 import type { Condition } from "../api/kubernetes";
 import type { Cluster } from "../api/types.gen";
-import type { Searchable } from "./filter";
 import { parseQuantity } from "./quantity";
 
 export type ClusterStatus = "NotReady" | "Away" | "Joining" | "Removing" | "Unknown" | "Ready";
@@ -29,6 +29,7 @@ export interface ClusterRow {
   pods?: Use;
   labels: [string, string][];
   taints: string[];
+  processes: Process[];
   cluster: Cluster;
 }
 
@@ -64,6 +65,15 @@ export function zonesOf(c: Cluster): string[] {
   return c.spec.zones?.length ? c.spec.zones : c.spec.zone ? [c.spec.zone] : [];
 }
 
+/** Conditions, other than its state, that can wait for a person. */
+const processTypes = ["Draining", "Removing"];
+
+/** Returns the drain and the removal that are under way, other than the condition that is the state already. */
+function processesOf(c: Cluster, state: Condition | undefined): Process[] {
+  const all = (c.status?.conditions ?? []) as Condition[];
+  return all.filter((x) => x !== state && x.status === "True" && processTypes.includes(x.type)).map((x) => ({ type: x.type, reason: x.reason, message: x.message, since: x.lastTransitionTime }));
+}
+
 /** Labels that repeat what other columns show. */
 const shownElsewhere = new Set(["kubernetes.io/metadata.name"]);
 
@@ -76,16 +86,6 @@ export function clusterRow(c: Cluster): ClusterRow {
     cpu: useOf(c, "cpu"), memory: useOf(c, "memory"), pods: useOf(c, "pods"),
     labels: Object.entries(c.metadata.labels ?? {}).filter(([key]) => !shownElsewhere.has(key)).sort(),
     taints: (c.spec.taints ?? []).map((x) => x.key + (x.value ? "=" + x.value : "") + ":" + x.effect),
-  };
-}
-
-export function searchCluster(r: ClusterRow): Searchable {
-  const labels = r.labels.map(([key, value]) => `${key}=${value}`);
-  return {
-    words: [r.name, r.region, r.version, r.reason, ...labels, ...r.taints],
-    fields: {
-      name: [r.name], status: [r.status], reason: [r.reason], region: [r.region], version: [r.version], agent: [r.agent],
-      zone: zonesOf(r.cluster), provider: [r.cluster.spec.provider ?? ""], label: labels, taint: r.taints,
-    },
+    processes: processesOf(c, condition),
   };
 }

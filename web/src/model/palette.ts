@@ -1,9 +1,9 @@
 // The command palette: what it offers, and in which order.
 
-import type { AppRow } from "./application";
-import type { ClusterRow } from "./cluster";
+import type { Found } from "../api/fleet";
+import { commandOf } from "./shell";
 
-export type EntryGroup = "page" | "action" | "application" | "logs" | "cluster";
+export type EntryGroup = "page" | "action" | "application" | "logs" | "cluster" | "source" | "policy" | "placement";
 
 /** A line of the palette: an address to open, or an action. */
 export interface Entry {
@@ -20,25 +20,70 @@ export interface Entry {
 /** The largest number of lines that the palette shows. */
 export const maxEntries = 50;
 
-const groupOrder: EntryGroup[] = ["page", "action", "application", "logs", "cluster"];
+const groupOrder: EntryGroup[] = ["page", "application", "logs", "cluster", "source", "policy", "placement", "action"];
 /** Ranks of a term: at the start of the title, of a word of it, within it, or elsewhere. */
 const [atStart, atWord, within, elsewhere] = [0, 1, 2, 3];
 
-/** Returns the entries of clusters. The address of each is that of its page. */
-export function clusterEntries(rows: ClusterRow[], addressOf: (name: string) => string, statusText: (status: string) => string): Entry[] {
-  return rows.map((r) => ({
-    key: "cluster/" + r.name, group: "cluster", title: r.name, detail: [r.region, statusText(r.status)].filter(Boolean).join(" · "),
-    words: [r.version, ...r.labels.map(([key, value]) => `${key}=${value}`)], to: addressOf(r.name),
-  }));
+/** What the palette says about found objects, and where they are. */
+export interface EntryTexts {
+  stateOf(state: string): string;
+  addressOf(...path: string[]): string;
+  /** The labels of the actions of a Source. */
+  actionOf(action: SourceAction): string;
+  /** What an entry without a page does: it copies a command. */
+  copyOf(command: string): string;
+  copy(command: string): void;
 }
 
-/** Returns the entries of applications: the page of each, and the logs of those in a namespace. */
-export function applicationEntries(rows: AppRow[], addressOf: (view: "applications" | "logs", r: AppRow) => string, statusText: (status: string) => string): Entry[] {
-  const page = (r: AppRow): Entry => ({
-    key: "application/" + r.key, group: "application", title: r.title, detail: [r.namespace, statusText(r.status)].filter(Boolean).join(" · "), words: [r.name, r.source], to: addressOf("applications", r),
-  });
-  const logs = (r: AppRow): Entry => ({ key: "logs/" + r.key, group: "logs", title: r.title, detail: r.namespace, words: [r.name, "logs"], to: addressOf("logs", r) });
-  return rows.flatMap((r) => (r.namespace ? [page(r), logs(r)] : [page(r)]));
+export type SourceAction = "sync" | "suspend" | "resume";
+
+/** Words of the palette that no object has in its name: they choose among the entries of an object. */
+const actionWords = new Set(["logs", "sync", "suspend", "resume"]);
+
+/** Returns the words of a query by which the hub searches. */
+export function searchText(query: string): string {
+  const terms = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const names = terms.filter((term) => !actionWords.has(term));
+  return (names.length > 0 ? names : terms).slice(0, 10).join(" ");
+}
+
+/** Returns the entries of found objects: their pages, logs and actions. */
+export function foundEntries(found: readonly Found[], texts: EntryTexts): Entry[] {
+  return found.flatMap((f) => entriesOf(f, texts));
+}
+
+function entriesOf(f: Found, texts: EntryTexts): Entry[] {
+  const { kind, namespace = "", name } = f;
+  const key = `${kind}/${namespace}/${name}`;
+  const title = f.title ?? name;
+  const join = (...parts: string[]) => parts.filter(Boolean).join(" · ");
+  switch (kind) {
+    case "Cluster":
+      return [{ key, group: "cluster", title, detail: texts.stateOf(f.detail ?? ""), words: [], to: texts.addressOf("clusters", name) }];
+    case "Bundle":
+      return [
+        { key, group: "application", title, detail: namespace, words: [name], to: texts.addressOf("applications", namespace, name) },
+        { key: key + "/logs", group: "logs", title, detail: namespace, words: [name, "logs"], to: texts.addressOf("logs", namespace, kind, name) },
+      ];
+    case "ClusterBundle":
+      return [{ key, group: "application", title, detail: "", words: [name], to: texts.addressOf("applications", "-", name) }];
+    case "Source": {
+      const page = texts.addressOf("sources", namespace, name);
+      const actions: SourceAction[] = f.detail === "Suspended" ? ["resume"] : ["sync", "suspend"];
+      return [
+        { key, group: "source", title, detail: namespace, words: [], to: page },
+        ...actions.map((a): Entry => ({ key: `${key}/${a}`, group: "action", title, detail: join(texts.actionOf(a), namespace), words: [a], to: `${page}?act=${a}` })),
+      ];
+    }
+    case "PropagationPolicy":
+    case "ClusterPropagationPolicy": {
+      const filter = namespace === "" ? `policy:${name}` : `policy:${name} ns:${namespace}`;
+      return [{ key, group: "policy", title, detail: join(kind, namespace), words: [], to: `${texts.addressOf("applications")}?q=${encodeURIComponent(filter)}` }];
+    }
+  }
+  const command = commandOf("kubectl", "get", kind.toLowerCase() + ".atoll.dev", name, ...(namespace === "" ? [] : ["-n", namespace]), "-o", "yaml") ?? "";
+  const group = kind.endsWith("Placement") ? "placement" : "policy";
+  return [{ key, group, title, detail: join(texts.copyOf(command), namespace), words: [kind], run: () => texts.copy(command) }];
 }
 
 /** Returns the entries that have each term of a query, the best ones first. Without a term there are pages and actions. */

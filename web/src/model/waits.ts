@@ -3,7 +3,8 @@
 import type { Condition } from "../api/kubernetes";
 import type { Bundle, Cluster } from "../api/types.gen";
 import type { AppRow } from "./application";
-import { type ClusterRow, conditionOf } from "./cluster";
+import type { Process } from "../api/fleet";
+import { type ClusterStatus, conditionOf } from "./cluster";
 import type { SourceRow } from "./source";
 import { isPerson } from "./status";
 
@@ -30,24 +31,30 @@ export interface Wait {
 
 export type ActorOf = (reason: string) => string;
 
-/** Conditions of a Cluster, other than its readiness, that can wait for a person. */
-const clusterConditions = ["Draining", "Removing"];
+/** What of a cluster decides whether it waits. */
+export interface WaitingCluster {
+  name: string;
+  status: ClusterStatus;
+  reason: string;
+  message: string;
+  since?: string;
+  processes: readonly Process[];
+  /** The object, where the page has it. */
+  cluster?: Cluster;
+}
 
 /** Returns the waits, the oldest first. actorOf gives the actor of a reason by the hub's table. */
-export function listWaits(clusters: readonly ClusterRow[], apps: readonly AppRow[], actorOf: ActorOf, sources: readonly SourceRow[] = []): Wait[] {
+export function listWaits(clusters: readonly WaitingCluster[], apps: readonly AppRow[], actorOf: ActorOf, sources: readonly SourceRow[] = []): Wait[] {
   const out = [...clusters.flatMap((c) => clusterWaits(c, actorOf)), ...apps.flatMap((a) => appWaits(a, actorOf)), ...sources.flatMap((s) => sourceWaits(s, actorOf))];
   return out.sort((a, b) => ((a.since ?? "") < (b.since ?? "") ? -1 : 1));
 }
 
-function clusterWaits(c: ClusterRow, actorOf: ActorOf): Wait[] {
+function clusterWaits(c: WaitingCluster, actorOf: ActorOf): Wait[] {
   const wait = (reason: string, message: string, since: string | undefined): Wait => ({
     key: "c/" + c.name + "/" + reason, actor: actorOf(reason), kind: "cluster", action: c.status === "Joining" ? "join" : "look", namespace: "", name: c.name, title: c.name, reason, message, since, cluster: c.cluster,
   });
   const out = c.status === "Ready" ? [] : [wait(c.reason, c.message, c.since)];
-  for (const type of clusterConditions) {
-    const found = conditionOf(c.cluster.status?.conditions as Condition[] | undefined, type);
-    if (found && found.status === "True" && found.reason !== c.reason) out.push(wait(found.reason, found.message, found.lastTransitionTime));
-  }
+  for (const p of c.processes) if (p.reason !== c.reason) out.push(wait(p.reason, p.message ?? "", p.since));
   return out.filter((w) => isPerson(w.actor));
 }
 

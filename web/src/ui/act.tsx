@@ -1,7 +1,7 @@
 // Buttons that change something: each knows the right that it needs, and shows what it does before it does it.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useState } from "preact/hooks";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 import type { Right } from "../api/kubernetes";
 import { rights } from "../api/rights";
 import { describeError } from "../text/problem";
@@ -42,15 +42,28 @@ export function RightLink({ needs, to, class: className, text }: { needs: readon
   return <Link to={to} class={"ghost small " + className}>{text}</Link>;
 }
 
+interface ActProps {
+  label: string;
+  needs: readonly Right[];
+  command?: string;
+  /** It is open at first, and has the focus. */
+  opened?: boolean;
+  children: ComponentChildren;
+}
+
 /** A button that opens what it is about. Without the right it is disabled and says why. */
-export function Act({ label, needs, command, children }: { label: string; needs: readonly Right[]; command?: string; children: ComponentChildren }) {
+export function Act({ label, needs, command, opened, children }: ActProps) {
   const missing = useMissingRight(needs);
-  const [open, setOpen] = useState(false);
+  const [open, setOpen] = useState(!!opened);
+  const button = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    if (opened) button.current?.focus();
+  }, []);
   const id = useId();
   return (
     <div class="act">
       <span class="act-head">
-        <button type="button" class="action" disabled={!!missing} aria-expanded={open && !missing} aria-describedby={missing ? id : undefined} onClick={() => setOpen(!open)}>{label}</button>
+        <button ref={button} type="button" class="action" disabled={!!missing} aria-expanded={open && !missing} aria-describedby={missing ? id : undefined} onClick={() => setOpen(!open)}>{label}</button>
         {missing && <span class="muted small" id={id}>{describeRight(missing)}</span>}
       </span>
       {open && !missing && <div class="act-body" onKeyDown={(e) => e.key === "Escape" && setOpen(false)}>{children}</div>}

@@ -2,6 +2,7 @@
 
 import { useEffect, useMemo, useReducer, useState } from "preact/hooks";
 import { type Collection, type CollectionState, collectionOf } from "../api/collection";
+import type { Followed } from "../api/fleet";
 import type { KubeObject } from "../api/kubernetes";
 import { type TreeState, followTree } from "../api/tree";
 
@@ -22,6 +23,28 @@ export function useTree(namespace: string, name: string): TreeState {
     return followTree(namespace, name, setState);
   }, [namespace, name]);
   return state;
+}
+
+/**
+ * Follows a stream while the component is shown; another key begins another stream. What one has sent stays until the next one has
+ * sent something, and is pending so long. Without a key, nothing is read.
+ */
+export function useFollowed<S>(key: string | undefined, follow: (onChange: (f: Followed<S>) => void) => () => void): Followed<S> & { pending: boolean } {
+  const [state, setState] = useState<Followed<S> & { key?: string }>({});
+  useEffect(() => (key === undefined ? undefined : follow((f) => setState({ ...f, key }))), [key]);
+  if (key === undefined) return { pending: false };
+  return state.key === key ? { ...state, pending: false } : { value: state.value, pending: true };
+}
+
+/** Returns a value once it has been the same for so many milliseconds. */
+export function useSettled<T>(value: T, milliseconds: number): T {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    if (value === settled) return undefined;
+    const timer = setTimeout(() => setSettled(value), milliseconds);
+    return () => clearTimeout(timer);
+  }, [value, settled, milliseconds]);
+  return settled;
 }
 
 let now = Date.now();
@@ -75,13 +98,18 @@ export function navigate(address: string, replace = false): void {
   for (const l of routeListeners) l();
 }
 
+/** Returns the address of the present view with other parameters. */
+export function addressWith(query: URLSearchParams): string {
+  const text = query.toString();
+  return location.pathname + (text ? "?" + text : "");
+}
+
 /** Sets one parameter of the address, without an entry in the history. */
 export function setQuery(name: string, value: string): void {
   const query = new URLSearchParams(location.search);
   if (value === "") query.delete(name);
   else query.set(name, value);
-  const text = query.toString();
-  navigate(location.pathname + (text ? "?" + text : ""), true);
+  navigate(addressWith(query), true);
 }
 
 addEventListener("popstate", () => {

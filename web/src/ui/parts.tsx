@@ -59,7 +59,18 @@ export function Since({ time }: { time: string | undefined }) {
   ) : null;
 }
 
-export function Link({ to, children, class: className }: { to: string; children: ComponentChildren; class?: string }) {
+interface LinkProps {
+  to: string;
+  children: ComponentChildren;
+  class?: string;
+  /** What a screen reader reads in place of the content. */
+  label?: string;
+  /** The key of a cell among which arrow keys move, of which one is a stop of the Tab key. */
+  cell?: string;
+  stop?: boolean;
+}
+
+export function Link({ to, children, class: className, label, cell, stop }: LinkProps) {
   const follow = (e: MouseEvent) => {
     if (e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return;
     e.preventDefault();
@@ -67,7 +78,7 @@ export function Link({ to, children, class: className }: { to: string; children:
     navigate(to);
   };
   return (
-    <a href={to} class={className} onClick={follow}>
+    <a href={to} class={className} aria-label={label} title={label} data-cell={cell} tabIndex={cell === undefined || stop ? undefined : -1} onClick={follow}>
       {children}
     </a>
   );

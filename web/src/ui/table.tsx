@@ -14,6 +14,8 @@ export interface Column<R> {
   wide?: boolean;
   cell: (row: R) => ComponentChildren;
   compare?: (a: R, b: R) => number;
+  /** The hub sorts by the column. */
+  sortable?: boolean;
 }
 
 export interface TableProps<R> {
@@ -83,7 +85,7 @@ export function Table<R>(p: TableProps<R>) {
       <div class="thead" role="row">
         {p.columns.map((c) => (
           <div key={c.key} role="columnheader" class={c.wide ? "wide" : ""} aria-sort={p.sort === c.key ? "ascending" : p.sort === "-" + c.key ? "descending" : undefined}>
-            {c.compare ? (
+            {c.compare || c.sortable ? (
               <button type="button" class="sort" title={t("fleet.sort", { column: c.title })} onClick={() => p.onSort(p.sort === c.key ? "-" + c.key : c.key)}>
                 {c.title}
                 <span aria-hidden="true">{p.sort === c.key ? " ↑" : p.sort === "-" + c.key ? " ↓" : ""}</span>

@@ -1,5 +1,5 @@
 import { useMemo } from "preact/hooks";
-import { changeOf, clusterPath } from "../api/actions";
+import { changeOf, clusterPath, clustersPath } from "../api/actions";
 import type { Person } from "../api/client";
 import { fieldSelector } from "../model/selector";
 import type { Condition, Pod } from "../api/kubernetes";
@@ -20,7 +20,6 @@ import { linkTo, useCollection } from "../ui/hooks";
 import { Empty, Link, Meter, Reason, Refusal, Since, StatusMark, Text } from "../ui/parts";
 import { Conditions } from "./conditions";
 import { Events } from "./events";
-import { clustersPath } from "./fleet";
 
 /** Drains a cluster, or gives it back: the plan first. */
 function Drain({ cluster, back: drained }: { cluster: Cluster; back: boolean }) {

@@ -2,9 +2,11 @@ import { useMemo, useState } from "preact/hooks";
 import { group, inNamespace } from "../api/actions";
 import type { Person } from "../api/client";
 import type { CollectionState } from "../api/collection";
+import { type Followed, type SourceList, followSources } from "../api/fleet";
 import type { KubeObject } from "../api/kubernetes";
+import type { Source } from "../api/types.gen";
 import { t } from "../text/text";
-import { setQuery, useCollection } from "../ui/hooks";
+import { setQuery, useCollection, useFollowed } from "../ui/hooks";
 import { rememberedNamespace } from "./signin";
 
 export interface Namespaced<T> extends CollectionState<T> {
@@ -23,6 +25,24 @@ export function useNamespaced<T extends KubeObject>(person: Person, chosen: stri
     const { items, loaded, refusal } = confined ? own : all;
     return { items, loaded, refusal, namespace: confined ? namespace : undefined };
   }, [all, own, confined, namespace]);
+}
+
+/** Follows the Sources that the person may list, without their inventories: of all namespaces, or of one. */
+export function useSources(person: Person, chosen: string): Namespaced<Source> {
+  const all = useFollowed<SourceList>(chosen === "" ? "" : undefined, (onChange) => followSources("", onChange));
+  const confined = chosen !== "" || all.refusal?.code === 403;
+  const namespace = chosen || rememberedNamespace(person);
+  const own = useFollowed<SourceList>(confined && namespace !== "" ? namespace : undefined, (onChange) => followSources(namespace, onChange));
+  return useMemo(() => {
+    if (confined && namespace === "") return { ...collectionOf(all), namespace: "" };
+    return { ...collectionOf(confined ? own : all), namespace: confined ? namespace : undefined };
+  }, [all.value, all.refusal, own.value, own.refusal, confined, namespace]);
+}
+
+const none: readonly Source[] = [];
+
+function collectionOf(f: Followed<SourceList>): CollectionState<Source> {
+  return { items: f.value?.items ?? none, loaded: !!f.value || !!f.refusal, refusal: f.refusal };
 }
 
 /** Names the one namespace of a person without rights on all. */

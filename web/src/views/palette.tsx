@@ -1,36 +1,68 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Person } from "../api/client";
-import type { Cluster } from "../api/types.gen";
-import { appRow } from "../model/application";
-import { clusterRow } from "../model/cluster";
-import { type Entry, applicationEntries, clusterEntries, findEntries } from "../model/palette";
+import { type Person, RequestError } from "../api/client";
+import { type Found, searchNames } from "../api/fleet";
+import { type Entry, findEntries, foundEntries, searchText } from "../model/palette";
 import { t, textOr } from "../text/text";
-import { linkTo, navigate, useCollection } from "../ui/hooks";
+import { linkTo, navigate } from "../ui/hooks";
 import { Icon } from "../ui/icons";
 import { Text } from "../ui/parts";
-import { useApplications } from "./applications";
-import { clustersPath } from "./fleet";
+import { rememberedNamespace } from "./signin";
 
+/** The hub searches once no key was pressed for so many milliseconds. */
+const settleTime = 150;
 const listID = "palette-list";
 const optionID = (i: number) => `palette-${i}`;
 const pageStep = 8;
 
-/**
- * Finds clusters, applications, their logs, pages and actions by typing. It reads the collections of the fleet and of the applications
- * only while it is open.
- */
+interface Search {
+  found: readonly Found[];
+  /** The text of the present query is searched. */
+  busy: boolean;
+}
+
+const nothing: Search = { found: [], busy: false };
+
+/** Searches the hub for a text. What was found before stays until the answer. */
+function useSearch(text: string, namespace: string): Search {
+  const [done, setDone] = useState<{ text: string; found: readonly Found[] }>({ text: "", found: [] });
+  useEffect(() => {
+    if (text === "" || text === done.text) return undefined;
+    const stop = new AbortController();
+    let timer: ReturnType<typeof setTimeout>;
+    const search = () =>
+      searchNames(text, namespace, stop.signal).then(
+        (found) => setDone({ text, found }),
+        (e) => {
+          if (stop.signal.aborted) return;
+          if (e instanceof RequestError && e.code === 429) timer = setTimeout(search, Math.max(1, e.retryAfter) * 1000);
+          else setDone({ text, found: [] });
+        },
+      );
+    timer = setTimeout(search, settleTime);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [text, namespace, done.text]);
+  return text === "" ? nothing : { found: done.found, busy: text !== done.text };
+}
+
+const texts = {
+  stateOf: (s: string) => textOr("cluster.status." + s, s),
+  addressOf: linkTo,
+  actionOf: (a: "sync" | "suspend" | "resume") => t(`source.${a}`),
+  copyOf: (command: string) => t("palette.copies", { command }),
+  copy: (command: string) => void navigator.clipboard?.writeText(command),
+};
+
+/** Finds clusters, applications, their logs, Sources, policies, Placements, pages and actions by typing. The hub searches: nothing is listed. */
 export function Palette({ person, actions, onClose }: { person: Person; actions: Entry[]; onClose: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [query, setQuery] = useState("");
   const [at, setAt] = useState(0);
-  const clusters = useCollection<Cluster>(clustersPath);
-  const applications = useApplications(person, "");
-  const ofFleet = useMemo(() => clusterEntries(clusters.items.map(clusterRow), (name) => linkTo("clusters", name), (s) => textOr("cluster.status." + s, s)), [clusters.items]);
-  const ofApplications = useMemo(
-    () => applicationEntries(applications.items.map(appRow), (view, r) => (view === "logs" ? linkTo("logs", r.namespace, "Bundle", r.name) : linkTo("applications", r.namespace || "-", r.name)), (s) => textOr("app.status." + s, s)),
-    [applications.items],
-  );
-  const found = useMemo(() => findEntries([...actions, ...ofApplications, ...ofFleet], query), [actions, ofApplications, ofFleet, query]);
+  const text = searchText(query);
+  const search = useSearch(text, rememberedNamespace(person));
+  const found = useMemo(() => findEntries([...actions, ...foundEntries(search.found, texts)], query), [actions, search.found, query]);
   const chosen = Math.min(at, found.length - 1);
   useLayoutEffect(() => dialog.current?.showModal(), []);
   useEffect(() => document.getElementById(optionID(chosen))?.scrollIntoView({ block: "nearest" }), [chosen, found]);
@@ -51,7 +83,6 @@ export function Palette({ person, actions, onClose }: { person: Person; actions:
       open(entry);
     }
   };
-  const isReading = query !== "" && !((clusters.loaded || clusters.refusal) && (applications.loaded || applications.refusal || applications.namespace === ""));
   return (
     <dialog ref={dialog} class="palette" aria-label={t("palette.title")} onClose={onClose} onClick={(e) => e.target === dialog.current && dialog.current?.close()}>
       <div class="palette-query">
@@ -71,7 +102,7 @@ export function Palette({ person, actions, onClose }: { person: Person; actions:
           </li>
         ))}
       </ul>
-      <p class="muted small palette-foot" role="status">{isReading ? t("loading") : found.length === 0 ? t("palette.none") : query === "" ? t("palette.hint") : ""}</p>
+      <p class="muted small palette-foot" role="status">{search.busy ? t("loading") : found.length === 0 ? t("palette.none") : query === "" ? t("palette.hint") : ""}</p>
     </dialog>
   );
 }

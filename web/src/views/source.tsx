@@ -9,7 +9,7 @@ import { describeRef, sourceRow } from "../model/source";
 import { safeText } from "../text/safe";
 import { t, textOr } from "../text/text";
 import { Act, Do } from "../ui/act";
-import { linkTo, useCollection } from "../ui/hooks";
+import { linkTo, useCollection, useRoute } from "../ui/hooks";
 import { Command, Empty, Link, Reason, Refusal, Since, StatusMark, Text } from "../ui/parts";
 import { Conditions } from "./conditions";
 import { Events } from "./events";
@@ -121,17 +121,19 @@ function Actions({ source }: { source: Source }) {
   const { name, namespace = "" } = source.metadata;
   const needs = useMemo(() => [sourceRight(namespace, "patch")], [namespace]);
   const suspended = !!source.spec.suspend;
+  const chosen = useRoute().query.get("act"); // by the palette
+  const next = suspended ? "resume" : "suspend";
   const command = (verb: string) => commandOf("atoll", "source", verb, name, "-n", namespace);
   return (
     <section class="card" id="actions">
       <h2>{t("source.actions")}</h2>
       {!suspended && (
-        <Act label={t("source.sync")} needs={needs} command={command("sync")}>
+        <Act key={"sync" + (chosen === "sync")} label={t("source.sync")} needs={needs} command={command("sync")} opened={chosen === "sync"}>
           <p>{t("source.sync.what")}</p>
           <Do label={t("source.sync.do")} run={() => sendWrite(syncWrite(source, new Date()))} />
         </Act>
       )}
-      <Act key={suspended ? "resume" : "suspend"} label={t(suspended ? "source.resume" : "source.suspend")} needs={needs} command={command(suspended ? "resume" : "suspend")}>
+      <Act key={next + (chosen === next)} label={t(`source.${next}`)} needs={needs} command={command(next)} opened={chosen === next}>
         <p>{t(suspended ? "source.resume.what" : "source.suspend.what")}</p>
         <Do label={t(suspended ? "source.resume.do" : "source.suspend.do")} run={() => sendWrite(suspendWrite(source, !suspended))} />
       </Act>

@@ -1,6 +1,5 @@
 import { useMemo } from "preact/hooks";
 import type { Person } from "../api/client";
-import type { Source } from "../api/types.gen";
 import { type SourceRow, searchSource, sourceRow, sourceStates } from "../model/source";
 import { safeText } from "../text/safe";
 import { t, textOr } from "../text/text";
@@ -8,7 +7,7 @@ import { linkTo, useRoute } from "../ui/hooks";
 import { Empty, Reason, Since, StatusMark, Text } from "../ui/parts";
 import { type Column, compareText } from "../ui/table";
 import { NamespacedList } from "./list";
-import { useNamespaced } from "./namespaced";
+import { useSources } from "./namespaced";
 
 const byText = (value: (r: SourceRow) => string) => compareText(value, (r) => r.key);
 
@@ -50,7 +49,7 @@ function columns(): Column<SourceRow>[] {
 /** The Sources that the person may list, with their revisions. */
 export function SourceList({ person }: { person: Person }) {
   const { query } = useRoute();
-  const { items, loaded, refusal, namespace } = useNamespaced<Source>(person, query.get("ns") ?? "", "sources");
+  const { items, loaded, refusal, namespace } = useSources(person, query.get("ns") ?? "");
   const rows = useMemo(() => items.map(sourceRow), [items]);
   return (
     <NamespacedList

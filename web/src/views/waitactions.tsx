@@ -1,17 +1,20 @@
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { approveWrite, confirmWrite, resumeWrite } from "../api/actions";
+import { approveWrite, clustersPath, confirmWrite, resumeWrite } from "../api/actions";
 import { type Person, sendWrite } from "../api/client";
 import { type JoinOffer, type JoinRequest, acceptJoin, denyJoin, readJoinOffer } from "../api/joins";
 import type { Right } from "../api/kubernetes";
 import { type HeldPlan, getHeldPlans } from "../api/tree";
 import type { Bundle, Cluster } from "../api/types.gen";
 import { joinNames } from "../model/plan";
+import { fieldSelector } from "../model/selector";
 import { bundleCommand, commandOf } from "../model/shell";
 import type { Wait } from "../model/waits";
 import { describeError } from "../text/problem";
 import { t } from "../text/text";
 import { Act, Do } from "../ui/act";
-import { Command, Reason, Since, Text } from "../ui/parts";
+import { Command, Reason, Refusal, Since, Text } from "../ui/parts";
+import { useCollection } from "../ui/hooks";
 import { useRequest } from "../ui/request";
 
 /** Returns the right to a verb on a Bundle. */
@@ -32,7 +35,7 @@ const keyRights: readonly Right[] = [
 
 /** What the person can do about a wait: a button, or the command that shows more. */
 export function WaitActions({ wait, person }: { wait: Wait; person: Person }) {
-  const { bundle, cluster } = wait;
+  const { bundle } = wait;
   if (bundle && wait.action === "confirm") {
     return <Act label={t("act.confirm.show")} needs={[bundleRight(bundle, "patch")]} command={bundleCommand(["confirm"], wait)}><HeldPlans key={bundle.metadata.uid} bundle={bundle} /></Act>;
   }
@@ -45,21 +48,33 @@ export function WaitActions({ wait, person }: { wait: Wait; person: Person }) {
       </Act>
     );
   }
-  if (cluster && wait.action === "join") {
-    return (
-      <>
-        <Act label={t("act.accept")} needs={[clusterRight(wait.name, "patch"), clusterRight(wait.name, "accept"), ...keyRights]} command={commandOf("atoll", "accept", wait.name)}>
-          <Offer key={cluster.metadata.uid} cluster={cluster} />
-        </Act>
-        <Act label={t("act.deny")} needs={[clusterRight(wait.name, "patch"), ...keyRights]} command={commandOf("atoll", "deny", wait.name)}>
-          <p>{t("act.deny.what", { name: wait.name })}</p>
-          <Do label={t("act.deny.do")} run={() => denyJoin(cluster)} />
-        </Act>
-      </>
-    );
-  }
+  if (wait.action === "join") return <Join wait={wait} />;
   const command = wait.kind === "application" ? bundleCommand(["explain"], wait) : wait.reason === "WaitsForConfirmation" ? commandOf("atoll", "confirm", "cluster/" + wait.name) : undefined;
   return command ? <Command text={command} /> : null;
+}
+
+/** Accepts or denies a cluster that waits to join. A list has no object of it, which is read once one of the two is opened. */
+function Join({ wait: { name, cluster } }: { wait: Wait }) {
+  const withCluster = (show: (c: Cluster) => ComponentChildren) => (cluster ? show(cluster) : <ReadCluster name={name} show={show} />);
+  return (
+    <>
+      <Act label={t("act.accept")} needs={[clusterRight(name, "patch"), clusterRight(name, "accept"), ...keyRights]} command={commandOf("atoll", "accept", name)}>
+        {withCluster((c) => <Offer key={c.metadata.uid} cluster={c} />)}
+      </Act>
+      <Act label={t("act.deny")} needs={[clusterRight(name, "patch"), ...keyRights]} command={commandOf("atoll", "deny", name)}>
+        <p>{t("act.deny.what", { name })}</p>
+        {withCluster((c) => <Do label={t("act.deny.do")} run={() => denyJoin(c)} />)}
+      </Act>
+    </>
+  );
+}
+
+/** Follows one Cluster, and shows something of it. */
+function ReadCluster({ name, show }: { name: string; show: (c: Cluster) => ComponentChildren }) {
+  const { items, loaded, refusal } = useCollection<Cluster>(clustersPath, fieldSelector({ "metadata.name": name }));
+  if (refusal) return <Refusal error={refusal} />;
+  if (!items[0]) return <p class="muted">{t(loaded ? "error.notFound" : "loading")}</p>;
+  return <>{show(items[0])}</>;
 }
 
 /** The requests of a cluster that waits to join, to compare, and for each the button that accepts exactly it. */

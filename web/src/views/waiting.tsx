@@ -1,26 +1,31 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Person } from "../api/client";
-import type { Bundle, Cluster, Source } from "../api/types.gen";
+import { type FleetPage, followPage } from "../api/fleet";
+import type { Bundle } from "../api/types.gen";
 import { appRow } from "../model/application";
-import { clusterRow } from "../model/cluster";
+import { waitingCluster } from "../model/fleet";
 import { sourceRow } from "../model/source";
 import { type Wait, listWaits } from "../model/waits";
 import { t, textOr } from "../text/text";
-import { linkTo, useCollection, useRoute } from "../ui/hooks";
+import { linkTo, useFollowed, useRoute } from "../ui/hooks";
 import { Empty, Link, Reason, Since, Text } from "../ui/parts";
 import { Icon } from "../ui/icons";
 import { actorOf } from "../ui/reasons";
 import { useApplications } from "./applications";
 import { DriftSection } from "./drift";
-import { clustersPath } from "./fleet";
-import { type Namespaced, useNamespaced } from "./namespaced";
+import { type Namespaced, useSources } from "./namespaced";
 import { WaitActions } from "./waitactions";
 
 /** So many waits of one actor are drawn at first: each has buttons, and asks for their rights. */
 const shownAtFirst = 30;
 
+/** The clusters that wait for a person, the longest wait first. Further ones are counted. */
+const waitingClusters = new URLSearchParams({ waiting: "true", sort: "since", limit: "500" });
+
 interface Waits {
   waits: Wait[];
+  /** Clusters that wait, too, and are not among the waits. */
+  more: number;
   bundles: readonly Bundle[];
   apps: Namespaced<Bundle>;
   /** Clusters are not among them. */
@@ -30,11 +35,15 @@ interface Waits {
 
 export function useWaits(person: Person): Waits {
   const { query } = useRoute();
-  const clusters = useCollection<Cluster>(clustersPath);
+  const clusters = useFollowed<FleetPage>("waiting", (onChange) => followPage(waitingClusters, onChange));
   const apps = useApplications(person, query.get("ns") ?? "");
-  const sources = useNamespaced<Source>(person, query.get("ns") ?? "", "sources");
-  const waits = useMemo(() => listWaits(clusters.items.map(clusterRow), apps.items.map(appRow), actorOf, sources.items.map(sourceRow)), [clusters.items, apps.items, sources.items]);
-  return { waits, bundles: apps.items, apps, partial: !!clusters.refusal, loaded: apps.loaded && clusters.loaded && (sources.loaded || !!sources.refusal || sources.namespace === "") };
+  const sources = useSources(person, query.get("ns") ?? "");
+  const page = clusters.value;
+  const waits = useMemo(() => listWaits((page?.clusters ?? []).map(waitingCluster), apps.items.map(appRow), actorOf, sources.items.map(sourceRow)), [page, apps.items, sources.items]);
+  return {
+    waits, bundles: apps.items, apps, partial: !!clusters.refusal, more: page ? page.matching - page.clusters.length : 0,
+    loaded: apps.loaded && (!!page || !!clusters.refusal) && (sources.loaded || !!sources.refusal || sources.namespace === ""),
+  };
 }
 
 export function Waiting({ waits: w, person }: { waits: Waits; person: Person }) {
@@ -44,7 +53,7 @@ export function Waiting({ waits: w, person }: { waits: Waits; person: Person }) 
     <>
       <header class="page">
         <h1>{t("waiting.title")}</h1>
-        <p class="muted">{t("waiting.hint")} {w.partial && t("waiting.partial")}</p>
+        <p class="muted">{t("waiting.hint")} {w.partial && t("waiting.partial")} {w.more > 0 && t("waiting.more", { n: w.more })}</p>
       </header>
       {w.waits.length === 0 && <Empty title={t(w.loaded ? "waiting.empty" : "loading")} />}
       {[...byActor].map(([actor, list]) => <Actor key={actor} actor={actor} list={list} person={person} />)}
