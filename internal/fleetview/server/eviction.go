@@ -38,7 +38,7 @@ func refuseWhileDrained(c *v1alpha1.Cluster, pod string) error {
 		return tooManyEvictions(atoll.ReasonBundlesLeave, fmt.Sprintf("the drain of cluster %s begins", c.Name))
 	case reported.Status != metav1.ConditionTrue || reported.Reason == string(atoll.ReasonCannotLeave):
 		return apierrors.NewForbidden(corev1.Resource("pods"), pod, fmt.Errorf(
-			"cluster %[1]s is drained, and nothing replaces this pod elsewhere: `atoll drain %[1]s` lists what stays, and why", c.Name))
+			"cluster %[1]s is drained, and nothing replaces this pod elsewhere, or a budget keeps it: `atoll drain %[1]s` lists what stays, and why", c.Name))
 	}
 	return tooManyEvictions(atoll.Reason(reported.Reason), fmt.Sprintf("cluster %s is drained, replacements first, and the drain goes on (%s)", c.Name, reported.Reason))
 }
