@@ -362,7 +362,7 @@ func (f *CompiledPlacement) judgeByUsedGroup(c *Cluster, row *atoll.RowSpec, ter
 		v.Reason = fmt.Sprintf("group %s is used again, which comes before %s", f.groupName, home.groupName)
 		v.PlacementFingerprint = ""
 		v.SetNotes(RowNotes{KeptLost: v.Notes().KeptLost})
-		if !row.Phase.IsChosen() && namesTaint(row.Reason, v1alpha1.LossTaints...) {
+		if !row.Phase.IsChosen() && (namesTaint(row.Reason, v1alpha1.LossTaints...) || leftForFailure(row)) {
 			v.keepLeaving(FilterGroups, row)
 		}
 	}

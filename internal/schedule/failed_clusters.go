@@ -1,0 +1,134 @@
+package schedule
+
+import (
+	"time"
+
+	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/phrase"
+)
+
+// FilterFailover takes the Bundle out of a cluster in which its application failed, and refuses the cluster for a time.
+const FilterFailover = "failover.application"
+
+// A cluster in which the application of a Bundle failed loses the Bundle as a drained one does: only to a replacement. Without one the copy
+// stays. After the move the cluster is avoided for a time. The failure is one of the Bundle, and not of the cluster, so that it is no part of
+// the compiled filters.
+
+// FailedCluster is a cluster in which the application of the Bundle failed, or would fail without a bound.
+type FailedCluster struct {
+	// UID of the Cluster.
+	UID string
+	// Reason in a sentence, which does not change while the copy leaves.
+	Reason string
+	// AvoidedUntil is until when no copy comes there; zero: it is not known yet.
+	AvoidedUntil time.Time
+	// StayReason is why the copy stays although it is unhealthy, and StayText explains it; empty: a replacement takes it out.
+	StayReason atoll.Reason
+	StayText   string
+}
+
+// failureOf returns the failure that takes the Bundle out of a cluster, or keeps it from there.
+func (in *Input) failureOf(c *Cluster) (FailedCluster, bool) {
+	if in.FailedClusters == nil {
+		return FailedCluster{}, false
+	}
+	failed, is := in.FailedClusters[c.Name]
+	return failed, is && failed.UID == c.UID
+}
+
+// refusesFailed reports whether the cluster is no place for the Bundle, because its application failed there.
+func (in *Input) refusesFailed(c *Cluster) bool {
+	failed, is := in.failureOf(c)
+	return is && failed.StayReason == ""
+}
+
+// findFailure returns the failure that takes a copy out of its cluster, if something replaces it. A copy that should not run twice stays in a
+// disconnected cluster, because it may still run.
+func (t *rowTerms) findFailure(c *Cluster) (FailedCluster, bool) {
+	if t.input == nil || t.keepsUnreplaced || !t.input.refusesFailed(c) || t.keepsLost && t.input.isDisconnected(c) {
+		return FailedCluster{}, false
+	}
+	return t.input.failureOf(c)
+}
+
+// findEvictionOf returns what takes a copy out of its cluster: a NoExecute taint, or a failure of the application. A due taint comes first.
+func (f *CompiledPlacement) findEvictionOf(c *Cluster, t *rowTerms) eviction {
+	e := f.findEviction(c, t.now, t.keptCauses(c))
+	if e.isDue(t.now) {
+		return e
+	}
+	if failed, is := t.findFailure(c); is {
+		return eviction{at: t.now, reason: failed.Reason, cause: causeFailure}
+	}
+	return e
+}
+
+// leaveByEviction lets a row leave by an eviction that is due.
+func (v *Verdict) leaveByEviction(e eviction) {
+	if e.cause == causeFailure {
+		v.setLeaving(FilterFailover, atoll.ReasonApplicationFailed, e.reason)
+		v.LeavesFailed = true
+		return
+	}
+	v.setLeaving(FilterTaints, atoll.ReasonEvicted, e.reason)
+	v.LeavesLost, v.LeavesDrained = e.cause == causeLoss, e.cause.isDrain()
+}
+
+// explainStay explains a row that nothing takes out yet, although its cluster is drained or its application is unhealthy there.
+func (f *CompiledPlacement) explainStay(c *Cluster, t *rowTerms, n *RowNotes) {
+	f.explainTolerance(c, t.now, n)
+	if t.input == nil {
+		return
+	}
+	if failed, is := t.input.failureOf(c); is && failed.StayReason != "" {
+		n.FailureReason, n.FailureText = failed.StayReason, failed.StayText
+	}
+}
+
+// applyBundleFilters refuses, for reasons of the Bundle alone, clusters that the other filters admit.
+func (d *groupDecider) applyBundleFilters(c *Cluster, v *Verdict) {
+	d.applyGroupFilter(c, v)
+	d.applyFailureFilter(c, v)
+}
+
+// applyFailureFilter refuses new copies in clusters in which the application failed.
+func (d *groupDecider) applyFailureFilter(c *Cluster, v *Verdict) {
+	if v.Outcome != OutcomePlaced || !d.input.refusesFailed(c) {
+		return
+	}
+	if row := d.input.heldRow(c); row != nil && row.Phase != atoll.RowPending {
+		return // it stays for a reason of its own
+	}
+	failed, _ := d.input.failureOf(c)
+	v.Outcome, v.PlacementFingerprint, v.Filter, v.Reason = OutcomeOut, "", FilterFailover, failed.Reason
+	if !failed.AvoidedUntil.IsZero() && !d.input.SkipExplanations {
+		v.Reason += "; it is avoided until " + phrase.FormatTime(failed.AvoidedUntil)
+	}
+}
+
+// explainUnreplacedFailure returns why nothing replaces the copy of an application that failed.
+func (d *groupDecider) explainUnreplacedFailure() string {
+	switch {
+	case d.placed > 0 && len(d.workloads) > 0 && d.dividesToSomeConnectedCluster():
+		return stayForCapacity
+	case d.placed > 0 && d.takesEachCluster():
+		return stayOwnCopy
+	case d.GroupRefusal != nil:
+		return keptUnreplaced + "; " + d.GroupRefusal.String()
+	}
+	return keptUnreplaced
+}
+
+// leftForFailure reports whether a row leaves because its application failed, by its stored reason.
+func leftForFailure(row *atoll.RowSpec) bool {
+	return storedLeaveReason(row).Reason == atoll.ReasonApplicationFailed
+}
+
+// storedLeaveReason returns why a row leaves, without the wait for a confirmation.
+func storedLeaveReason(row *atoll.RowSpec) atoll.RowReason {
+	why := atoll.ParseRowReason(row.Reason)
+	for why.Reason == atoll.ReasonRemovalHeld || why.Reason == atoll.ReasonReplacementsNotReady || why.Reason == atoll.ReasonFailedCopyKept {
+		why = atoll.ParseRowReason(why.Text)
+	}
+	return why
+}
