@@ -100,6 +100,8 @@ type Input struct {
 	NewestClusterAt int64
 	// MoveOrder of rows that come in place of rows that leave.
 	MoveOrder MoveOrder
+	// ApplicationFailover has the terms by which the old copy of a failed application goes; nil: the defaults.
+	ApplicationFailover *v1alpha1.ApplicationFailover
 	// RemovalBudget limits removals by edit; nil: 10%.
 	RemovalBudget *intstr.IntOrString
 	// ConfirmedPlan is the hash of the removal that an administrator confirmed.
