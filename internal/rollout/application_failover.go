@@ -22,9 +22,9 @@ import (
 // A change of the templates is the matter of its rollout: a copy counts only at a revision that some cluster has reported healthy. If none ever
 // did, as after a first installation, each copy counts that was applied. A new revision begins the time again.
 
-// failoverSettleTime is how long a hub sees a copy unhealthy before it acts upon that or stores it: reports after a connection or a start of the
+// FailoverSettleTime is how long a hub sees a copy unhealthy before it acts upon that or stores it: reports after a connection or a start of the
 // hub may be old. It is not longer than the toleration.
-const failoverSettleTime = 30 * time.Second
+const FailoverSettleTime = 30 * time.Second
 
 // CopyHealth is the health of a copy by its last report.
 type CopyHealth int8
@@ -183,10 +183,10 @@ func (j *failoverJudge) listClusters() []string {
 type clockRule int8
 
 const (
-	// keepClock: the health is not known now.
-	keepClock clockRule = iota
-	stopClock
-	runClock
+	// clockStays: the health is not known now.
+	clockStays clockRule = iota
+	clockStops
+	clockRuns
 )
 
 func (j *failoverJudge) judgeCluster(c string) {
@@ -196,11 +196,11 @@ func (j *failoverJudge) judgeCluster(c string) {
 		return
 	}
 	switch j.ruleOf(row) {
-	case stopClock:
+	case clockStops:
 		j.stopClock(c)
-	case runClock:
+	case clockRuns:
 		j.runClock(c, row)
-	case keepClock:
+	case clockStays:
 		if w, was := j.Watched[c]; was && row.Online {
 			j.watched[c] = w
 		}
@@ -211,17 +211,17 @@ func (j *failoverJudge) judgeCluster(c string) {
 func (j *failoverJudge) ruleOf(row Row) clockRule {
 	if !row.Online {
 		if row.UncertainUntil.After(j.Now) {
-			return keepClock
+			return clockStays
 		}
-		return stopClock
+		return clockStops
 	}
 	switch h := HealthOf(row); {
 	case h == HealthUnknown:
-		return keepClock
+		return clockStays
 	case h == HealthGood, !j.countsRevision(row):
-		return stopClock
+		return clockStops
 	}
-	return runClock
+	return clockRuns
 }
 
 // countsRevision reports whether an unhealthy copy is the matter of its cluster, and not of a rollout: it holds what is ordered, and the revision
@@ -247,7 +247,7 @@ func (j *failoverJudge) runClock(c string, row Row) {
 	if e.IsClock() && e.UnhealthySince.Time.Before(since) {
 		since = e.UnhealthySince.Time
 	}
-	settled, at := w.Since.Add(min(tolerated, failoverSettleTime)), since.Add(tolerated)
+	settled, at := w.Since.Add(min(tolerated, FailoverSettleTime)), since.Add(tolerated)
 	if settled.After(at) {
 		at = settled
 	}
@@ -454,7 +454,7 @@ func hasOldCopy(spec atoll.RowSpec) bool { return spec.UID != "" && spec.Phase !
 // isDue reports whether the copy of an entry is unhealthy now, and was for long enough.
 func (j *failoverJudge) isDue(e *v1alpha1.FailoverCluster) bool {
 	row := j.Rows[e.Cluster]
-	if e.Revision != row.Spec.Revision || j.ruleOf(row) != runClock {
+	if e.Revision != row.Spec.Revision || j.ruleOf(row) != clockRuns {
 		return false
 	}
 	return e.HasFailed() || e.IsClock() && !e.UnhealthySince.Add(j.Terms.Toleration()).After(j.Now)
