@@ -243,7 +243,7 @@ func (j *failoverJudge) runClock(c string, row Row) {
 	if e.HasFailed() {
 		return
 	}
-	since, tolerated := w.Since, j.Terms.Toleration()
+	since, tolerated := w.Since, j.tolerationOf(row)
 	if e.IsClock() && e.UnhealthySince.Time.Before(since) {
 		since = e.UnhealthySince.Time
 	}
@@ -263,6 +263,11 @@ func (j *failoverJudge) runClock(c string, row Row) {
 	default:
 		j.startClock(c, row, since)
 	}
+}
+
+// tolerationOf returns how long a copy is unhealthy before it counts as failed. A cluster that checks in has some of its intervals at least.
+func (j *failoverJudge) tolerationOf(row Row) time.Duration {
+	return max(j.Terms.Toleration(), ReadinessCheckIns*row.CheckIn)
 }
 
 // watchCopy returns since when this hub sees a copy unhealthy. A new revision begins the time again.
@@ -336,12 +341,7 @@ func (j *failoverJudge) failDueCopies() {
 	slices.SortFunc(j.due, func(a, b dueCopy) int { return cmp.Or(a.at.Compare(b.at), strings.Compare(a.cluster, b.cluster)) })
 	left := j.Terms.MaxAvoided() - j.countAvoided()
 	for _, d := range j.due {
-		if j.Holds {
-			j.output.IsHeld = true
-			j.requeueIfLater(j.HoldEndsAt)
-			return
-		}
-		if left--; left < 0 { // the end of a backoff requests the next judgement
+		if left--; left < 0 || j.Holds { // the end of a backoff requests the next judgement
 			break
 		}
 		e := j.startClock(d.cluster, d.row, d.since)
@@ -351,6 +351,19 @@ func (j *failoverJudge) failDueCopies() {
 	if slices.Sort(j.output.Failed); len(j.output.Failed) > 0 {
 		j.lastHolders = j.listHolders()
 	}
+	if j.output.IsHeld = j.Holds && (len(j.due) > 0 || j.hasFailedCopy()); j.output.IsHeld {
+		j.requeueIfLater(j.HoldEndsAt)
+	}
+}
+
+// hasFailedCopy reports whether a copy counts as failed, and has not left yet.
+func (j *failoverJudge) hasFailedCopy() bool {
+	for _, e := range j.entries {
+		if e.HasFailed() {
+			return true
+		}
+	}
+	return false
 }
 
 // countAvoided counts the clusters that the application is to leave, or avoids.
@@ -457,7 +470,7 @@ func (j *failoverJudge) isDue(e *v1alpha1.FailoverCluster) bool {
 	if e.Revision != row.Spec.Revision || j.ruleOf(row) != clockRuns {
 		return false
 	}
-	return e.HasFailed() || e.IsClock() && !e.UnhealthySince.Add(j.Terms.Toleration()).After(j.Now)
+	return e.HasFailed() || e.IsClock() && !e.UnhealthySince.Add(j.tolerationOf(row)).After(j.Now)
 }
 
 // storedTime returns a time as the status stores it, to the second.
