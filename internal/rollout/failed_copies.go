@@ -34,13 +34,30 @@ func (s *rolloutStep) goesBeforeReplacements(c string, spec *atoll.RowSpec, bloc
 	switch {
 	case blockers.isSuspended:
 		return false
-	case s.leavesFailed(c) && !s.Rows[c].reportsReady():
+	case s.leavesFailed(c) && !s.Rows[c].reportsReady() && s.areConnected(blockers):
 		return s.isGraceOver(spec)
 	case !s.hasTimedOut(spec.Since, blockers):
 		return false
 	case !s.confirmed:
 		s.pendingRemoval.addUnreadyReplacement(c, *spec, blockers)
 		return false
+	}
+	return true
+}
+
+// areConnected reports whether all rows that replace another one are ordered in connected clusters. A failed copy does not go for a cluster from
+// which nothing is heard.
+func (s *rolloutStep) areConnected(blockers *blockerSet) bool {
+	for _, c := range blockers.clusters {
+		row, isOrdered := s.Rows[c]
+		switch {
+		case c == blockers.excluded || row.Online:
+		case !isOrdered && s.ApplicationFailover.Purge() == v1alpha1.PurgeDirectly:
+			s.requeueNoLater(s.Now) // this step orders it
+			return false
+		default:
+			return false
+		}
 	}
 	return true
 }

@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -117,6 +119,29 @@ func (d *groupDecider) explainUnreplacedFailure() string {
 		return keptUnreplaced + "; " + d.GroupRefusal.String()
 	}
 	return keptUnreplaced
+}
+
+// keepHopelessFailures returns the failed clusters. Where no connected cluster of any group fits, the copies stay in them.
+func (f *CompiledPlacement) keepHopelessFailures(in *Input) map[string]FailedCluster {
+	if len(in.FailedClusters) == 0 || slices.ContainsFunc(f.affinityGroups, func(g *CompiledPlacement) bool { return g.fitsConnectedCluster(in) }) {
+		return in.FailedClusters
+	}
+	out := maps.Clone(in.FailedClusters)
+	for i := range in.Clusters {
+		c := &in.Clusters[i]
+		if row := in.heldRow(c); row != nil && row.Phase.IsChosen() && row.Phase != atoll.RowPending && in.refusesFailed(c) {
+			failed := out[c.Name]
+			failed.StayReason, failed.StayText = atoll.ReasonFailoverUnreplaced, keptUnreplaced
+			out[c.Name] = failed
+		}
+	}
+	return out
+}
+
+// keepsFailedCopy reports whether a copy of an application that failed stays because nothing replaces it. A disconnected cluster is no place
+// for it.
+func (d *Decision) keepsFailedCopy() bool {
+	return slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return v.Notes().FailureReason == atoll.ReasonFailoverUnreplaced })
 }
 
 // leftForFailure reports whether a row leaves because its application failed, by its stored reason.
