@@ -123,7 +123,11 @@ func (d *groupDecider) explainUnreplacedFailure() string {
 
 // keepHopelessFailures returns the failed clusters. Where no connected cluster of any group fits, the copies stay in them.
 func (f *CompiledPlacement) keepHopelessFailures(in *Input) map[string]FailedCluster {
-	if len(in.FailedClusters) == 0 || slices.ContainsFunc(f.affinityGroups, func(g *CompiledPlacement) bool { return g.fitsConnectedCluster(in) }) {
+	if len(in.FailedClusters) == 0 {
+		return nil
+	}
+	probe := *in // which counts refusals
+	if slices.ContainsFunc(f.affinityGroups, func(g *CompiledPlacement) bool { return g.fitsConnectedCluster(&probe) }) {
 		return in.FailedClusters
 	}
 	out := maps.Clone(in.FailedClusters)
