@@ -150,9 +150,7 @@ func (x *bundleIndex) recordReport(uid, cluster string, row rollout.Row, now tim
 	w.reports[cluster] = is
 	switch {
 	case is == rollout.HealthBad && was != is:
-		if w.watched[cluster].Revision != row.Spec.Revision {
-			w.watched[cluster] = rollout.WatchedCopy{Revision: row.Spec.Revision, Since: now}
-		}
+		w.watched[cluster] = w.watched[cluster].WatchCopy(row.Spec, now)
 		e.requireAllRows()
 		return w.settle, true
 	case is == rollout.HealthGood:

@@ -53,10 +53,18 @@ func staysAsCopy(spec atoll.RowSpec) bool {
 	return spec.Phase.IsChosen() && spec.Phase != atoll.RowPending
 }
 
-// WatchedCopy is since when this hub sees a copy unhealthy without a break, at one revision.
+// WatchedCopy is since when this hub sees a copy unhealthy without a break, in one Cluster and at one revision.
 type WatchedCopy struct {
-	Revision string
-	Since    time.Time
+	ClusterUID, Revision string
+	Since                time.Time
+}
+
+// WatchCopy returns the copy as seen unhealthy at a time, which goes on with what was seen before.
+func (w WatchedCopy) WatchCopy(spec atoll.RowSpec, now time.Time) WatchedCopy {
+	if w.ClusterUID != spec.UID || w.Revision != spec.Revision || w.Since.IsZero() || w.Since.After(now) {
+		return WatchedCopy{ClusterUID: spec.UID, Revision: spec.Revision, Since: now}
+	}
+	return w
 }
 
 // FailoverInput is what decides which copies of an application count as failed.
@@ -272,10 +280,7 @@ func (j *failoverJudge) tolerationOf(row Row) time.Duration {
 
 // watchCopy returns since when this hub sees a copy unhealthy. A new revision begins the time again.
 func (j *failoverJudge) watchCopy(c string, row Row) WatchedCopy {
-	w := j.Watched[c]
-	if w.Since.IsZero() || w.Revision != row.Spec.Revision || w.Since.After(j.Now) {
-		w = WatchedCopy{Revision: row.Spec.Revision, Since: j.Now}
-	}
+	w := j.Watched[c].WatchCopy(row.Spec, j.Now)
 	j.watched[c] = w
 	if e := j.entries[c]; e != nil && e.Revision != row.Spec.Revision {
 		j.stopClockOf(c)
@@ -297,8 +302,17 @@ func (j *failoverJudge) startClock(c string, row Row, since time.Time) *v1alpha1
 // stopClock ends the time of a copy that is healthy, or that does not count.
 func (j *failoverJudge) stopClock(c string) {
 	j.stopClockOf(c)
-	if e := j.entries[c]; e.IsAvoided(j.Now) { // the copy is back before the end of its backoff, and counts as any other
+	e := j.entries[c]
+	if e.IsAvoided(j.Now) { // the copy is back before the end of its backoff, and counts as any other
 		e.AvoidedUntil = storedTime(j.Now)
+	}
+	j.forgetCluster(c)
+}
+
+// forgetCluster drops a cluster that had no failure for as long as its last backoff after it.
+func (j *failoverJudge) forgetCluster(c string) {
+	if e := j.entries[c]; e != nil && e.AvoidedUntil != nil && !e.AvoidedUntil.Add(j.Terms.Backoff(e.Failovers)).After(j.Now) {
+		delete(j.entries, c)
 	}
 }
 
@@ -331,8 +345,8 @@ func (j *failoverJudge) leaveCluster(c string, hasRow bool) {
 	if most := j.Now.Add(j.Terms.Backoff(e.Failovers)); e.AvoidedUntil.After(most) { // a clock was ahead, or the backoff is shorter now
 		e.AvoidedUntil = storedTime(most)
 	}
-	if !hasRow && !e.AvoidedUntil.Add(j.Terms.Backoff(e.Failovers)).After(j.Now) {
-		delete(j.entries, c)
+	if !hasRow {
+		j.forgetCluster(c)
 	}
 }
 
