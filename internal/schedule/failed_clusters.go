@@ -121,6 +121,38 @@ func (d *groupDecider) explainUnreplacedFailure() string {
 	return keptUnreplaced
 }
 
+// findMistakenLeavers returns which rows leave by mistake where no cluster fits. A cluster that leaves the fleet is no mistake. The old copy of an
+// application that failed goes on to leave while another copy stays.
+func (d *groupDecider) findMistakenLeavers() func(v Verdict) bool {
+	isLeaver := func(v Verdict) bool { return v.Outcome == OutcomeLeaves && v.Filter != FilterRemoval }
+	isChosen := func(v Verdict) bool { return d.input.Rows[v.Cluster].Phase.IsChosen() }
+	staysElsewhere := slices.ContainsFunc(d.Verdicts, func(v Verdict) bool { return isLeaver(v) && isChosen(v) })
+	return func(v Verdict) bool {
+		return isLeaver(v) && (!v.LeavesFailed || !staysElsewhere || isChosen(v))
+	}
+}
+
+// orderUnreplaced returns the rows that stay if nothing replaces them. Old copies of an application that failed come last, because their
+// replacements have their places.
+func (d *groupDecider) orderUnreplaced() []lostRow {
+	isOld := func(l lostRow) bool {
+		row := d.input.heldRow(&d.input.Clusters[l.clusterIndex])
+		return d.Verdicts[l.verdictIndex].LeavesFailed && row != nil && !row.Phase.IsChosen()
+	}
+	if !slices.ContainsFunc(d.lost, isOld) {
+		return d.lost
+	}
+	old, others := []lostRow{}, []lostRow{}
+	for _, l := range d.lost {
+		if isOld(l) {
+			old = append(old, l)
+		} else {
+			others = append(others, l)
+		}
+	}
+	return append(others, old...)
+}
+
 // keepHopelessFailures returns the failed clusters. Where no connected cluster of any group fits, the copies stay in them.
 func (f *CompiledPlacement) keepHopelessFailures(in *Input) map[string]FailedCluster {
 	if len(in.FailedClusters) == 0 {

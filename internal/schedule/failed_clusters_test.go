@@ -138,9 +138,25 @@ func TestAnOldCopyOfAFailureLeavesOn(t *testing.T) {
 	f.expectOutcomes(t, "b failed, too", "c", "a b")
 	f.FailedClusters = failuresIn("a b c", now.Add(time.Hour))
 	for range 3 {
-		if d := f.decideAndApply(); describeHolders(d) == "" || !d.NoFit {
-			t.Fatalf("all failed: %+v", d.Verdicts)
+		if d := f.decideAndApply(); describeHolders(d) != "c" || formatOutcomes(d, OutcomeLeaves) != "a b" || formatFailures(d) != "c=Unreplaced" || !d.NoFit {
+			t.Fatalf("all failed: %s, stays %s", describeVerdicts(d), formatFailures(d))
 		}
+	}
+	f.Clusters = f.Clusters[:2]
+	if d := f.decideAndApply(); describeHolders(d) == "" {
+		t.Errorf("c is gone: %s", describeVerdicts(d))
+	}
+}
+
+// A replacement that fails keeps its place where nothing else has one, and the old copy leaves on.
+func TestAReplacementThatFailsKeepsItsPlace(t *testing.T) {
+	f := newLostFleet(t, "{maxClusters: 2, scores: [{name: ClusterAffinity, clusterAffinity: {clusterNames: [a, b]}}]}", 0, nil, newCluster("a"), newCluster("b"), newCluster("c"))
+	f.failIn("a")
+	f.expectOutcomes(t, "a failed", "b c", "a")
+	f.FailedClusters = failuresIn("a c", now.Add(time.Hour))
+	f.expectOutcomes(t, "c failed, too", "b c", "a")
+	if d := DecidePlacement(f.Input); formatFailures(d) != "c=Unreplaced" {
+		t.Errorf("stays: %s", formatFailures(d))
 	}
 }
 

@@ -134,7 +134,7 @@ func (d *groupDecider) keepUnreplacedRows() {
 		return
 	}
 	u := d.findUnreplaced()
-	for _, l := range d.lost {
+	for _, l := range d.orderUnreplaced() {
 		c, v := &d.input.Clusters[l.clusterIndex], &d.Verdicts[l.verdictIndex]
 		row := d.input.heldRow(c)
 		if !u.mayKeep(c, row) {

@@ -471,8 +471,7 @@ func (d *groupDecider) addVanishedClusters() {
 // likely a mistake than a wish. Rows in lost clusters wait for their clusters.
 func (d *groupDecider) keepLeavingRows() {
 	in := d.input
-	// A cluster that leaves the fleet is no mistake.
-	slips := func(v Verdict) bool { return v.Outcome == OutcomeLeaves && v.Filter != FilterRemoval }
+	slips := d.findMistakenLeavers()
 	if !slices.ContainsFunc(d.Verdicts, slips) {
 		return
 	}
