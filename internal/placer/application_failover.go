@@ -225,6 +225,7 @@ func (r *PlacementReconciler) writeFailover(ctx context.Context, b state.Bundle,
 	err := r.SetFailover(ctx, b, f.output.Status)
 	switch {
 	case err == nil && len(f.output.Failed) > 0:
+		r.Metrics.failedCopies.Add(float64(len(f.output.Failed)))
 		r.warnOfFailedCopies(b, f)
 		r.enqueueAllRows(b.Ref.UID)
 	case apierrors.IsConflict(err): // another writer changed the Bundle

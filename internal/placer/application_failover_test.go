@@ -19,7 +19,7 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// failoverWriter stores what the hub knows about the health of an application. The first write of each ends with the error.
+// failoverWriter stores what is judged about the health of an application. The first write of each ends with the error.
 type failoverWriter struct {
 	hub    *fakeHub
 	writes int

@@ -28,8 +28,8 @@ func newFailoverWorld(terms v1alpha1.ApplicationFailover) *failoverWorld {
 	return &failoverWorld{began: at, FailoverInput: FailoverInput{Terms: &terms, Rows: map[string]Row{}, Revision: "web-1-x", Now: at}}
 }
 
-// report lets a copy report a state about its present order.
-func (w *failoverWorld) report(state atoll.RowState, clusters ...string) {
+// reportState lets a copy report a state about its present order.
+func (w *failoverWorld) reportState(state atoll.RowState, clusters ...string) {
 	for _, c := range clusters {
 		row, has := w.Rows[c]
 		if !has {
@@ -81,23 +81,23 @@ func (w *failoverWorld) describe() string {
 	return strings.Join(out, ", ")
 }
 
-func (w *failoverWorld) expect(t *testing.T, when, want string) {
+func (w *failoverWorld) expectStored(t *testing.T, when, want string) {
 	t.Helper()
 	if got := w.describe(); got != want {
 		t.Errorf("%s: %q, want %q", when, got, want)
 	}
 }
 
-// due returns when the next judgement is due, since the beginning.
-func (w *failoverWorld) due(out FailoverOutput) string {
+// formatDue returns when the next judgement is due, since the beginning.
+func (w *failoverWorld) formatDue(out FailoverOutput) string {
 	if out.RequeueAt.IsZero() {
 		return "never"
 	}
 	return out.RequeueAt.Sub(w.began).String()
 }
 
-// failed lists the clusters that a decision gets to know, with the reasons of those that stay.
-func (w *failoverWorld) failed() string {
+// formatFailed lists the clusters of which a decision has a failure, with the reasons of those that stay.
+func (w *failoverWorld) formatFailed() string {
 	var out []string
 	all := FailedClusters(w.FailoverInput)
 	for _, c := range slices.Sorted(maps.Keys(all)) {
@@ -119,7 +119,7 @@ func (w *failoverWorld) failed() string {
 // judgement is always due in time.
 func TestAnUnhealthyCopyFails(t *testing.T) {
 	w := newFailoverWorld(v1alpha1.ApplicationFailover{})
-	w.report(atoll.RowReady, "a", "b")
+	w.reportState(atoll.RowReady, "a", "b")
 	for i, step := range []struct {
 		after        time.Duration
 		do           func()
@@ -127,9 +127,9 @@ func TestAnUnhealthyCopyFails(t *testing.T) {
 		failed       string
 	}{
 		{0, nil, "", "never", ""},
-		{0, func() { w.report(atoll.RowDegraded, "a") }, "", "30s", ""},
+		{0, func() { w.reportState(atoll.RowDegraded, "a") }, "", "30s", ""},
 		{29 * time.Second, nil, "", "30s", ""},
-		{time.Second, func() { w.report(atoll.RowProgressing, "a") }, "a unhealthy at 0s", "5m0s", ""},
+		{time.Second, func() { w.reportState(atoll.RowProgressing, "a") }, "a unhealthy at 0s", "5m0s", ""},
 		{269 * time.Second, nil, "a unhealthy at 0s", "5m0s", ""},
 		{time.Second, nil, "a unhealthy at 0s failed at 5m0s", "never", "a"},
 		{time.Minute, func() { w.setPhase("a", atoll.RowLeaving) }, "a left 1 until 36m0s", "36m0s", "a until 36m0s"},
@@ -142,8 +142,8 @@ func TestAnUnhealthyCopyFails(t *testing.T) {
 			step.do()
 		}
 		out := w.judgeAfter(step.after)
-		if w.expect(t, fmt.Sprint("step ", i), step.stored); w.due(out) != step.next || w.failed() != step.failed {
-			t.Errorf("step %d: due at %s, failed %q; want %s and %q", i, w.due(out), w.failed(), step.next, step.failed)
+		if w.expectStored(t, fmt.Sprint("step ", i), step.stored); w.formatDue(out) != step.next || w.formatFailed() != step.failed {
+			t.Errorf("step %d: due at %s, failed %q; want %s and %q", i, w.formatDue(out), w.formatFailed(), step.next, step.failed)
 		}
 		if again := JudgeFailover(w.FailoverInput); again.Changed {
 			t.Errorf("step %d: a second judgement changes %+v", i, again.Status)
@@ -154,9 +154,9 @@ func TestAnUnhealthyCopyFails(t *testing.T) {
 // What begins to count is reported once, with the clusters that had a copy.
 func TestAFailureIsReportedOnce(t *testing.T) {
 	w := newFailoverWorld(v1alpha1.ApplicationFailover{})
-	w.report(atoll.RowReady, "b")
-	w.report(atoll.RowDegraded, "c", "a")
-	w.report(atoll.RowReady, "x")
+	w.reportState(atoll.RowReady, "b")
+	w.reportState(atoll.RowDegraded, "c", "a")
+	w.reportState(atoll.RowReady, "x")
 	w.setPhase("x", atoll.RowLeaving)
 	w.judgeAfter(0)
 	if out := w.judgeAfter(5 * time.Minute); !slices.Equal(out.Failed, []string{"a", "c"}) || !slices.Equal(out.Status.ClustersBeforeFailover, []string{"a", "b", "c"}) || !out.Changed {
@@ -176,9 +176,9 @@ func TestTimesOfAnUnhealthyCopy(t *testing.T) {
 		"nothing":   {func(*failoverWorld) {}, "a unhealthy at 0s", "a unhealthy at 0s failed at 5m0s", "a unhealthy at 0s failed at 5m0s"},
 		"a restart": {func(w *failoverWorld) { w.Watched = nil }, "a unhealthy at 0s", "a unhealthy at 0s failed at 5m0s", "a unhealthy at 0s failed at 5m0s"},
 		"a break": {func(w *failoverWorld) {
-			w.report(atoll.RowReady, "a")
+			w.reportState(atoll.RowReady, "a")
 			w.judgeAfter(0)
-			w.report(atoll.RowDegraded, "a")
+			w.reportState(atoll.RowDegraded, "a")
 		}, "", "a unhealthy at 4m40s", "a unhealthy at 4m40s"},
 		"another revision that is healthy elsewhere": {func(w *failoverWorld) {
 			w.Revision = "web-2-x"
@@ -199,17 +199,17 @@ func TestTimesOfAnUnhealthyCopy(t *testing.T) {
 		"an order that is not reported about": {func(w *failoverWorld) {
 			w.changeRow("a", func(r *Row) { r.Spec.Generation = 2 })
 			w.judgeAfter(0)
-			w.report(atoll.RowDegraded, "a")
+			w.reportState(atoll.RowDegraded, "a")
 		}, "a unhealthy at 0s", "a unhealthy at 0s failed at 5m0s", "a unhealthy at 0s failed at 5m0s"},
 		"another Cluster of its name": {func(w *failoverWorld) { w.changeRow("a", func(r *Row) { r.Spec.UID = "other" }) }, "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFailoverWorld(v1alpha1.ApplicationFailover{})
-			w.report(atoll.RowReady, "b")
-			w.report(atoll.RowDegraded, "a")
+			w.reportState(atoll.RowReady, "b")
+			w.reportState(atoll.RowDegraded, "a")
 			w.judgeAfter(0)
 			w.judgeAfter(30 * time.Second)
-			w.expect(t, "at first", "a unhealthy at 0s")
+			w.expectStored(t, "at first", "a unhealthy at 0s")
 			w.Now = w.began.Add(280 * time.Second)
 			tc.do(w)
 			if w.judgeAfter(0); name == "another Cluster of its name" {
@@ -218,10 +218,10 @@ func TestTimesOfAnUnhealthyCopy(t *testing.T) {
 				}
 				return
 			}
-			w.expect(t, "soon after", tc.soon)
+			w.expectStored(t, "soon after", tc.soon)
 			w.judgeAfter(20 * time.Second)
 			if name == "a restart" { // it sees the copy for 20 seconds
-				w.expect(t, "before the hub has looked for long enough", "a unhealthy at 0s")
+				w.expectStored(t, "before the hub has looked for long enough", "a unhealthy at 0s")
 			}
 			w.judgeAfter(10 * time.Second)
 			if got := strings.Replace(w.describe(), "failed at 5m10s", "failed at 5m0s", 1); got != tc.at5 {
@@ -267,10 +267,10 @@ func TestWhichCopiesCount(t *testing.T) {
 			w.Stored = &v1alpha1.ApplicationFailoverStatus{HealthyRevision: tc.known}
 		}
 		w.Revision, w.MinRevision = tc.revision, tc.min
-		w.report(tc.state, "a")
+		w.reportState(tc.state, "a")
 		if tc.other != "" {
 			w.Revision = tc.other
-			w.report(atoll.RowReady, "b")
+			w.reportState(atoll.RowReady, "b")
 		}
 		w.Revision = tc.target
 		w.judgeAfter(0)
@@ -286,14 +286,14 @@ func TestTheHealthyRevisionIsStored(t *testing.T) {
 	if out := w.judgeAfter(0); out.Changed || out.Status != nil {
 		t.Errorf("without a row: %+v", out)
 	}
-	w.report(atoll.RowProgressing, "a")
+	w.reportState(atoll.RowProgressing, "a")
 	if out := w.judgeAfter(0); out.Status != nil {
 		t.Errorf("not healthy yet: %+v", out.Status)
 	}
 	for _, step := range []struct{ revision, want string }{{"web-2-x", "web-2-x"}, {"web-10-x", "web-10-x"}, {"web-9-x", "web-10-x"}} {
 		w.Revision = step.revision
 		delete(w.Rows, "a")
-		w.report(atoll.RowReady, "a")
+		w.reportState(atoll.RowReady, "a")
 		if out := w.judgeAfter(0); out.Status.HealthyRevision != step.want {
 			t.Errorf("%s is healthy: stored %s", step.revision, out.Status.HealthyRevision)
 		}
@@ -307,55 +307,55 @@ func TestTheHealthyRevisionIsStored(t *testing.T) {
 // A stop by a person lets no further copy fail, and keeps one that has not left. What leaves already goes on.
 func TestAHoldOfAFailover(t *testing.T) {
 	w := newFailoverWorld(v1alpha1.ApplicationFailover{MaxAvoidedClusters: new(int32(9))})
-	w.report(atoll.RowReady, "x")
-	w.report(atoll.RowDegraded, "a", "b")
+	w.reportState(atoll.RowReady, "x")
+	w.reportState(atoll.RowDegraded, "a", "b")
 	w.judgeAfter(0)
 	w.judgeAfter(5 * time.Minute)
 	w.setPhase("b", atoll.RowLeaving)
-	w.report(atoll.RowDegraded, "c")
+	w.reportState(atoll.RowDegraded, "c")
 	w.judgeAfter(0)
 	w.Holds, w.HoldEndsAt = true, w.Now.Add(time.Hour)
 	w.judgeAfter(time.Minute)
 	out := w.judgeAfter(5 * time.Minute)
-	if w.failed() != "a=FailoverHeld, b until 35m0s, c=FailoverHeld" || !out.IsHeld || len(out.Failed) > 0 {
-		t.Errorf("held %t, failed %q: %s", out.IsHeld, w.failed(), w.describe())
+	if w.formatFailed() != "a=FailoverHeld, b until 35m0s, c=FailoverHeld" || !out.IsHeld || len(out.Failed) > 0 {
+		t.Errorf("held %t, failed %q: %s", out.IsHeld, w.formatFailed(), w.describe())
 	}
-	if out = w.judgeAfter(25 * time.Minute); w.due(out) != "1h5m0s" {
-		t.Errorf("due at %s: %s", w.due(out), w.describe())
+	if out = w.judgeAfter(25 * time.Minute); w.formatDue(out) != "1h5m0s" {
+		t.Errorf("due at %s: %s", w.formatDue(out), w.describe())
 	}
 	w.Holds = false
-	if out = w.judgeAfter(0); out.IsHeld || !slices.Equal(out.Failed, []string{"c"}) || w.failed() != "a, b until 35m0s, c" {
-		t.Errorf("after the hold: held %t, failed %v, %q", out.IsHeld, out.Failed, w.failed())
+	if out = w.judgeAfter(0); out.IsHeld || !slices.Equal(out.Failed, []string{"c"}) || w.formatFailed() != "a, b until 35m0s, c" {
+		t.Errorf("after the hold: held %t, failed %v, %q", out.IsHeld, out.Failed, w.formatFailed())
 	}
 }
 
 // As many clusters are left and avoided as the terms allow. The copy that is unhealthy for longest fails first, and the others when a backoff ends.
 func TestABoundOfAvoidedClusters(t *testing.T) {
 	w := newFailoverWorld(v1alpha1.ApplicationFailover{MaxAvoidedClusters: new(int32(1)), BackoffSeconds: new(int32(600))})
-	w.report(atoll.RowReady, "x")
-	w.report(atoll.RowDegraded, "b")
+	w.reportState(atoll.RowReady, "x")
+	w.reportState(atoll.RowDegraded, "b")
 	w.judgeAfter(0)
-	w.report(atoll.RowDegraded, "a")
+	w.reportState(atoll.RowDegraded, "a")
 	w.judgeAfter(time.Second)
-	if out := w.judgeAfter(5 * time.Minute); !slices.Equal(out.Failed, []string{"b"}) || w.failed() != "a=FailoverLimitReached, b" {
-		t.Errorf("failed %v, %q", out.Failed, w.failed())
+	if out := w.judgeAfter(5 * time.Minute); !slices.Equal(out.Failed, []string{"b"}) || w.formatFailed() != "a=FailoverLimitReached, b" {
+		t.Errorf("failed %v, %q", out.Failed, w.formatFailed())
 	}
 	w.setPhase("b", atoll.RowRemoving)
-	if out := w.judgeAfter(0); w.due(out) != "15m1s" || w.failed() != "a=FailoverLimitReached, b until 15m1s" {
-		t.Errorf("due at %s, %q", w.due(out), w.failed())
+	if out := w.judgeAfter(0); w.formatDue(out) != "15m1s" || w.formatFailed() != "a=FailoverLimitReached, b until 15m1s" {
+		t.Errorf("due at %s, %q", w.formatDue(out), w.formatFailed())
 	}
 	delete(w.Rows, "b")
-	if out := w.judgeAfter(10 * time.Minute); !slices.Equal(out.Failed, []string{"a"}) || w.failed() != "a" {
-		t.Errorf("after the backoff: failed %v, %q", out.Failed, w.failed())
+	if out := w.judgeAfter(10 * time.Minute); !slices.Equal(out.Failed, []string{"a"}) || w.formatFailed() != "a" {
+		t.Errorf("after the backoff: failed %v, %q", out.Failed, w.formatFailed())
 	}
 }
 
 // A cluster in which the application fails again is avoided for twice as long, and for the first time again after a while without a failure.
 func TestABackoffIsRemembered(t *testing.T) {
 	w := newFailoverWorld(v1alpha1.ApplicationFailover{BackoffSeconds: new(int32(600))})
-	w.report(atoll.RowReady, "x")
+	w.reportState(atoll.RowReady, "x")
 	leave := func() {
-		w.report(atoll.RowDegraded, "a")
+		w.reportState(atoll.RowDegraded, "a")
 		w.judgeAfter(0)
 		w.judgeAfter(5 * time.Minute)
 		w.setPhase("a", atoll.RowRemoving)
@@ -363,93 +363,93 @@ func TestABackoffIsRemembered(t *testing.T) {
 		delete(w.Rows, "a")
 	}
 	leave()
-	w.expect(t, "first", "a left 1 until 15m0s")
+	w.expectStored(t, "first", "a left 1 until 15m0s")
 	w.judgeAfter(10 * time.Minute)
 	leave()
-	w.expect(t, "second", "a left 2 until 40m0s")
+	w.expectStored(t, "second", "a left 2 until 40m0s")
 	w.judgeAfter(20 * time.Minute)
-	w.report(atoll.RowReady, "a")
+	w.reportState(atoll.RowReady, "a")
 	w.judgeAfter(19 * time.Minute)
-	w.expect(t, "healthy again", "a left 2 until 40m0s")
+	w.expectStored(t, "healthy again", "a left 2 until 40m0s")
 	leave()
-	w.expect(t, "third", "a left 3 until 1h44m0s")
+	w.expectStored(t, "third", "a left 3 until 1h44m0s")
 	w.judgeAfter(40 * time.Minute)
 	w.judgeAfter(40*time.Minute - time.Second)
-	w.expect(t, "before it is forgotten", "a left 3 until 1h44m0s")
+	w.expectStored(t, "before it is forgotten", "a left 3 until 1h44m0s")
 	w.judgeAfter(time.Second)
-	w.expect(t, "forgotten", "")
+	w.expectStored(t, "forgotten", "")
 	w.Stored.Clusters = []v1alpha1.FailoverCluster{{Cluster: "a", ClusterUID: "uid-a", Failovers: 1, FailedAt: new(metav1.NewTime(w.Now)), AvoidedUntil: new(metav1.NewTime(w.Now.Add(time.Hour)))}}
 	w.judgeAfter(0)
-	w.expect(t, "by a clock that was ahead", "a left 1 until "+w.Now.Add(10*time.Minute).Sub(w.began).String())
+	w.expectStored(t, "by a clock that was ahead", "a left 1 until "+w.Now.Add(10*time.Minute).Sub(w.began).String())
 }
 
 // A failed copy that is healthy before it leaves counts no more. One that is chosen again before the end of its backoff counts as any other.
 func TestAFailedCopyRecovers(t *testing.T) {
 	w := newFailoverWorld(v1alpha1.ApplicationFailover{})
-	w.report(atoll.RowReady, "x")
-	w.report(atoll.RowDegraded, "a")
+	w.reportState(atoll.RowReady, "x")
+	w.reportState(atoll.RowDegraded, "a")
 	w.judgeAfter(0)
 	w.judgeAfter(5 * time.Minute)
-	w.report(atoll.RowReady, "a")
-	if w.failed() != "" {
-		t.Errorf("before it is stored: %q", w.failed())
+	w.reportState(atoll.RowReady, "a")
+	if w.formatFailed() != "" {
+		t.Errorf("before it is stored: %q", w.formatFailed())
 	}
 	w.judgeAfter(0)
-	w.expect(t, "healthy", "")
-	w.report(atoll.RowDegraded, "a")
+	w.expectStored(t, "healthy", "")
+	w.reportState(atoll.RowDegraded, "a")
 	w.judgeAfter(0)
 	w.judgeAfter(5 * time.Minute)
 	w.setPhase("a", atoll.RowLeaving)
 	w.judgeAfter(0)
-	w.expect(t, "it leaves", "a left 1 until 40m0s")
+	w.expectStored(t, "it leaves", "a left 1 until 40m0s")
 	w.setPhase("a", atoll.RowActive)
-	w.report(atoll.RowReady, "a")
+	w.reportState(atoll.RowReady, "a")
 	w.judgeAfter(time.Minute)
-	if w.expect(t, "it is chosen again", "a left 1 until 11m0s"); w.failed() != "" {
-		t.Errorf("it is chosen again: %q", w.failed())
+	if w.expectStored(t, "it is chosen again", "a left 1 until 11m0s"); w.formatFailed() != "" {
+		t.Errorf("it is chosen again: %q", w.formatFailed())
 	}
-	w.report(atoll.RowDegraded, "a")
+	w.reportState(atoll.RowDegraded, "a")
 	w.judgeAfter(0)
 	w.judgeAfter(5 * time.Minute)
 	w.setPhase("a", atoll.RowLeaving)
 	w.judgeAfter(0)
-	w.expect(t, "it leaves again", "a left 2 until 1h16m0s")
+	w.expectStored(t, "it leaves again", "a left 2 until 1h16m0s")
 }
 
 // An old copy that is still there is not used again, although its backoff is over.
 func TestAnOldCopyIsNotUsedAgain(t *testing.T) {
 	w := newFailoverWorld(v1alpha1.ApplicationFailover{BackoffSeconds: new(int32(60))})
-	w.report(atoll.RowReady, "x")
-	w.report(atoll.RowDegraded, "a")
+	w.reportState(atoll.RowReady, "x")
+	w.reportState(atoll.RowDegraded, "a")
 	w.judgeAfter(0)
 	w.judgeAfter(5 * time.Minute)
 	w.setPhase("a", atoll.RowLeaving)
 	w.judgeAfter(0)
 	for range 5 {
-		if w.judgeAfter(time.Hour); !strings.HasPrefix(w.failed(), "a until ") {
-			t.Errorf("an hour later: %q, %s", w.failed(), w.describe())
+		if w.judgeAfter(time.Hour); !strings.HasPrefix(w.formatFailed(), "a until ") {
+			t.Errorf("an hour later: %q, %s", w.formatFailed(), w.describe())
 		}
 	}
 	delete(w.Rows, "a")
-	if w.judgeAfter(0); w.failed() != "" {
-		t.Errorf("it is gone: %q", w.failed())
+	if w.judgeAfter(0); w.formatFailed() != "" {
+		t.Errorf("it is gone: %q", w.formatFailed())
 	}
 }
 
 // Without terms nothing is stored, and a copy of a cluster that checks in has some of its intervals.
 func TestTermsOfAFailover(t *testing.T) {
 	w := newFailoverWorld(v1alpha1.ApplicationFailover{})
-	w.report(atoll.RowReady, "x")
-	w.report(atoll.RowDegraded, "a")
+	w.reportState(atoll.RowReady, "x")
+	w.reportState(atoll.RowDegraded, "a")
 	w.changeRow("a", func(r *Row) { r.CheckIn = time.Hour })
 	w.judgeAfter(0)
 	w.judgeAfter(3*time.Hour - time.Second)
-	w.expect(t, "before three check-ins", "a unhealthy at 0s")
+	w.expectStored(t, "before three check-ins", "a unhealthy at 0s")
 	w.judgeAfter(time.Second)
-	w.expect(t, "after three check-ins", "a unhealthy at 0s failed at 3h0m0s")
+	w.expectStored(t, "after three check-ins", "a unhealthy at 0s failed at 3h0m0s")
 	w.Terms = nil
-	if out := w.judgeAfter(0); !out.Changed || out.Status != nil || w.failed() != "" {
-		t.Errorf("without terms: %+v, %q", out, w.failed())
+	if out := w.judgeAfter(0); !out.Changed || out.Status != nil || w.formatFailed() != "" {
+		t.Errorf("without terms: %+v, %q", out, w.formatFailed())
 	}
 	if out := w.judgeAfter(0); out.Changed {
 		t.Errorf("again: %+v", out)
@@ -459,9 +459,9 @@ func TestTermsOfAFailover(t *testing.T) {
 // What is stored is bounded. What moved is kept, and clocks that began late are not.
 func TestWhatIsStoredIsBounded(t *testing.T) {
 	w := newFailoverWorld(v1alpha1.ApplicationFailover{MaxAvoidedClusters: new(int32(2))})
-	w.report(atoll.RowReady, "x")
+	w.reportState(atoll.RowReady, "x")
 	for i := range 30 {
-		w.report(atoll.RowDegraded, fmt.Sprintf("c%02d", 29-i))
+		w.reportState(atoll.RowDegraded, fmt.Sprintf("c%02d", 29-i))
 		w.judgeAfter(time.Second)
 	}
 	out := w.judgeAfter(5 * time.Minute)
@@ -511,7 +511,7 @@ func (w *failoverWalk) walkOnce() string {
 			row.Status = &atoll.RowStatus{Generation: row.Spec.Generation, State: atoll.RowDegraded}
 			w.Rows[c] = row
 		case 4:
-			w.report(atoll.RowReady, c)
+			w.reportState(atoll.RowReady, c)
 		}
 	}
 	if w.random.IntN(20) == 0 {
@@ -551,7 +551,7 @@ func (w *failoverWalk) carryOut(names []string) string {
 			if until := w.avoided[v.Cluster]; until.After(w.Now) {
 				return fmt.Sprintf("it comes back to %s before %s", v.Cluster, until.Sub(w.began))
 			}
-			w.report(atoll.RowProgressing, v.Cluster)
+			w.reportState(atoll.RowProgressing, v.Cluster)
 			w.changeRow(v.Cluster, func(r *Row) { r.Spec.PlacementFingerprint = v.PlacementFingerprint })
 		case !v.IsHolder() && has:
 			if !v.LeavesFailed {

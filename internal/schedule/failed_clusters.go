@@ -153,7 +153,7 @@ func (d *groupDecider) orderUnreplaced() []lostRow {
 	return append(others, old...)
 }
 
-// keepHopelessFailures returns the failed clusters. Where no connected cluster of any group fits, the copies stay in them.
+// keepHopelessFailures returns the failed clusters. The copies stay in them while no connected cluster of any group fits.
 func (f *CompiledPlacement) keepHopelessFailures(in *Input) map[string]FailedCluster {
 	if len(in.FailedClusters) == 0 {
 		return nil

@@ -127,7 +127,7 @@ func TestAnAvoidedClusterIsNotChosen(t *testing.T) {
 	}
 }
 
-// The old copy of a move leaves on while its cluster is avoided, whatever happens to the new one, and is used again if nothing else is left.
+// The old copy of a move leaves on while its cluster is avoided, also while the new one fails, and is used again if nothing else is left.
 func TestAnOldCopyOfAFailureLeavesOn(t *testing.T) {
 	f := newLostFleet(t, "{maxClusters: 1, scores: [{name: ClusterAffinity, clusterAffinity: {clusterNames: [a]}}]}", 0, nil, newCluster("a"), newCluster("b"), newCluster("c"))
 	f.failIn("a")
