@@ -211,8 +211,9 @@ func TestFailuresOfRandomFleets(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		w := randomConnectionWorld(t, r)
 		w.changeConnections(r)
-		w.applyStep()
-		w.applyStep()
+		if failure := w.findUnrest(); failure != "" {
+			t.Fatalf("seed %d: %s", seed, failure)
+		}
 		was, before := w.String(), maps.Clone(w.rows)
 		if w.failed = map[string]FailedCluster{}; w.applyStep() != was {
 			t.Fatalf("seed %d: no failure changes %s to %s: %s", seed, was, w, w.describe())
