@@ -91,3 +91,15 @@ func (s *rolloutStep) describeGrace(c string) string {
 	}
 	return ", at most until " + phrase.FormatTime(s.endOfGrace(spec))
 }
+
+// failoverTexts has why an unhealthy copy stays, without the names of other applications.
+var failoverTexts = map[atoll.Reason]string{
+	atoll.ReasonFailoverUnreplaced:   "; no other cluster can take its place",
+	atoll.ReasonFailoverLimitReached: "; as many clusters are avoided as maxAvoidedClusters allows",
+	atoll.ReasonFailoverHeld:         "; its failover is held",
+}
+
+// describeFailover returns why the failover of an application leaves an unhealthy copy where it is; empty: it does not.
+func describeFailover(spec atoll.RowSpec) string {
+	return failoverTexts[atoll.ParseRowReason(spec.Reason).Reason]
+}
