@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -45,21 +46,13 @@ func (s *rolloutStep) goesBeforeReplacements(c string, spec *atoll.RowSpec, bloc
 	return true
 }
 
-// areConnected reports whether all rows that replace another one are ordered in connected clusters. A failed copy does not go for a cluster from
-// which nothing is heard.
+// areConnected reports whether no row that replaces another one is known to be in a disconnected cluster. A failed copy does not go for a cluster
+// from which nothing is heard. The decision chose a row that this step orders, and avoids disconnected clusters.
 func (s *rolloutStep) areConnected(blockers *blockerSet) bool {
-	for _, c := range blockers.clusters {
+	return !slices.ContainsFunc(blockers.clusters, func(c string) bool {
 		row, isOrdered := s.Rows[c]
-		switch {
-		case c == blockers.excluded || row.Online:
-		case !isOrdered && s.ApplicationFailover.Purge() == v1alpha1.PurgeDirectly:
-			s.requeueNoLater(s.Now) // this step orders it
-			return false
-		default:
-			return false
-		}
-	}
-	return true
+		return isOrdered && !row.Online && c != blockers.excluded
+	})
 }
 
 // isGraceOver reports whether a failed copy waits no longer for a healthy replacement. If it does, a step is requested for the end of its time.
