@@ -8,6 +8,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/phrase"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // FailureNote is why a cluster keeps its copy although the application is unhealthy there.
@@ -83,11 +84,11 @@ func (f *FailoverExplanation) describeCluster(c *v1alpha1.FailoverCluster) strin
 	return ""
 }
 
-// isAllFailed reports whether all clusters that hold the Bundle keep an unhealthy copy.
+// isAllFailed reports whether all clusters that hold the Bundle keep an unhealthy copy. Old copies that leave do not count.
 func (x BundleExplanation) isAllFailed() bool {
 	hasFailed := false
 	for _, c := range x.Clusters {
-		if c.Row != nil && c.FailureReason == "" {
+		if c.Row != nil && c.FailureReason == "" && c.Verdict != schedule.OutcomeLeaves {
 			return false
 		}
 		hasFailed = hasFailed || c.FailureReason != ""
