@@ -76,6 +76,9 @@ type BundleSpec struct {
 	// Suspension as in the source. Absent: nothing is suspended.
 	// +optional
 	Suspension *Suspension `json:"suspension,omitempty"`
+	// Failover as in the source. Absent: health moves nothing.
+	// +optional
+	Failover *Failover `json:"failover,omitempty"`
 	// DependsOn as in the source. Absent: the Bundle waits for no other.
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
@@ -194,6 +197,10 @@ type BundleStatus struct {
 	// rollout and no cluster waits, and is not paused.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// Failover is what the hub stores about the health of the application. Absent: its policy states no failover of applications, or nothing
+	// happened yet.
+	// +optional
+	Failover *ApplicationFailoverStatus `json:"failover,omitempty"`
 	// Conditions: Bound, Scheduled, ReplicasPlaced, PreferredGroup, Applied, Ready,
 	// RemovalHeld.
 	// +optional

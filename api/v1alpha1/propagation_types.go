@@ -129,6 +129,10 @@ type PropagationSpec struct {
 	// +optional
 	Suspension *Suspension `json:"suspension,omitempty"`
 
+	// Failover moves an application that is unhealthy in a cluster to another cluster. Absent: health moves nothing.
+	// +optional
+	Failover *Failover `json:"failover,omitempty"`
+
 	// DependsOn are policies whose Bundles come first. No cluster takes a new revision, the first one included, before they are in an
 	// accepted state. Running workloads stay. If both are deleted, the Bundles of this policy leave first. Not in Karmada.
 	// +optional

@@ -116,7 +116,7 @@ type HubSettingsSpec struct {
 	// +optional
 	Failover *ClusterFailover `json:"failover,omitempty"`
 	// Freeze stops all changes of what runs, in all clusters, until a person removes it or its end. Only users with the verb freeze on
-	// hubsettings write it. Failover and other moves go on. A Bundle with spec.freezeExemption changes all the same.
+	// hubsettings write it. Failover of lost clusters and other moves go on. A Bundle with spec.freezeExemption changes all the same.
 	// +optional
 	Freeze *ChangeFreeze `json:"freeze,omitempty"`
 	// EmptyNamespaces specifies whether a placed namespace appears in its clusters when it has no objects.

@@ -28,6 +28,12 @@ const (
 	ReasonRemovalHeld          Reason = "RemovalHeld"
 	ReasonRemovedBeforeRestore Reason = "RemovedBeforeRestore"
 	ReasonReplacementsNotReady Reason = "ReplacementsNotReady"
+	// The reasons of a row whose application is unhealthy in the cluster, by the failover of its policy.
+	ReasonApplicationFailed    Reason = "ApplicationFailed"
+	ReasonFailoverUnreplaced   Reason = "FailoverUnreplaced"
+	ReasonFailoverLimitReached Reason = "FailoverLimitReached"
+	ReasonFailoverHeld         Reason = "FailoverHeld"
+	ReasonFailedCopyKept       Reason = "FailedCopyKept"
 )
 
 // Reasons of a wait, in explain.

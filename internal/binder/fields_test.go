@@ -77,6 +77,7 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 		ConflictResolution: v1alpha1.ConflictOverwrite, WhenUnfit: v1alpha1.UnfitRemove, MoveOrder: v1alpha1.MoveRecreate,
 		Removal: v1alpha1.Removal{Mode: v1alpha1.RemoveOrphan, Budget: &budget}, Rollout: &v1alpha1.Rollout{MaxUnavailable: &budget}, Suspension: &v1alpha1.Suspension{Dispatching: true},
 		DependsOn: []v1alpha1.PolicyDependency{{Name: "db", Scope: v1alpha1.DependencyAll}}, DisruptionBudget: &v1alpha1.DisruptionBudget{MinAvailable: &budget},
+		Failover: &v1alpha1.Failover{Application: &v1alpha1.ApplicationFailover{PurgeMode: v1alpha1.PurgeNever}},
 	}
 	b, x, _ := newTestBinder(t)
 	id := policymatch.BundleID{Namespace: "shop", Name: "web"}
@@ -102,6 +103,9 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 		if !equality.Semantic.DeepEqual(s.DisruptionBudget, want.DisruptionBudget) {
 			t.Errorf("%s: disruptionBudget %+v", what, s.DisruptionBudget)
 		}
+		if !equality.Semantic.DeepEqual(s.Failover, want.Failover) {
+			t.Errorf("%s: failover %+v", what, s.Failover)
+		}
 		if s.MoveOrder != want.MoveOrder {
 			t.Errorf("%s: moveOrder %q", what, s.MoveOrder)
 		}
@@ -124,6 +128,7 @@ func TestBundleSpecIsWhatTheSourceWants(t *testing.T) {
 	edited.ConflictResolution, edited.WhenUnfit, edited.MoveOrder = v1alpha1.ConflictAbort, v1alpha1.UnfitKeep, ""
 	edited.Removal, edited.Rollout, edited.Suspension, edited.DependsOn = v1alpha1.Removal{Mode: v1alpha1.RemoveDelete, Budget: &more}, nil, nil, nil
 	edited.DisruptionBudget = &v1alpha1.DisruptionBudget{MaxUnavailable: &more, PodDisruptionBudgets: v1alpha1.PodDisruptionBudgetsIgnore}
+	edited.Failover = nil
 	made.Spec.Pause, made.Spec.Resume = &v1alpha1.RolloutPause{By: "alice"}, &v1alpha1.RolloutResume{By: "bob"}
 	made.Spec.Approvals = []v1alpha1.RolloutApproval{{Stage: "a", Revision: "r", By: "carol"}}
 	made.Spec.FreezeExemption = &v1alpha1.FreezeExemption{Message: "outage", By: "dave"}

@@ -202,7 +202,7 @@ func (p bundlePlan) bundleSpec(old v1alpha1.BundleSpec) v1alpha1.BundleSpec {
 		old.WeightRule = nextWeightRule(&old, &s.Placement)
 		old.Placement, old.ConflictResolution, old.Removal = s.Placement, s.ConflictResolution, s.Removal
 		old.WhenUnfit, old.MoveOrder, old.Rollout, old.Suspension, old.DependsOn = s.WhenUnfit, s.MoveOrder, s.Rollout, s.Suspension, s.DependsOn
-		old.DisruptionBudget = s.DisruptionBudget
+		old.DisruptionBudget, old.Failover = s.DisruptionBudget, s.Failover
 	}
 	return old
 }

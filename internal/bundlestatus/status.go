@@ -76,6 +76,7 @@ func ComputeStatus(in StatusInput) v1alpha1.BundleStatus {
 		},
 		Replicas: t.replicas, ReadyReplicas: t.readyReplicas,
 		Feedback:   in.Feedback,
+		Failover:   in.Bundle.Status.Failover,
 		Conditions: slices.Clone(in.Bundle.Status.Conditions),
 	}
 	st.FeedbackSummary = summarizeFeedback(st.Feedback)

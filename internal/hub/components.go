@@ -122,7 +122,7 @@ func (h *hub) newComponents(ctx context.Context, t haOptions) (*components, erro
 	p.gateChecks = p.newGateChecks(h.options.GateAllowedCIDRs)
 	p.placer = placer.New(placer.Config{
 		Bundles: st.Bundles, Rows: st.Rows, RowWriter: st.Rows, Clusters: st.Clusters, Revisions: st.Revisions,
-		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Settings: st.Settings, Scores: st.Scores, SetCondition: p.binder.SetBundleCondition, SetRollout: p.binder.SetBundleRollout, Measurements: p.gateChecks, Events: p.recorder,
+		Namespaces: st.Namespaces, Hub: st.Hub, Sets: st.Sets, Views: st.Views, Settings: st.Settings, Scores: st.Scores, SetCondition: p.binder.SetBundleCondition, SetRollout: p.binder.SetBundleRollout, SetFailover: p.binder.SetBundleFailover, Measurements: p.gateChecks, Events: p.recorder,
 		Metrics: placer.NewMetrics(legacyregistry.Registerer()), Traces: h.traces, Log: h.log.With("component", "place"),
 	})
 	p.decisions = decisions.New(decisions.Config{

@@ -27,6 +27,7 @@ var (
 	QueueSeconds     = hub.addHistogram("atoll_queue_reconcile_seconds", "Duration of the reconcile of one key.", secondsOfWork, "queue")
 	PlacerDecisions  = hub.addCounter("atoll_placer_decisions_total", "Decisions about the rows of a Bundle, by result: written, unchanged, outdated (rows changed in between) or failed.", "result")
 	PlacerOrders     = hub.addCounter("atoll_placer_orders_total", "Orders to clusters that this hub wrote, by cause: Placement, Revision, Override, Replicas, Leaving, Removal or Forgotten.", "cause")
+	PlacerFailures   = hub.addCounter("atoll_placer_failed_copies_total", "Copies of Bundles that began to count as failed, by the failover of their policies.")
 	StatusWrites     = hub.addCounter("atoll_status_writes_total", "Statuses written to Bundles and templates, by cause: news or counts.", "object", "cause")
 	DirectWrites     = hub.addCounter("atoll_direct_writes_total", "Writes of the hub's own bookkeeping that went straight to the store.", "verb", "resource", "subresource")
 	ClusterWrites    = hub.addCounter("atoll_inventory_cluster_writes_total", "Writes of Clusters' statuses.")

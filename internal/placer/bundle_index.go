@@ -85,7 +85,9 @@ type bundleEntry struct {
 	intent              *placementIntent
 	turns               turnTerms
 	// gatesSeen is when this process first read each verdict that is stored.
-	gatesSeen      map[gateKey]time.Time
+	gatesSeen map[gateKey]time.Time
+	// health of the copies; nil: the application does not move for its health.
+	health         *healthWatch
 	failback       failbackState
 	connectionWait connectionWait
 	// waitsForTurn means that rows wait for their turn within the default bound, and isFrozen that they wait for the end of a freeze.
@@ -159,6 +161,7 @@ func (x *bundleIndex) viewOf(b state.Bundle, terms schedule.PlacementTerms, now 
 		return v
 	}
 	e.isStepping, e.needsAllRows, e.changedDuringStep = true, true, nil
+	e.health.beginStep()
 	if len(e.reserve) > 0 && now.Sub(e.reserveAt) < reserveMaxAge {
 		v.reserve = e.reserve
 	} else if !v.isComplete && v.filter.NamedClusters() == nil {

@@ -13,13 +13,14 @@ import (
 // Metrics of a Reconciler.
 type Metrics struct {
 	decisions, orders *prometheus.CounterVec
+	failedCopies      prometheus.Counter
 }
 
 // NewMetrics registers the metrics; nil: nowhere.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	m := &Metrics{decisions: metrictable.PlacerDecisions.NewCounterVec(), orders: metrictable.PlacerOrders.NewCounterVec()}
+	m := &Metrics{decisions: metrictable.PlacerDecisions.NewCounterVec(), orders: metrictable.PlacerOrders.NewCounterVec(), failedCopies: metrictable.PlacerFailures.NewCounter()}
 	if r != nil {
-		r.MustRegister(m.decisions, m.orders)
+		r.MustRegister(m.decisions, m.orders, m.failedCopies)
 	}
 	return m
 }

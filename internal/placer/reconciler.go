@@ -109,7 +109,7 @@ type Settings interface {
 	Subscribe(fn func(name string))
 }
 
-// Config of a Reconciler. All but Sets, Views, Settings, Scores, SetCondition, SetRollout, Measurements, Workers, Events, Metrics and Log must be set.
+// Config of a Reconciler. All but Sets, Views, Settings, Scores, SetCondition, SetRollout, SetFailover, Measurements, Workers, Events, Metrics and Log must be set.
 type Config struct {
 	Bundles    Bundles
 	Rows       Rows
@@ -132,6 +132,9 @@ type Config struct {
 	// SetRollout writes what is decided about a Bundle's rollout; nil: nothing is written, no gate opens, no row returns, and no
 	// automatic stage begins.
 	SetRollout func(ctx context.Context, b state.Bundle, is v1alpha1.RolloutStatus) error
+	// SetFailover writes what is stored about the health of a Bundle's application; nil: nothing is written, and no application moves for
+	// its health.
+	SetFailover func(ctx context.Context, b state.Bundle, is *v1alpha1.ApplicationFailoverStatus) error
 	// Measurements of gates; nil: none are made, so that no gate that measures opens.
 	Measurements Measurements
 	// Events; nil: none are recorded.
@@ -259,6 +262,7 @@ func (r *PlacementReconciler) bundleChanged(uid string) {
 // any writer. Reports for which nothing waits are not read.
 func (r *PlacementReconciler) rowsChanged(uid string, clusters, ordered []string) {
 	r.markRowsStale(uid, ordered)
+	r.healthChanged(uid, clusters)
 	r.groupRowsChanged(uid, ordered)
 	r.wakeDependents(uid, clusters)
 	r.fleetLoads.updateLoads(ordered, r.Rows)
@@ -312,6 +316,7 @@ func (r *PlacementReconciler) placeBundle(ctx context.Context, b state.Bundle) e
 		return err
 	}
 	r.touchRefusedClusters(uid)
+	r.touchFailedClusters(b)
 	view := r.index.viewOf(b, terms, time.Now())
 	if view.isPartial {
 		if done, err := r.stepOverTouchedRows(ctx, b, view); done || err != nil {
@@ -354,9 +359,10 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 	w := stepResult{
 		output: out, rowCount: snap.countRowsAfter(out), placedClusters: snap.countPlacedClusters(), canComplete: snap.rollout.Revision != "" && !snap.rollout.PausedByRestore,
 		wantsMore: d.WantsMore, standing: d.ScoreThresholds, bundle: b, reserve: d.ReserveClusters, failback: failbackOf(d, view.failback),
-		waits:        connectionWait{newcomers: d.AwaitsConnection, held: d.DisconnectedHolders, oldCopies: oldCopiesAwaited(&snap, out)},
+		waits:        connectionWait{newcomers: d.AwaitsConnection, held: snap.failover.awaitedConnections(d.DisconnectedHolders, snap.rollout.Rows), oldCopies: oldCopiesAwaited(&snap, out)},
 		waitsForTurn: snap.rollout.Terms.IsDefault() && out.StageWait.Reason != "", isFrozen: snap.isFrozen(out),
 	}
+	r.followHealth(&snap, out)
 	after, again := r.index.recordStep(view, w)
 	r.dependencies.endStep(uid, out.AwaitsOthers)
 	r.repeatAfterFreeze(&snap, w.isFrozen)
@@ -365,7 +371,7 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 	}
 	r.enqueueAt(uid, out.RequeueAt)
 	r.enqueueAt(uid, d.RecheckAt)
-	return errors.Join(r.writeRollout(ctx, b, out, snap.rollout.Now), r.writePreferredGroupCondition(ctx, b, d), r.writeGroupCondition(ctx, b, d))
+	return errors.Join(r.writeFailover(ctx, b, &snap.failover), r.writeRollout(ctx, b, out, snap.rollout.Now), r.writePreferredGroupCondition(ctx, b, d), r.writeGroupCondition(ctx, b, d))
 }
 
 // stepOverTouchedRows steps over the touched rows when the other rows cannot have changed. done is

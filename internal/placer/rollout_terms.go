@@ -86,9 +86,9 @@ func (r *PlacementReconciler) repeatAfterFreeze(s *stepInput, isFrozen bool) {
 	}
 }
 
-// isFrozen reports whether the end of a freeze may change a row: rows wait for it, or may have to return.
+// isFrozen reports whether the end of a freeze may change a row: rows wait for it, or may have to return, or an application is unhealthy.
 func (s *stepInput) isFrozen(out rollout.Output) bool {
-	return s.rollout.Halt.Freeze != nil && (out.StageWait.Reason != "" || s.rollout.Terms.RollsBack())
+	return s.rollout.Halt.Freeze != nil && (out.StageWait.Reason != "" || s.rollout.Terms.RollsBack() || s.failover.output.IsHeld)
 }
 
 // warnOfExemptChange records an Event where rows change in a freeze, since a person exempted the Bundle.

@@ -32,6 +32,7 @@ type stepInput struct {
 	unreplacedCopies int
 	demand           capacityDemand
 	groups           groupView
+	failover         failoverStep
 }
 
 // countRowsAfter counts the rows after the step.
@@ -117,6 +118,11 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 	if snap.groups, err = r.viewGroups(ctx, b, snap.baseRows); err != nil {
 		return stepInput{}, err
 	}
+	_, holding := r.Hub.HoldReason()
+	snap.failover = r.judgeFailover(&b, &v, rollout.FailoverInput{
+		Rows: rows, Revision: target, MinRevision: minRevisionOf(content), Now: now,
+		Holds: holding || turns.halt.IsHalted() || b.Spec.Suspension.SuspendsScheduling(), HoldEndsAt: turns.halt.EndsAt(),
+	}, len(workloads) > 0)
 	facts := r.factsFor(b, snap.reserved)
 	facts.usage = usageReader{r: r, ctx: ctx, demand: &snap.demand, bundle: b.Ref.UID}
 	facts.freeReplicas = func(c *schedule.Cluster) (int64, bool) {
@@ -130,7 +136,7 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 		Facts:                 facts, UseFreeCapacity: true, AvoidDisconnected: true, KeepsLost: moveOrderOf(&b.Spec, content) != rollout.ReplacementFirst, PodLoads: r.fleetLoads.loadsOf(&v, clusters, r.Rows, snap.reserved), NearbyBundles: r.nearbyBundles(b, b.Spec.Placement.Scores),
 		OverriddenShares: overriddenReplicas(content, clusters), PendingFailback: v.failback.better, FailbackNotBefore: r.earliestFailback(v.failback), Demand: snap.demand.demands[target],
 		KeepsDecision:  b.Spec.Suspension.SuspendsScheduling(),
-		WorkloadGroups: snap.groups.groups,
+		WorkloadGroups: snap.groups.groups, FailedClusters: snap.failover.failed,
 	})
 	if err := facts.usage.err; err != nil {
 		return stepInput{}, fmt.Errorf("bundle %s/%s: %w", b.Ref.Namespace, b.Ref.Name, err)
@@ -139,11 +145,10 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 	if err != nil {
 		return stepInput{}, err
 	}
-	_, holding := r.Hub.HoldReason()
 	snap.rollout = rollout.Input{
 		BundleUID: b.Ref.UID, Rows: rows, Decision: d, Revision: target, MinRevision: minRevisionOf(content),
 		Variants: variantsOfAffectedClusters(content, target, stepParts{clusters, specs, d, turns.isBounded(len(specs))}, v), CurrentVariants: items.variants,
-		RemovalMode: b.Spec.Removal.Mode, RemovalHooks: removalHooksOf(b), RemovalBudget: b.Spec.Removal.Budget, MoveOrder: moveOrderOf(&b.Spec, content),
+		RemovalMode: b.Spec.Removal.Mode, RemovalHooks: removalHooksOf(b), RemovalBudget: b.Spec.Removal.Budget, MoveOrder: moveOrderOf(&b.Spec, content), ApplicationFailover: snap.failover.terms,
 		ConfirmedPlan: b.Meta.Annotations[atoll.AnnotationConfirm], KeptPlan: b.Meta.Annotations[atoll.AnnotationKeep],
 		DriftOrders: driftOrdersOf(b, snap.baseRows), PlacementHash: v.placementHash, Recalled: heldBackDeletions(b.Ref.UID, content), Unconfirmed: unconfirmedRemovals(b.Ref.UID, content), MustConfirmRemovals: content.MustConfirmRemovals(),
 		Deleting: r.isBundleOrNamespaceDeleting(b) || content.IsRemovedWithHooks(), DeletedItems: items.deleted, MovedItems: items.moved, ExcludedItems: items.excluded,

@@ -58,6 +58,8 @@ type Input struct {
 	// target only deletes some.
 	Budget        *v1alpha1.DisruptionBudget
 	FreeRevisions map[string]bool
+	// ApplicationFailover has the terms by which the old copy of a failed application goes; nil: the defaults.
+	ApplicationFailover *v1alpha1.ApplicationFailover
 	// RemovalBudget limits removals by edit; nil: 10%.
 	RemovalBudget *intstr.IntOrString
 	// ConfirmedPlan is the hash of the removal that an administrator confirmed.

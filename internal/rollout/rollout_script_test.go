@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/schedule"
 )
 
 // runRolloutCommand runs the commands of scripts that are about rollouts.
@@ -22,6 +24,20 @@ func (s *scriptStage) runRolloutCommand(cmd string, args []string) {
 	case "auto": // SIZE,... and bounds, as of a stage
 		s.statedRollout().Type = v1alpha1.RolloutStaged
 		s.rollout.AutoStages, s.rollout.AutoStageOptions = s.parseAutoStages(args)
+	case "most": // N clusters are chosen
+		n, _ := strconv.Atoi(args[0])
+		s.placement.MaxClusters = int32(n)
+	case "fail": // CLUSTER... : the application failed there
+		s.failed = map[string]schedule.FailedCluster{}
+		for _, c := range args {
+			s.failed[c] = schedule.FailedCluster{UID: s.clusters[c].UID, Reason: "it failed"}
+		}
+	case "purge": // MODE [SECONDS]
+		s.baseInput.ApplicationFailover = &v1alpha1.ApplicationFailover{PurgeMode: v1alpha1.PurgeMode(args[0])}
+		if len(args) > 1 {
+			n, _ := strconv.Atoi(args[1])
+			s.baseInput.ApplicationFailover.GracePeriodSeconds = new(int32(n))
+		}
 	case "turn": // a step of which nothing is shown
 		s.advanceOnce()
 	case "unavailable": // N

@@ -100,6 +100,8 @@ type scriptStage struct {
 	cut        *v1alpha1.StageCut
 	others     otherBundles
 	podBudgets map[string]int64 // disruptions that the PodDisruptionBudget of a cluster allows
+	// failed are the clusters in which the application failed.
+	failed map[string]schedule.FailedCluster
 }
 
 func newStage(t testing.TB) *scriptStage {
@@ -351,7 +353,7 @@ func (s *scriptStage) buildInput() Input {
 	}
 	in.Decision = schedule.DecidePlacement(schedule.Input{
 		BundleUID: "bundle", Placement: s.placement, WhenUnfit: s.unfit, Clusters: cs, Workloads: s.workloads, Rows: specs, Now: s.now,
-		KeepsLost: in.MoveOrder != ReplacementFirst, KeepsDecision: s.baseInput.Halt.Suspension.SuspendsScheduling(),
+		FailedClusters: s.failed, KeepsLost: in.MoveOrder != ReplacementFirst, KeepsDecision: s.baseInput.Halt.Suspension.SuspendsScheduling(),
 	})
 	return in
 }

@@ -195,11 +195,11 @@ func (s *rolloutStep) hasTimedOut(since int64, blockers *blockerSet) bool {
 	return true
 }
 
-// awaitsReturn reports whether a leaving row stays because its cluster is lost, or drained and disconnected, and not back. An order to remove it would
-// be carried out at the return, although the replacement may be lost by then.
+// awaitsReturn reports whether a leaving row stays because its cluster is lost, or one that is drained or in which the application failed is
+// disconnected, and not back. An order to remove it would be carried out at the return, although the replacement may be lost by then.
 func (s *rolloutStep) awaitsReturn(c string) bool {
 	v, _ := s.Decision.FindVerdict(c)
-	return (v.LeavesLost || v.LeavesDrained) && !s.Deleting && !s.Rows[c].Online
+	return (v.LeavesLost || v.LeavesDrained || v.LeavesFailed) && !s.Deleting && !s.Rows[c].Online
 }
 
 // removeReplacedRows lets rows go whose replacements are healthy.
@@ -207,7 +207,7 @@ func (s *rolloutStep) removeReplacedRows() {
 	g := blockerCache{rolloutStep: s}
 	for _, c := range s.leavingInTurn() {
 		spec := s.nextSpecs[c]
-		if spec.Phase != atoll.RowLeaving || s.awaitsReturn(c) {
+		if spec.Phase != atoll.RowLeaving || s.awaitsReturn(c) || s.keepsFailedCopy(c, spec) {
 			continue
 		}
 		if blockers := g.findBlockers(c, *spec); blockers.countClusters() > 0 {
@@ -215,11 +215,7 @@ func (s *rolloutStep) removeReplacedRows() {
 				continue
 			}
 			s.blockersByCluster[c] = blockers
-			if blockers.isSuspended || !s.hasTimedOut(spec.Since, blockers) {
-				continue
-			}
-			if !s.confirmed {
-				s.pendingRemoval.addUnreadyReplacement(c, *spec, blockers)
+			if !s.goesBeforeReplacements(c, spec, blockers) {
 				continue
 			}
 			delete(s.blockersByCluster, c)

@@ -5,11 +5,13 @@ import (
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// stayReason returns why a row stays in a cluster that does not fit or is drained; empty for others.
+// stayReason returns why a row stays in a cluster that does not fit, is drained, or has the application unhealthy; empty for others.
 func stayReason(v *schedule.Verdict) string {
 	switch n := v.Notes(); {
 	case n.DrainReason != "":
 		return atoll.RowReason{Reason: n.DrainReason, Text: n.DrainText}.String()
+	case n.FailureReason != "":
+		return atoll.RowReason{Reason: n.FailureReason, Text: n.FailureText}.String()
 	case v.Outcome == schedule.OutcomeKept:
 		return atoll.RowReason{Reason: v.RowReason, Text: v.Reason}.String()
 	}

@@ -100,7 +100,7 @@ func (s *rolloutStep) findLeavingWait(c string, since time.Time) RowWait {
 	case blockers != nil && blockers.isSuspended:
 		return s.newSuspendedMoveWait(blockers, since)
 	}
-	return newRowWait(atoll.ReasonWaitsForReplacements, blockers.formatNames()+" to become ready", since)
+	return newRowWait(atoll.ReasonWaitsForReplacements, blockers.formatNames()+" to become ready"+s.describeGrace(c), since)
 }
 
 // hasHeldBackRows reports whether a row that changes may have to wait: a cluster of the Bundle is suspended alone, or other Bundles come first.

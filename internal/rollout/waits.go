@@ -159,6 +159,7 @@ func WaitOfActiveRow(row Row) RowWait {
 		return newRowWait(atoll.ReasonWaitsForApply, "the latest change to be applied"+ExplainCheckInDelay(row.CheckIn), since)
 	}
 	if w := findStatusWait(st, since); w.For != "" {
+		w.For += describeFailover(row.Spec)
 		return w
 	}
 	if r := atoll.ParseRowReason(row.Spec.Reason); r.Reason == atoll.ReasonNoCapacity {

@@ -177,6 +177,7 @@ func (t *groupTrial) measureCapacity(in *Input) {
 // can be chosen and have free capacity for all replicas where these are divided by it. If
 // no group has the capacity, the first one decides in which clusters can be chosen.
 func (f *CompiledPlacement) decideByGroups(in Input) Decision {
+	in.FailedClusters = f.keepHopelessFailures(&in)
 	t := &groupTrials{f: f, in: &in, byGroup: make([]*groupTrial, len(f.affinityGroups))}
 	p := f.pickGroup(t)
 	used := p.group
@@ -362,7 +363,7 @@ func (f *CompiledPlacement) judgeByUsedGroup(c *Cluster, row *atoll.RowSpec, ter
 		v.Reason = fmt.Sprintf("group %s is used again, which comes before %s", f.groupName, home.groupName)
 		v.PlacementFingerprint = ""
 		v.SetNotes(RowNotes{KeptLost: v.Notes().KeptLost})
-		if !row.Phase.IsChosen() && namesTaint(row.Reason, v1alpha1.LossTaints...) {
+		if !row.Phase.IsChosen() && (namesTaint(row.Reason, v1alpha1.LossTaints...) || leftForFailure(row)) {
 			v.keepLeaving(FilterGroups, row)
 		}
 	}

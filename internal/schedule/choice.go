@@ -448,15 +448,13 @@ func (v *Verdict) setNotChosen(unmet string, row *atoll.RowSpec) {
 // keepLeaving lets a row leave for the reason that it had, without the wait for a confirmation or a budget. A removal of its cluster
 // that was called off is none any more. A row that left a lost cluster leaves it still.
 func (v *Verdict) keepLeaving(filter string, row *atoll.RowSpec) {
-	why := atoll.ParseRowReason(row.Reason)
-	for why.Reason == atoll.ReasonRemovalHeld || why.Reason == atoll.ReasonReplacementsNotReady || atoll.IsBudgetReason(why.Reason) {
-		why = atoll.ParseRowReason(why.Text)
-	}
+	why := storedLeaveReason(row)
 	if why.Reason == atoll.ReasonClusterRemoved || !atoll.IsReason(why.Reason) {
 		why = atoll.RowReason{}
 	}
 	v.LeavesLost = why.Reason == atoll.ReasonEvicted && namesTaint(why.Text, v1alpha1.LossTaints...)
 	v.LeavesDrained = why.Reason == atoll.ReasonEvicted && namesTaint(why.Text, v1alpha1.TaintDrain)
+	v.LeavesFailed = why.Reason == atoll.ReasonApplicationFailed
 	v.setLeaving(filter, cmp.Or(why.Reason, atoll.ReasonPlacementEdited), why.Text)
 }
 

@@ -31,7 +31,7 @@ func (f *CompiledPlacement) decideAvoidingDisconnected(in Input) Decision {
 		return d
 	}
 	in.newcomers = refuseDisconnected
-	if d = f.decideSingleGroup(in); d.NoFit {
+	if d = f.decideSingleGroup(in); d.NoFit && !d.keepsFailedCopy() {
 		in.newcomers = preferConnected
 		d = f.decideSingleGroup(in)
 		d.needsDisconnected = true

@@ -26,6 +26,7 @@ type connectionWorld struct {
 	overrides map[string]map[string]int64
 	age       int64
 	uid       string
+	failed    map[string]FailedCluster
 	// last decision, and age, which counts the steps.
 	last Decision
 }
@@ -44,7 +45,7 @@ func (w *connectionWorld) freeCapacityOf(cluster string) (freecapacity.NodeClass
 
 func (w *connectionWorld) decideOnce() (Decision, ReplicaAssignment) {
 	in := Input{
-		BundleUID: w.uid, Placement: w.placement, Clusters: w.clusters, Rows: maps.Clone(w.rows), Now: now, UseFreeCapacity: true, AvoidDisconnected: true, Workloads: w.workloads, OverriddenShares: w.overrides,
+		BundleUID: w.uid, Placement: w.placement, Clusters: w.clusters, Rows: maps.Clone(w.rows), Now: now, FailedClusters: w.failed, UseFreeCapacity: true, AvoidDisconnected: true, Workloads: w.workloads, OverriddenShares: w.overrides,
 		Facts: fakeFacts{
 			connected: func(c *Cluster) bool { return !w.down[c.Name] },
 			replicas: func(c *Cluster) (int64, bool) {

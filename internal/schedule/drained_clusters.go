@@ -64,7 +64,10 @@ func (d *groupDecider) explainUnreplaced(v *Verdict, c *Cluster) {
 	if v.LeavesLost {
 		n.KeptLost = keptUnreplaced
 	}
-	if v.LeavesLost, v.LeavesDrained = false, false; IsDrained(c) {
+	if v.LeavesFailed {
+		n.FailureReason, n.FailureText = atoll.ReasonFailoverUnreplaced, d.explainUnreplacedFailure()
+	}
+	if v.LeavesLost, v.LeavesDrained, v.LeavesFailed = false, false, false; IsDrained(c) {
 		n.DrainReason, n.DrainText = d.findStayReason(c)
 	}
 	v.SetNotes(n)

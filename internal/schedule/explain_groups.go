@@ -74,6 +74,8 @@ func (g *AffinityGroup) countClusters(f *CompiledPlacement, in *Input) {
 			by[r.filter]++
 		} else if group := in.findGroupRefusal(c); group != nil {
 			by[group.filterName()]++
+		} else if in.refusesFailed(c) {
+			by[FilterFailover]++
 		} else if _, full := in.exceedsCapacity(c); full && in.heldRow(c) == nil {
 			by[FilterCapacity]++
 		} else if g.Fit++; in.isConnected(c) {

@@ -98,7 +98,7 @@ var reasonByFilter = func() map[string]atoll.Reason {
 		FilterMost: atoll.ReasonNotChosen, FilterWeights: atoll.ReasonNotChosen, FilterConnection: atoll.ReasonClusterDisconnected,
 		FilterTogether: atoll.ReasonGroupElsewhere, FilterApart: atoll.ReasonKeptApart,
 		FilterRebalance: atoll.ReasonRebalanced, FilterRescheduling: atoll.ReasonMovedToBetter,
-		FilterSuspension: atoll.ReasonSchedulingSuspended,
+		FilterSuspension: atoll.ReasonSchedulingSuspended, FilterFailover: atoll.ReasonApplicationFailed,
 	}
 	for i := range filterTable {
 		out[filterTable[i].name] = filterTable[i].reason

@@ -28,6 +28,8 @@ const (
 	causeLoss
 	causeDrain
 	causeDrainOfAll
+	// causeFailure is no taint: the application failed in the cluster, which takes out only what is replaced.
+	causeFailure
 	countCauses
 )
 
@@ -95,7 +97,7 @@ type lostRow struct{ clusterIndex, verdictIndex int }
 
 // noteLostRow notes a row that leaves a lost cluster, before its verdict is added.
 func (d *groupDecider) noteLostRow(clusterIndex int, row *atoll.RowSpec, v *Verdict) {
-	if (v.LeavesLost || v.LeavesDrained) && !d.filter.replacesGroupOf(row) {
+	if (v.LeavesLost || v.LeavesDrained || v.LeavesFailed) && !d.filter.replacesGroupOf(row) {
 		d.lost = append(d.lost, lostRow{clusterIndex: clusterIndex, verdictIndex: len(d.Verdicts)})
 	}
 }
@@ -132,7 +134,7 @@ func (d *groupDecider) keepUnreplacedRows() {
 		return
 	}
 	u := d.findUnreplaced()
-	for _, l := range d.lost {
+	for _, l := range d.orderUnreplaced() {
 		c, v := &d.input.Clusters[l.clusterIndex], &d.Verdicts[l.verdictIndex]
 		row := d.input.heldRow(c)
 		if !u.mayKeep(c, row) {
@@ -148,7 +150,7 @@ func (d *groupDecider) keepUnreplacedRows() {
 		notes := kept.Notes()
 		notes.CapacityReason = v.Notes().CapacityReason
 		kept.SetNotes(notes)
-		kept.LeavesLost, kept.LeavesDrained = v.LeavesLost, v.LeavesDrained
+		kept.LeavesLost, kept.LeavesDrained, kept.LeavesFailed = v.LeavesLost, v.LeavesDrained, v.LeavesFailed
 		d.explainUnreplaced(&kept, c)
 		*v = kept
 		d.completeHolderVerdict(v, c)
@@ -279,7 +281,7 @@ func (d *groupDecider) canOverflow(replicas int64) bool {
 	for i := range d.input.Clusters {
 		c := &d.input.Clusters[i]
 		takes := slices.ContainsFunc(later, func(g *CompiledPlacement) bool { return g.choice == nil && g.AdmitsCluster(c) })
-		if takes && !holds[c.Name] && d.input.findGroupRefusal(c) == nil && d.input.isConnected(c) {
+		if takes && !holds[c.Name] && d.input.findGroupRefusal(c) == nil && !d.input.refusesFailed(c) && d.input.isConnected(c) {
 			replicas -= d.input.countKnownFitting(c, replicas)
 		}
 	}

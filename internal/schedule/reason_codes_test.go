@@ -17,6 +17,7 @@ func TestReasonCodes(t *testing.T) {
 		{Verdict{Filter: FilterTaints}, atoll.ReasonTaintNotTolerated}, {Verdict{Filter: FilterGroups}, atoll.ReasonNoGroupFits}, {Verdict{Filter: FilterMost}, atoll.ReasonNotChosen},
 		{Verdict{Filter: FilterCapacity}, atoll.ReasonNoCapacity}, {Verdict{Filter: FilterConnection}, atoll.ReasonClusterDisconnected}, {Verdict{Filter: FilterRebalance}, atoll.ReasonRebalanced},
 		{Verdict{Filter: FilterSuspension}, atoll.ReasonSchedulingSuspended}, {Verdict{Filter: FilterApart}, atoll.ReasonKeptApart}, {Verdict{Filter: FilterTogether}, atoll.ReasonGroupElsewhere},
+		{Verdict{Filter: FilterFailover}, atoll.ReasonApplicationFailed},
 	} {
 		if got := tc.v.ReasonCode(); got != tc.want {
 			t.Errorf("%+v: %s, want %s", tc.v, got, tc.want)

@@ -18,9 +18,25 @@ type RowNotes struct {
 	// not stay, or nothing drains the cluster.
 	DrainReason atoll.Reason
 	DrainText   string
+	// FailureReason states why the row stays although its application is unhealthy there, and FailureText explains it;
+	// empty: it is healthy, or not unhealthy for long enough.
+	FailureReason atoll.Reason
+	FailureText   string
 	// CapacityReason states the bound of the cluster's stated capacity that keeps the row at
 	// its revision and share; empty: none does.
 	CapacityReason string
+}
+
+// reasonWhereNothingFits returns the reason of a row that is to leave, and stays because no cluster fits. A loss or a failure is no mistake of
+// the placement.
+func (n RowNotes) reasonWhereNothingFits() atoll.Reason {
+	switch {
+	case n.KeptLost != "":
+		return atoll.ReasonClusterLost
+	case n.FailureReason != "":
+		return n.FailureReason
+	}
+	return atoll.ReasonNoClusterFits
 }
 
 // Notes returns the notes on the row.

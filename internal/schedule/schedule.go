@@ -68,7 +68,8 @@ type Input struct {
 	Now               time.Time
 	// KeepsDecision: scheduling is suspended, so that the decision that the rows show stays.
 	KeepsDecision bool
-
+	// FailedClusters by name: the application is unhealthy there, or left them for that; nil: none.
+	FailedClusters map[string]FailedCluster `json:",omitempty"`
 	// WorkloadGroups of the Bundle's workloadAffinity; nil: it has none.
 	WorkloadGroups *WorkloadGroups `json:"-"`
 
@@ -149,8 +150,8 @@ type Verdict struct {
 	// GetsNothingNew: the cluster is disconnected, and its share of replicas does not grow.
 	GetsNothingNew bool
 	// LeavesLost: the row leaves, and began to when the hub tainted the cluster as lost. LeavesDrained: a drain of the
-	// cluster takes it out.
-	LeavesLost, LeavesDrained bool
+	// cluster takes it out. LeavesFailed: the application failed there.
+	LeavesLost, LeavesDrained, LeavesFailed bool
 
 	// holdsRow: storedRow is the cluster's, and not being removed. Both are set where workloads
 	// are divided. connection is read where divided replicas depend on it. capacityIndex is the
@@ -375,7 +376,7 @@ func (d *groupDecider) decideCluster(at int) {
 		d.storedRows = append(d.storedRows, r)
 		v.storedRow, v.holdsRow = &d.storedRows[len(d.storedRows)-1], row != nil
 	}
-	d.applyGroupFilter(c, &v)
+	d.applyBundleFilters(c, &v)
 	d.applyCapacityFilter(c, row, &v)
 	d.noteLostRow(at, row, &v)
 	if d.pool == nil || !d.pool.offerClusterDeferringVerdict(at, row, &v, &d.Decision) {
@@ -393,7 +394,7 @@ func (d *groupDecider) decideNewcomer(at int, c *Cluster) {
 	case !in.isAdmitted(d.filter, at):
 		return
 	}
-	d.applyGroupFilter(c, &v)
+	d.applyBundleFilters(c, &v)
 	if d.applyCapacityFilter(c, nil, &v); in.SkipExplanations && v.Outcome == OutcomeOut {
 		return
 	}
@@ -470,8 +471,7 @@ func (d *groupDecider) addVanishedClusters() {
 // likely a mistake than a wish. Rows in lost clusters wait for their clusters.
 func (d *groupDecider) keepLeavingRows() {
 	in := d.input
-	// A cluster that leaves the fleet is no mistake.
-	slips := func(v Verdict) bool { return v.Outcome == OutcomeLeaves && v.Filter != FilterRemoval }
+	slips := d.findMistakenLeavers()
 	if !slices.ContainsFunc(d.Verdicts, slips) {
 		return
 	}
@@ -484,9 +484,7 @@ func (d *groupDecider) keepLeavingRows() {
 	for i, v := range d.Verdicts {
 		if slips(v) {
 			d.explainUnreplaced(&v, byName[v.Cluster])
-			if v.Outcome, v.RowReason = OutcomeKept, atoll.ReasonNoClusterFits; v.Notes().KeptLost != "" { // no mistake either
-				v.RowReason = atoll.ReasonClusterLost
-			}
+			v.Outcome, v.RowReason = OutcomeKept, v.Notes().reasonWhereNothingFits()
 			v.PlacementFingerprint = in.Rows[v.Cluster].PlacementFingerprint
 			d.completeHolderVerdict(&v, byName[v.Cluster])
 			d.Verdicts[i] = v
@@ -529,10 +527,9 @@ func (f *CompiledPlacement) judgeInGroup(c *Cluster, row *atoll.RowSpec, terms r
 			return v
 		}
 	}
-	evict := f.findEviction(c, terms.now, terms.keptCauses(c))
+	evict := f.findEvictionOf(c, &terms)
 	if evict.isDue(terms.now) {
-		v.setLeaving(FilterTaints, atoll.ReasonEvicted, evict.reason)
-		v.LeavesLost, v.LeavesDrained = evict.cause == causeLoss, evict.cause.isDrain()
+		v.leaveByEviction(evict)
 		return v
 	}
 	v.PlacementFingerprint = f.fingerprintWithLastRebalance(row)
@@ -540,7 +537,7 @@ func (f *CompiledPlacement) judgeInGroup(c *Cluster, row *atoll.RowSpec, terms r
 	if terms.keepsLost && f.findEviction(c, terms.now, keptCauses{}).cause == causeLoss {
 		notes.KeptLost = keptExclusive
 	}
-	f.explainTolerance(c, terms.now, &notes)
+	f.explainStay(c, &terms, &notes)
 	v.SetNotes(notes)
 	if len(refusals) == 0 {
 		v.Outcome, v.FromScratch = OutcomePlaced, f.needsRebalance(row)

@@ -106,7 +106,7 @@ func (d Decision) KeepRowsAtRevision(clusters map[string]string) Decision {
 // admitsWithCapacity reports whether the cluster fits and, for a newcomer, has capacity
 // left. It notes clusters that have none.
 func (in *Input) admitsWithCapacity(f *CompiledPlacement, c *Cluster) bool {
-	if !f.AdmitsCluster(c) || !in.admitsInGroups(c) {
+	if !f.AdmitsCluster(c) || in.refusesFailed(c) || !in.admitsInGroups(c) {
 		return false
 	}
 	if row := in.heldRow(c); row == nil || row.Phase == atoll.RowPending {

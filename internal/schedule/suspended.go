@@ -92,7 +92,7 @@ func (v *Verdict) keepChosen(row *atoll.RowSpec) {
 			notes.DrainReason, notes.DrainText = atoll.ReasonSchedulingSuspended, text
 		}
 		v.Outcome, v.Filter, v.RowReason, v.Reason = OutcomeKept, FilterSuspension, atoll.ReasonSchedulingSuspended, text
-		v.LeavesLost, v.LeavesDrained = false, false
+		v.LeavesLost, v.LeavesDrained, v.LeavesFailed = false, false, false
 		v.SetNotes(notes)
 	}
 	v.PlacementFingerprint, v.FromScratch = row.PlacementFingerprint, false

@@ -62,6 +62,10 @@ func (e Explanation) writeNoFit(b *strings.Builder, x BundleExplanation, actor s
 		fmt.Fprintf(b, "  All clusters that hold it are lost%s, and no other can take their place; what runs is kept; to act: %s.\n", e.durationSinceText(x.WaitsSince), atoll.ActorMember)
 		return
 	}
+	if x.isAllFailed() {
+		fmt.Fprintf(b, "  The application is unhealthy%s in all clusters that hold it, and no other can take their place; what runs is kept; to act: %s.\n", e.durationSinceText(x.WaitsSince), atoll.ActorOf(atoll.ReasonFailoverUnreplaced))
+		return
+	}
 	fmt.Fprintf(b, "  No cluster fits the placement%s%s; %s.\n", e.durationSinceText(x.WaitsSince), x.noFitConsequence(), actor)
 }
 

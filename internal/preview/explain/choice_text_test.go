@@ -114,6 +114,7 @@ func TestTextsAboutWaits(t *testing.T) {
 	held := ClusterExplanation{Cluster: "a", Row: newDoneRow()}
 	waiting := ClusterExplanation{Cluster: "b", Row: &RowExplanation{WaitsFor: "pods"}}
 	lost := ClusterExplanation{Cluster: "l", Row: newDoneRow(), KeptLost: "no other cluster can take its place"}
+	failed := ClusterExplanation{Cluster: "f", Row: newDoneRow(), FailureNote: FailureNote{FailureReason: atoll.ReasonFailoverUnreplaced, FailureText: "no other cluster can take its place"}}
 	full := ClusterExplanation{Cluster: "c", Capacity: []schedule.CapacityBound{{Path: "replicas"}}}
 	const owner, labels = "; to act: the policy's owner", ", or a person that labels and taints clusters.\n"
 	for name, c := range map[string]struct {
@@ -125,6 +126,8 @@ func TestTextsAboutWaits(t *testing.T) {
 		"no clusters":     {BundleExplanation{NoFit: true}, "  No cluster fits the placement; there is no cluster that you may see" + owner + labels},
 		"no fit":          {BundleExplanation{NoFit: true, Clusters: []ClusterExplanation{full}}, "  No cluster fits the placement" + owner + labels},
 		"all lost":        {BundleExplanation{NoFit: true, WaitsSince: &since, Clusters: []ClusterExplanation{lost, {Cluster: "d"}}}, "  All clusters that hold it are lost for 5m, and no other can take their place; what runs is kept; to act: the member's administrator.\n"},
+		"all failed":      {BundleExplanation{NoFit: true, WaitsSince: &since, Clusters: []ClusterExplanation{failed, {Cluster: "d"}, {Cluster: "e", Verdict: schedule.OutcomeLeaves, Row: newDoneRow()}}}, "  The application is unhealthy for 5m in all clusters that hold it, and no other can take their place; what runs is kept; to act: the application's owner.\n"},
+		"some failed":     {BundleExplanation{NoFit: true, Clusters: []ClusterExplanation{failed, held}}, "  No cluster fits the placement; what runs is kept" + owner + labels},
 		"some lost":       {BundleExplanation{NoFit: true, Clusters: []ClusterExplanation{lost, held}}, "  No cluster fits the placement; what runs is kept" + owner + labels},
 		"no fit any more": {BundleExplanation{NoFit: true, WaitsFor: "x", Clusters: []ClusterExplanation{full, held}}, "  No cluster fits the placement; what runs is kept" + owner + labels},
 		"unweighed": {BundleExplanation{Unweighed: true, Short: []Shortage{{"Deployment/web", 5, 2, ""}}, WaitsSince: &since},

@@ -183,6 +183,7 @@ type BundleExplanation struct {
 	Source    v1alpha1.BundleSource  `json:"source"`
 	Placement v1alpha1.PlacementSpec `json:"placement"`
 	WhenUnfit v1alpha1.WhenUnfit     `json:"whenUnfit"`
+	Failover  *FailoverExplanation   `json:"failover,omitempty"`
 	Removal   v1alpha1.Removal       `json:"removal"`
 	// Revision that rows are to reach, and its number.
 	Revision string `json:"revision,omitempty"`
@@ -266,6 +267,7 @@ type ClusterExplanation struct {
 	// DrainReason is why it keeps its copy although it is drained, and DrainText explains it.
 	DrainReason atoll.Reason `json:"drainReason,omitempty"`
 	DrainText   string       `json:"drainText,omitempty"`
+	FailureNote
 	// Weight in divisions.
 	Weight int64 `json:"weight,omitempty"`
 	// Bounds of its share of each divided workload.
@@ -454,7 +456,7 @@ func (in ExplanationInput) explainBundle(b Bundle) BundleExplanation {
 	if c := b.findQuarantine(); c != nil {
 		out.Quarantined = c.Message
 	}
-	out.PlanSince = b.planSince()
+	out.PlanSince, out.Failover = b.planSince(), b.explainFailover(in.Now)
 	out.Unmet, out.Choice, out.Affinities, out.WorkloadAffinity = b.Decision.UnmetSpread, explainChoice(b.Decision.Choice), b.Decision.Groups, in.explainWorkloadAffinity(&b.Decision)
 	out.Short = in.visibleShortages(b)
 	waits := map[string]rollout.RowWait{}
@@ -484,6 +486,7 @@ func (in ExplanationInput) explainCluster(b Bundle, v schedule.Verdict, w rollou
 	c := ClusterExplanation{
 		Cluster: v.Cluster, Verdict: v.Outcome, Filter: v.Filter, ReasonCode: v.ReasonCode(), Reason: b.Decision.HideMembers(v.Reason, in.MayRead), Score: explainScore(v), Group: v.Group, OverflowStep: v.OverflowStep,
 		Weight: v.Weight, MinReplicas: v.Bounds.Min, MaxReplicas: v.Bounds.Max, Capacity: b.Decision.CapacityBounds(v.Cluster),
+		FailureNote:    FailureNote{notes.FailureReason, b.Decision.HideMembers(notes.FailureText, in.MayRead)},
 		GetsNothingNew: v.GetsNothingNew, KeptLost: notes.KeptLost, DrainReason: notes.DrainReason, DrainText: b.Decision.HideMembers(notes.DrainText, in.MayRead), Overrides: in.visibleOverrides(b, b.Provenance[v.Cluster]),
 	}
 	in.explainPodFit(&c, v.PodFit())

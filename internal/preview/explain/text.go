@@ -197,6 +197,7 @@ func (e Explanation) writeBundle(b *strings.Builder, x BundleExplanation, all bo
 	writeTreatment(b, x.Treatment)
 	x.writeInterpreters(b)
 	e.writeWaits(b, x)
+	x.Failover.writeText(b)
 	e.writeRebalance(b, x.Rebalance)
 	if x.Plan != nil {
 		fmt.Fprintf(b, "  Removals wait for a confirmation%s: %s; to act: %s.\n  `atoll confirm %s%s --plan %s` releases exactly these.\n", e.durationSinceText(x.PlanSince), x.Plan.SummarizeLines(10), atoll.ActorConfirmer, name, ns, x.Plan.Hash)
@@ -294,6 +295,8 @@ func (c ClusterExplanation) placementReason() string {
 		return "lost, and keeps its copy: " + c.KeptLost
 	case c.DrainReason != "":
 		return "drained, and keeps its copy: " + c.DrainText
+	case c.FailureReason != "":
+		return "unhealthy, and keeps its copy: " + c.FailureText
 	case c.Verdict == schedule.OutcomePlaced:
 		return "fits" + c.scoreAndGroupText() + c.divisionText()
 	case c.Verdict == schedule.OutcomeKept:

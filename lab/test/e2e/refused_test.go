@@ -127,6 +127,8 @@ var badPlacements = []refusedObject{
 	{"an unknown removal", propagationPrefix + deploymentSelector + "removal: {mode: Forget}", "spec.removal.mode", "Unsupported value"},
 	{"an overflowing priority", propagationPrefix + deploymentSelector + "priority: 2147483648", "spec.priority", "int32"},
 	{"an unknown answer to conflicts", propagationPrefix + deploymentSelector + "conflictResolution: Merge", "spec.conflictResolution", "Unsupported value"},
+	{"a grace period of a mode without one", propagationPrefix + deploymentSelector + "failover: {application: {purgeMode: Never, gracePeriodSeconds: 30}}", "spec.failover.application.gracePeriodSeconds", "has no grace period"},
+	{"a toleration of a moment", propagationPrefix + deploymentSelector + "failover: {application: {decisionConditions: {tolerationSeconds: 1}}}", "spec.failover.application.decisionConditions.tolerationSeconds", "greater than or equal to 10"},
 	{"an unknown answer to what does not fit", propagationPrefix + deploymentSelector + "whenUnfit: Wait", "spec.whenUnfit", "Unsupported value"},
 	{"a malformed taint", clusterPrefix + "taints: [{key: 'a b', effect: NoSchedule}]", "spec.taints[0].key", "name part must consist"},
 	{"a malformed value of a taint", clusterPrefix + "taints: [{key: a, value: 'b c', effect: NoSchedule}]", "spec.taints[0].value", "valid label must"},

@@ -24,6 +24,7 @@ export interface ClusterExplanation {
   reasonCode?: string;
   reason?: string;
   keptLost?: string;
+  failureText?: string;
   weight?: number;
   score?: { total: number };
   row?: {

@@ -22,7 +22,7 @@ export function placementRows(clusters: readonly ClusterExplanation[]): Placemen
   const out = clusters.map((c): PlacementRow => ({
     cluster: c.cluster,
     verdict: c.verdict,
-    why: c.reason || c.keptLost || "",
+    why: c.reason || c.keptLost || c.failureText || "",
     reason: c.reasonCode || c.filter || "",
     score: c.score?.total,
     replicas: c.row?.assigned && Object.values(c.row.assigned).reduce((sum, n) => sum + n, 0),
