@@ -51,6 +51,7 @@ type HubTables struct {
 	Customizations *CustomizationTable
 	Placements     *PlacementTable
 	Decisions      *DecisionTable
+	Strategies     *RolloutStrategyTable
 	Scores         *ClusterScoreTable
 	Sets           *ClusterSetTable
 	Hub            *HubStateTable
@@ -128,7 +129,7 @@ func New(c client.Client, cfg *rest.Config, source TableSource, converter Object
 	s.Views, s.Sets = newViews(s.Clusters, converter), newSets(s.Clusters)
 	s.Settings = newSettings(s.Views)
 	s.Namespaces, s.Policies, s.Placements, s.Decisions = newNamespaces(), newPolicies(), newPlacements(), newDecisions()
-	s.Scores, s.Hub, s.Customizations = newScores(), &HubStateTable{}, newCustomizations()
+	s.Scores, s.Hub, s.Customizations, s.Strategies = newScores(), &HubStateTable{}, newCustomizations(), newStrategies()
 	s.Repositories, s.Sources = newSourceTables()
 	return s, nil
 }
@@ -157,6 +158,8 @@ func (s *HubTables) Run(ctx context.Context, ready chan<- struct{}) error {
 		{&v1alpha1.ClusterPlacement{}, s.Placements},
 		{&v1alpha1.PlacementDecision{}, s.Decisions},
 		{&v1alpha1.ClusterPlacementDecision{}, s.Decisions},
+		{&v1alpha1.RolloutStrategy{}, s.Strategies},
+		{&v1alpha1.ClusterRolloutStrategy{}, s.Strategies},
 		{&v1alpha1.ClusterScore{}, s.Scores},
 		{&v1alpha1.ClusterSet{}, s.Sets},
 		{&v1alpha1.ClusterSetBinding{}, s.Sets},
