@@ -132,11 +132,3 @@ func (e Enforcement) ListFor(namespaceLabels map[string]string) (names []string)
 	}
 	return names
 }
-
-// ListNames lists the strategies that are enforced for namespaces, by name.
-func (e Enforcement) ListNames() (names []string) {
-	for _, one := range e {
-		names = append(names, one.name)
-	}
-	return names
-}

@@ -82,13 +82,6 @@ func (t *RolloutStrategyTable) List() []RolloutStrategy {
 	return slices.SortedFunc(maps.Values(t.byKey), func(a, b RolloutStrategy) int { return compareNames(a.Key(), b.Key()) })
 }
 
-// ListEnforced lists the ClusterRolloutStrategies that are enforced for namespaces, by name.
-func (t *RolloutStrategyTable) ListEnforced() []string {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.enforced.ListNames()
-}
-
 // ListEnforcedFor lists the ClusterRolloutStrategies that select a namespace with these labels, by name.
 func (t *RolloutStrategyTable) ListEnforcedFor(namespaceLabels map[string]string) []string {
 	t.mu.RLock()

@@ -121,6 +121,8 @@ var ownKindReaders = map[string]func(o *unstructured.Unstructured, fills bool) (
 	"HubSettings":              readObjectAs[v1alpha1.HubSettings],
 	"Placement":                readObjectAs[v1alpha1.Placement],
 	"ClusterPlacement":         readObjectAs[v1alpha1.ClusterPlacement],
+	"RolloutStrategy":          readObjectAs[v1alpha1.RolloutStrategy],
+	"ClusterRolloutStrategy":   readObjectAs[v1alpha1.ClusterRolloutStrategy],
 	"PropagationPolicy":        readObjectAs[v1alpha1.PropagationPolicy],
 	"ClusterPropagationPolicy": readObjectAs[v1alpha1.ClusterPropagationPolicy],
 	"OverridePolicy":           readObjectAs[v1alpha1.OverridePolicy],
@@ -281,6 +283,11 @@ func (s *hypotheticalState) existingAtollObject(o *unstructured.Unstructured, ke
 			return p.ToObject(), true
 		}
 		return nil, false
+	case v1alpha1.KindRolloutStrategy, v1alpha1.KindClusterRolloutStrategy:
+		if r, ok := st.Strategies.Get(types.NamespacedName{Namespace: key.Namespace, Name: key.Name}); ok {
+			return r.ToObject(), true
+		}
+		return nil, false
 	case karmada.CustomizationKind:
 		i, ok := st.Policies.GetInterpreter(key.Name)
 		return nil, ok && script.KarmadaSourceName(i) == key.Name
@@ -359,18 +366,32 @@ func (s *hypotheticalState) writtenPlacements() (keys []types.NamespacedName) {
 	return keys
 }
 
+// writtenStrategies returns the strategies of rollouts that would be written.
+func (s *hypotheticalState) writtenStrategies() (keys []types.NamespacedName) {
+	for _, o := range s.ownObjects {
+		switch o.(type) {
+		case *v1alpha1.RolloutStrategy, *v1alpha1.ClusterRolloutStrategy:
+			keys = append(keys, client.ObjectKeyFromObject(o))
+		}
+	}
+	return keys
+}
+
 // supposedBinderTables is what bind reads.
 func (s *hypotheticalState) supposedBinderTables() binder.SupposedTables {
 	templates, policies := s.state.Templates.SupposeWritten(s.templates), s.state.Policies.SupposeWritten(s.ownObjects...)
 	out := binder.SupposedTables{
 		Templates: templates, Kinds: templates, Namespaces: s.state.Namespaces.SupposeWritten(s.namespaces...),
-		Policies: policies, Overrides: policies, ChangedPlacements: s.writtenPlacements(),
+		Policies: policies, Overrides: policies, ChangedPlacements: s.writtenPlacements(), ChangedStrategies: s.writtenStrategies(),
 	}
 	if containsType[*v1alpha1.HubSettings, *v1alpha1.HubSettings](s.ownObjects) {
 		out.Settings = s.state.Settings.SupposeWritten(s.ownObjects...)
 	}
 	if len(out.ChangedPlacements) > 0 {
 		out.Placements = s.state.Placements.SupposeWritten(s.ownObjects...)
+	}
+	if len(out.ChangedStrategies) > 0 {
+		out.Strategies = s.state.Strategies.SupposeWritten(s.ownObjects...)
 	}
 	for key := range s.templates {
 		out.ChangedTemplates = append(out.ChangedTemplates, key)
