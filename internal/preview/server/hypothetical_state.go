@@ -278,21 +278,27 @@ func (s *hypotheticalState) existingAtollObject(o *unstructured.Unstructured, ke
 		return nil, st.Scores.HasObject(key.Namespace, key.Name)
 	case "HubSettings":
 		return nil, key.Name == v1alpha1.HubSettingsName && (len(st.Views.PlacementPropertyNames()) > 0 || st.Settings.StatesPlacement())
-	case "Placement", "ClusterPlacement":
-		if p, ok := st.Placements.Get(types.NamespacedName{Namespace: key.Namespace, Name: key.Name}); ok {
-			return p.ToObject(), true
-		}
-		return nil, false
-	case v1alpha1.KindRolloutStrategy, v1alpha1.KindClusterRolloutStrategy:
-		if r, ok := st.Strategies.Get(types.NamespacedName{Namespace: key.Namespace, Name: key.Name}); ok {
-			return r.ToObject(), true
-		}
-		return nil, false
+	case "Placement", "ClusterPlacement", v1alpha1.KindRolloutStrategy, v1alpha1.KindClusterRolloutStrategy:
+		return s.existingReferenced(key.Kind, types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
 	case karmada.CustomizationKind:
 		i, ok := st.Policies.GetInterpreter(key.Name)
 		return nil, ok && script.KarmadaSourceName(i) == key.Name
 	}
 	return st.Policies.Get(state.PolicyKey{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name})
+}
+
+// existingReferenced returns what there is of an object to which policies refer.
+func (s *hypotheticalState) existingReferenced(kind string, key types.NamespacedName) (client.Object, bool) {
+	if kind == v1alpha1.KindRolloutStrategy || kind == v1alpha1.KindClusterRolloutStrategy {
+		if is, ok := s.state.Strategies.Get(key); ok {
+			return is.ToObject(), true
+		}
+		return nil, false
+	}
+	if is, ok := s.state.Placements.Get(key); ok {
+		return is.ToObject(), true
+	}
+	return nil, false
 }
 
 // existingSetBinding returns the binding of the set that o names, which is what a binding is about.
