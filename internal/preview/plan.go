@@ -65,9 +65,11 @@ type BundleChange struct {
 	// OldCopyWaits are of clusters that get the Bundle after an old copy has ended, by cluster name.
 	OldCopyWaits map[string]rollout.RowWait
 	// Rollout is its first turn; nil: all rows change at once.
-	Rollout  *rollout.FirstTurn
-	Short    []schedule.Shortage
-	Problems []bundlecontent.TemplateProblem
+	Rollout *rollout.FirstTurn
+	// RolloutEdit is which rollout it would have; nil: it would keep its own.
+	RolloutEdit *RolloutEdit
+	Short       []schedule.Shortage
+	Problems    []bundlecontent.TemplateProblem
 	// Waits is why nothing more is known.
 	Waits       string
 	WaitsReason atoll.Reason
@@ -154,6 +156,8 @@ type BundlePlan struct {
 	OldCopies []OldCopyWait `json:"oldCopies,omitempty"`
 	// Rollout is in which stages rows would change. Absent: all at once.
 	Rollout *RolloutPlan `json:"rollout,omitempty"`
+	// RolloutEdit is which rollout the Bundle would have. Absent: it would keep its own.
+	RolloutEdit *RolloutEdit `json:"rolloutEdit,omitempty"`
 	// Unweighed: no cluster that would be chosen has a static weight, and each would keep
 	// the replicas that it has.
 	Unweighed bool `json:"unweighed,omitempty"`
@@ -314,7 +318,7 @@ func BuildPlan(in Input) Plan {
 // isShown reports whether the plan of the Bundle has something to show.
 func (b *BundlePlan) isShown(placementEdited bool) bool {
 	return len(b.Rows)+len(b.UnknownSuspended)+len(b.UnplacedDependencies)+len(b.Stays)+len(b.Held)+len(b.Problems)+len(b.OverridesLater)+len(b.Frozen) > 0 ||
-		placementEdited && (b.Unweighed || b.EvenDivision || len(b.Unknown) > 0) || b.Waits != "" || b.NoFit || b.hasBlockedRow()
+		placementEdited && (b.Unweighed || b.EvenDivision || len(b.Unknown) > 0) || b.Waits != "" || b.NoFit || b.RolloutEdit != nil || b.hasBlockedRow()
 }
 
 // addBundle adds the plan of one Bundle, if it has something to show. A Bundle that the user must not
@@ -353,26 +357,6 @@ type renderedRow struct {
 	hash  string
 }
 
-// OldCopyWait is what clusters wait for before a Bundle starts there.
-type OldCopyWait struct {
-	Clusters []string     `json:"clusters"`
-	For      string       `json:"for"`
-	Reason   atoll.Reason `json:"reason"`
-}
-
-// oldCopyWaits lists the waits for old copies, equal ones together.
-func (c *bundleComparison) oldCopyWaits() (out []OldCopyWait) {
-	for _, cluster := range slices.Sorted(maps.Keys(c.OldCopyWaits)) {
-		w := c.OldCopyWaits[cluster]
-		i := slices.IndexFunc(out, func(o OldCopyWait) bool { return o.For == w.For })
-		if i < 0 {
-			i, out = len(out), append(out, OldCopyWait{For: w.For, Reason: w.Reason})
-		}
-		out[i].Clusters = append(out[i].Clusters, cluster)
-	}
-	return out
-}
-
 func (c *bundleComparison) compareBundle() BundlePlan {
 	b := BundlePlan{
 		Namespace: c.ID.Namespace, Name: c.ID.Name, Source: c.Source.Kind + " " + c.Source.Name, New: c.New,
@@ -393,7 +377,7 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 	c.addShortages(&b)
 	b.Unweighed, b.Unknown, b.Frozen = c.Decision.KeepsReplicasWithoutWeights(), c.unknownClusters(), c.itemsLosingPlacement()
 	b.UnknownSuspended, b.UnplacedDependencies = c.unknownSuspendedClusters(), c.UnplacedDependencies
-	b.EvenDivision = c.Decision.FallsBackToEvenDivision()
+	b.EvenDivision, b.RolloutEdit = c.Decision.FallsBackToEvenDivision(), c.RolloutEdit
 	c.addRows(&b)
 	b.OldCopies = c.oldCopyWaits()
 	if len(b.Rows) > 0 {

@@ -130,6 +130,7 @@ func (x BundlePlan) writeText(b *strings.Builder, all bool) {
 	for _, w := range x.OldCopies {
 		fmt.Fprintf(b, "  %s would wait for %s; the workload would not run in between (moveOrder).\n", abbreviateNames(w.Clusters, all), w.For)
 	}
+	x.RolloutEdit.writeText(b)
 	x.Rollout.writeText(b)
 	for _, p := range x.Problems {
 		fmt.Fprintf(b, "  ! %s could not be sent: %s\n", p.Object, p.Why)

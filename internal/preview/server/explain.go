@@ -307,6 +307,7 @@ func (x *userQuery) explainBundle(ctx context.Context, b state.Bundle) (explain.
 	out := explain.Bundle{
 		Ref: b.Ref, Spec: b.Spec, Status: b.Status, Created: b.Meta.CreationTimestamp.Time, Decision: x.hideOtherTenants(ctx, b, p), Output: p.Output,
 		Rebalance: atoll.RebalanceRequestedAt(b.Meta.Annotations),
+		Rollout:   x.sources.Binder.ExplainRollout(policymatch.BundleID{Namespace: b.Ref.Namespace, Name: b.Ref.Name}, b.Spec.Source),
 		Numbers:   map[string]int64{}, Rows: map[string]rollout.Row{}, DisconnectedSince: map[string]time.Time{}, AgentProblems: map[string]string{},
 	}
 	for _, r := range st.Revisions.OfBundle(b.Ref.UID) {

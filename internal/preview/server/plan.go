@@ -325,9 +325,12 @@ func (x *userQuery) bundleChange(ctx context.Context, f placer.PreviewedBundle, 
 	if b, ok := x.sources.State.Bundles.GetByName(ref.Namespace, ref.Name); ok {
 		c.PlacementEdited = !apiequality.Semantic.DeepEqual(b.Spec.Placement, c.Placement)
 		c.SuspensionEdited = !apiequality.Semantic.DeepEqual(b.Spec.Suspension, c.Suspension)
+		c.RolloutEdit = preview.NewRolloutEdit(&b.Spec, &f.Bundle.Spec)
 		if !apiequality.Semantic.DeepEqual(b.Spec.DependsOn, f.Bundle.Spec.DependsOn) {
 			c.UnplacedDependencies = listUnplacedDependencies(f.Bundle, placing())
 		}
+	} else {
+		c.RolloutEdit = preview.NewRolloutEdit(nil, &f.Bundle.Spec)
 	}
 	if b, ok := byID[c.ID]; ok {
 		c.New, c.Problems = b.New, b.Problems
