@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -262,15 +263,16 @@ type strategyUse struct {
 func strategyStatus(s state.RolloutStrategy, use strategyUse) v1alpha1.ClusterRolloutStrategyStatus {
 	now := *s.Status.DeepCopy()
 	now.ObservedGeneration, now.Policies, now.EnforcedNamespaces = s.Meta.Generation, int32(use.policies), int32(use.enforced)
-	c := metav1.Condition{
-		Type: v1alpha1.StrategyInUse, Status: metav1.ConditionTrue, Reason: string(atoll.ReasonStrategyUsed), ObservedGeneration: s.Meta.Generation,
-		Message: "rolloutRef of " + countPolicies(use.policies) + " names it",
+	c := metav1.Condition{Type: v1alpha1.StrategyInUse, Status: metav1.ConditionTrue, Reason: string(atoll.ReasonStrategyUsed), ObservedGeneration: s.Meta.Generation}
+	var uses []string
+	if use.policies > 0 {
+		uses = append(uses, "rolloutRef of "+countPolicies(use.policies)+" names it")
 	}
-	switch {
-	case use.policies+use.enforced == 0:
+	if use.enforced > 0 {
+		uses = append(uses, "it is enforced in "+phrase.CountNoun(use.enforced, "namespace"))
+	}
+	if c.Message = strings.Join(uses, ", and "); len(uses) == 0 {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(atoll.ReasonStrategyUnused), "no policy names it in rolloutRef, and it is enforced in no namespace"
-	case use.enforced > 0:
-		c.Message += ", and it is enforced in " + phrase.CountNoun(use.enforced, "namespace")
 	}
 	meta.SetStatusCondition(&now.Conditions, c)
 	if s.Spec.EnforcedFor == nil {

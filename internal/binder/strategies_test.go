@@ -489,7 +489,7 @@ func TestTheStatusOfAStrategy(t *testing.T) {
 		"of a namespace":        {"shop", "careful", "", 1, 0, "True StrategyUsed", "", []string{"rolloutRef of 1 policy names it"}},
 		"not used":              {"blog", "fast", "", 0, 0, "False StrategyUnused", "", nil},
 		"of all, by two kinds":  {"", "careful", "", 2, 0, "True StrategyUsed", "", []string{"rolloutRef of 2 policies names it"}},
-		"enforced":              {"", "alone", "test", 0, 1, "True StrategyUsed", "True Enforced", []string{"and it is enforced in 1 namespace", "it is the rollout of all Bundles in 1 namespace"}},
+		"enforced":              {"", "alone", "test", 0, 1, "True StrategyUsed", "True Enforced", []string{"it is enforced in 1 namespace", "it is the rollout of all Bundles in 1 namespace"}},
 		"outranked in both":     {"", "second", "prod", 0, 0, "False StrategyUnused", "False Outranked", []string{"it is enforced in 0 of 2 namespaces that it selects: in namespace cart, ClusterRolloutStrategy first comes first by name"}},
 		"no namespace is of it": {"", "empty", "none", 0, 0, "False StrategyUnused", "False NoNamespaceSelected", nil},
 	} {
