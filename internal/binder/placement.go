@@ -44,7 +44,7 @@ func (b *Binder) resolveIntent(id policymatch.BundleID, kind string, spec v1alph
 		intent.Spec.Placement = bundle.Spec.Placement
 	}
 	if keepsRollout {
-		intent.Spec.Rollout, intent.Strategy = bundle.Spec.Rollout, bundle.Spec.RolloutStrategy
+		intent.Spec.Rollout, intent.Strategy = bundle.Spec.Rollout, keptStrategy(&bundle.Spec, choice.Missing != nil)
 	}
 	return intent
 }

@@ -92,6 +92,14 @@ func (b *Binder) missingStrategyReason(kind, namespace string, spec *v1alpha1.Pr
 	return fmt.Sprintf("%s, which rolloutRef names, does not exist: what is placed keeps its rollout, and nothing new is placed. Create it, or name another", missing)
 }
 
+// keptStrategy returns the strategy that the kept rollout of a Bundle comes from. Once the policy's own strategy is missing, none is enforced.
+func keptStrategy(is *v1alpha1.BundleSpec, isMissing bool) *v1alpha1.AppliedStrategy {
+	if is.RolloutStrategy == nil || !isMissing {
+		return is.RolloutStrategy
+	}
+	return &v1alpha1.AppliedStrategy{Kind: is.RolloutStrategy.Kind, Name: is.RolloutStrategy.Name}
+}
+
 // strategyChanged touches the Bundles of the policies that name a strategy, and those in the namespaces in which the strategy is enforced.
 // The number of its steps grows with the namespaces, because only people edit strategies.
 func (b *Binder) strategyChanged(key types.NamespacedName) {

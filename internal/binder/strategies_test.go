@@ -101,7 +101,9 @@ func (namespaceTiers) Subscribe(func(string)) {}
 // its policy names, or of the policy itself. A missing strategy leaves a Bundle its rollout, and makes none.
 func TestRolloutRef(t *testing.T) {
 	id := policymatch.BundleID{Namespace: "shop", Name: "web"}
-	is := state.Bundle{Ref: enginev1.BundleRef{UID: "u", Namespace: "shop", Name: "web"}, Spec: v1alpha1.BundleSpec{Rollout: rolloutWithBound(7), RolloutStrategy: &v1alpha1.AppliedStrategy{Kind: "RolloutStrategy", Name: "was"}}}
+	is := state.Bundle{Ref: enginev1.BundleRef{UID: "u", Namespace: "shop", Name: "web"}, Spec: v1alpha1.BundleSpec{
+		Rollout: rolloutWithBound(7), RolloutStrategy: &v1alpha1.AppliedStrategy{Kind: "ClusterRolloutStrategy", Name: "was", Enforced: true},
+	}}
 	const cluster = v1alpha1.SourceClusterPropagationPolicy
 	own := v1alpha1.PropagationSpec{Rollout: rolloutWithBound(9)}
 	ref := func(kind, name string) v1alpha1.PropagationSpec {
@@ -119,13 +121,13 @@ func TestRolloutRef(t *testing.T) {
 		"of its namespace":                  {policyKind, ref("", "careful"), namespaceTiers{"shop": ""}, true, "1 of RolloutStrategy careful", ""},
 		"of all namespaces":                 {policyKind, ref("ClusterRolloutStrategy", "careful"), namespaceTiers{"shop": ""}, false, "2 of ClusterRolloutStrategy careful", ""},
 		"of a cluster policy":               {cluster, ref("", "careful"), namespaceTiers{"shop": ""}, false, "2 of ClusterRolloutStrategy careful", ""},
-		"missing, with a Bundle":            {policyKind, ref("", "none"), namespaceTiers{"shop": ""}, true, "7 of RolloutStrategy was", "RolloutStrategy none, which rolloutRef names, does not exist: "},
+		"missing, with a Bundle":            {policyKind, ref("", "none"), namespaceTiers{"shop": ""}, true, "7 of ClusterRolloutStrategy was", "RolloutStrategy none, which rolloutRef names, does not exist: "},
 		"missing, without a Bundle":         {policyKind, ref("", "none"), namespaceTiers{"shop": ""}, false, "", "RolloutStrategy none, which rolloutRef names, does not exist: "},
 		"a cluster policy's, missing":       {cluster, ref("", "none"), namespaceTiers{"shop": ""}, false, "", "ClusterRolloutStrategy none, which rolloutRef names, does not exist: "},
 		"enforced over its own":             {policyKind, own, namespaceTiers{"shop": "prod"}, false, "3 of ClusterRolloutStrategy first enforced", ""},
 		"enforced over a missing one":       {policyKind, ref("", "none"), namespaceTiers{"shop": "prod"}, false, "3 of ClusterRolloutStrategy first enforced", ""},
 		"enforced over a cluster policy":    {cluster, own, namespaceTiers{"shop": "prod"}, true, "3 of ClusterRolloutStrategy first enforced", ""},
-		"the namespace is not read":         {policyKind, own, namespaceTiers{}, true, "7 of RolloutStrategy was", ""},
+		"the namespace is not read":         {policyKind, own, namespaceTiers{}, true, "7 of ClusterRolloutStrategy was enforced", ""},
 		"the namespace comes with a Bundle": {policyKind, own, namespaceTiers{}, false, "9", ""},
 	} {
 		b, _, _ := newTestBinder(t)
