@@ -49,7 +49,8 @@ type ClusterRolloutStrategySpec struct {
 	EnforcedFor *StrategyEnforcement `json:"enforcedFor,omitempty"`
 }
 
-// StrategyEnforcement selects namespaces. All Bundles in such a namespace have the rollout, by whatever they are placed.
+// StrategyEnforcement selects namespaces. All Bundles in such a namespace have the rollout, also those of cluster
+// policies and annotations.
 type StrategyEnforcement struct {
 	// NamespaceSelector selects namespaces by their labels. An empty one selects all namespaces.
 	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`

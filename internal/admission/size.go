@@ -22,7 +22,7 @@ const (
 	// placement of its policy and a status beside it, a Revision the rules of all that
 	// override its items, and etcd takes 1.5 MB by default.
 	specLimit = 1_000_000
-	// strategyLimit is how large a rollout strategy may be, in bytes of JSON: a Bundle has its rollout beside the placement of its policy.
+	// strategyLimit is how large a rollout strategy may be, in bytes of JSON: a Bundle has its rollout and the placement of its policy.
 	strategyLimit = 250_000
 	// surelyCarried is how large an object may be, in bytes of JSON, before it is looked
 	// at how large it is when compressed.

@@ -97,8 +97,8 @@ func (x namespaceTiers) Get(name string) (*corev1.Namespace, bool) {
 func (x namespaceTiers) List() []string       { return slices.Sorted(maps.Keys(x)) }
 func (namespaceTiers) Subscribe(func(string)) {}
 
-// rolloutRef names a strategy by kind and name. A Bundle has the rollout of the strategy that is enforced for its namespace, of the strategy that
-// its policy names, or of the policy itself. A missing strategy leaves a Bundle its rollout, and makes none.
+// rolloutRef names a strategy by kind and name. The strategy that is enforced for the namespace comes first, and the policy's own rollout last.
+// A missing strategy leaves a Bundle its rollout, and makes none.
 func TestRolloutRef(t *testing.T) {
 	id := policymatch.BundleID{Namespace: "shop", Name: "web"}
 	is := state.Bundle{Ref: enginev1.BundleRef{UID: "u", Namespace: "shop", Name: "web"}, Spec: v1alpha1.BundleSpec{
@@ -177,7 +177,7 @@ func TestEnforcementOverSourcesWithoutARollout(t *testing.T) {
 	}
 }
 
-// strategyHub is Bundles of policies with and without a strategy, in two namespaces.
+// newStrategyHub has Bundles of policies with and without a strategy, in two namespaces.
 func newStrategyHub(t *testing.T) (*Binder, strategyTable, twoPolicyTables, namespaceTiers) {
 	t.Helper()
 	b, _, _ := newTestBinder(t)

@@ -65,8 +65,8 @@ func (c *Checker) takeMeasurement(ctx context.Context, b state.Bundle, id gateID
 	return out
 }
 
-// readSecret reads the Secret of a gate: of the Bundle's namespace, for a policy or a strategy of that namespace, or of the stated one for
-// a policy or a strategy without a namespace. Values are nil where the gate names none.
+// readSecret reads the Secret of a gate. A policy or a strategy with a namespace names one of its own namespace, which is that of the Bundle. One
+// without a namespace states that of the Secret. Values are nil where the gate names none.
 func (c *Checker) readSecret(ctx context.Context, b state.Bundle, ref *v1alpha1.GateSecretRef) (map[string][]byte, error) {
 	if ref == nil {
 		return nil, nil

@@ -28,7 +28,7 @@ func checkStatedRollout(r *v1alpha1.Rollout, namespace string, at *field.Path) f
 	return append(checkRollout(r, at), rollout.CheckGateSecrets(r, namespace, at, func(*field.Path, v1alpha1.GateSecretRef) {})...)
 }
 
-// checkRolloutRef refuses a reference to a strategy that no policy of the namespace can use, or beside a rollout. The namespace is empty for a
+// checkRolloutRef refuses a reference to a strategy that no policy of the namespace can use, or that stands next to a rollout. The namespace is empty for a
 // cluster policy.
 func checkRolloutRef(spec *v1alpha1.PropagationSpec, namespace string, at *field.Path) (errs field.ErrorList) {
 	ref := spec.RolloutRef

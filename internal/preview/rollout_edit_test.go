@@ -9,7 +9,7 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// A plan shows a Bundle that would have another rollout, or the rollout of another strategy, and of a new Bundle the rollout of a strategy.
+// A plan shows a Bundle that would have another rollout, or that of another strategy. For a new Bundle it shows the rollout of a strategy alone.
 func TestRolloutThatABundleWouldHave(t *testing.T) {
 	bound := intstr.FromString("10%")
 	staged := func(names ...string) *v1alpha1.Rollout {

@@ -65,8 +65,8 @@ func describeChoice(c StrategyChoice) string {
 	return text
 }
 
-// The rollout of a Bundle is that of the strategy that is enforced for its namespace, else that of the strategy which the source names by
-// rolloutRef.kind and name, else the source's own.
+// The rollout of a Bundle is that of the strategy that is enforced for its namespace. Without one, it is that of the strategy which the source
+// names by rolloutRef.kind and name, or the source's own.
 func TestTheStrategyOfABundle(t *testing.T) {
 	var enforced Enforcement
 	for name, labels := range map[string]string{"c": "tier=prod", "a": "tier=prod,zone=eu", "b": "tier=prod"} {

@@ -65,8 +65,8 @@ func imagesOf(ns, name, first, second string) func(ctx context.Context) error {
 	}
 }
 
-// TestPoliciesShareARollout checks that two policies wait for the RolloutStrategy that their rolloutRef names by kind and name, that both go through
-// its stages and follow its spec, that an enforced strategy holds both, and that a deletion is seen.
+// TestPoliciesShareARollout checks that two policies wait for the RolloutStrategy that their rolloutRef names by kind and name. Both go through
+// its stages, and follow an edit of its spec. An enforced strategy holds them, and the user that deletes a strategy is warned.
 func TestPoliciesShareARollout(t *testing.T) {
 	t.Parallel()
 	ns := createNamespace(t, "strategies")
