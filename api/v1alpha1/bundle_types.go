@@ -73,6 +73,9 @@ type BundleSpec struct {
 	// Rollout as in the source. Absent: a change keeps maxUnavailable 25% of more than 4 clusters.
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
+	// RolloutStrategy is the strategy that the rollout comes from. Absent: the source states the rollout itself, or states none.
+	// +optional
+	RolloutStrategy *AppliedStrategy `json:"rolloutStrategy,omitempty"`
 	// Suspension as in the source. Absent: nothing is suspended.
 	// +optional
 	Suspension *Suspension `json:"suspension,omitempty"`

@@ -44,6 +44,7 @@ type ClusterPropagationPolicy struct {
 // PropagationSpec is shared by both policies.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.placement) && has(self.placementRef))",message="placement and placementRef exclude each other: give one of them"
+// +kubebuilder:validation:XValidation:rule="!(has(self.rollout) && has(self.rolloutRef))",message="rollout and rolloutRef exclude each other: give one of them"
 type PropagationSpec struct {
 	// ResourceSelectors select the objects. At least one.
 	// +kubebuilder:validation:MinItems=1
@@ -123,6 +124,11 @@ type PropagationSpec struct {
 	// once. Not in Karmada.
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
+
+	// RolloutRef names a strategy whose rollout is used, in place of rollout: an edit of the strategy is an edit of this policy.
+	// A strategy that is enforced for the namespace comes first. Not in Karmada.
+	// +optional
+	RolloutRef *RolloutRef `json:"rolloutRef,omitempty"`
 
 	// Suspension stops changes of clusters, or decisions about clusters, until the field is removed. Running workloads stay. Absent: nothing is
 	// suspended.

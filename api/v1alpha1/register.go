@@ -21,6 +21,8 @@ func AddToScheme(s *runtime.Scheme) error {
 		&ClusterPlacement{}, &ClusterPlacementList{},
 		&PlacementDecision{}, &PlacementDecisionList{},
 		&ClusterPlacementDecision{}, &ClusterPlacementDecisionList{},
+		&RolloutStrategy{}, &RolloutStrategyList{},
+		&ClusterRolloutStrategy{}, &ClusterRolloutStrategyList{},
 		&ClusterScore{}, &ClusterScoreList{},
 		&Bundle{}, &BundleList{},
 		&ClusterBundle{}, &ClusterBundleList{},

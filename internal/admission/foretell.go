@@ -29,6 +29,7 @@ const (
 // foretold are the kinds whose dry run shows what would change: all that decide.
 var foretold = []string{
 	"PropagationPolicy", "ClusterPropagationPolicy", "OverridePolicy", "ClusterOverridePolicy", "Placement", "ClusterPlacement",
+	"RolloutStrategy", "ClusterRolloutStrategy",
 	"Cluster", "ClusterSet", "ClusterSetBinding", "ClusterScore", "HubSettings",
 	"ResourceInterpreter", karmada.CustomizationKind,
 }

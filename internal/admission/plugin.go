@@ -176,6 +176,8 @@ func (p *AdmissionPlugin) validateAtollKinds(ctx context.Context, a admission.At
 		return p.validatePropagation(ctx, a)
 	case "Placement", "ClusterPlacement":
 		return p.validatePlacement(a)
+	case v1alpha1.KindRolloutStrategy, v1alpha1.KindClusterRolloutStrategy:
+		return p.validateStrategy(ctx, a)
 	case "OverridePolicy", "ClusterOverridePolicy":
 		return p.validateOverride(ctx, a)
 	case "ResourceInterpreter":

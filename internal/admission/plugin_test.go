@@ -145,6 +145,8 @@ func TestEachKindOfTheHubIsChecked(t *testing.T) {
 		"ClusterPropagationPolicy": {"{placement: " + wrongNames + "}", "spec.placement.clusterAffinity.clusterNames[0]"},
 		"Placement":                {wrongNames, "spec.clusterAffinity.clusterNames[0]"},
 		"ClusterPlacement":         {wrongNames, "spec.clusterAffinity.clusterNames[0]"},
+		"RolloutStrategy":          {"{maxUnavailable: some}", "spec.maxUnavailable"},
+		"ClusterRolloutStrategy":   {"{maxUnavailable: some}", "spec.maxUnavailable"},
 		"OverridePolicy":           {"{overrideRules: [{overriders: {}}]}", "spec.overrideRules[0].overriders"},
 		"ClusterOverridePolicy":    {"{overrideRules: [{overriders: {}}]}", "spec.overrideRules[0].overriders"},
 		"ResourceInterpreter":      {"{target: {apiVersion: v1, kinds: [Secret]}, health: {lua: return nil}}", "spec.target.kinds"},

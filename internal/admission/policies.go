@@ -23,7 +23,7 @@ import (
 
 // validatePropagation is for both propagation policies: they share their fields.
 func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.Attributes) error {
-	if errs := slices.Concat(checkRemovalBudgetFitsInt32(a.GetObject()), checkRolloutFitsInt32(a.GetObject()), checkDisruptionBudgetFitsInt32(a.GetObject())); len(errs) > 0 {
+	if errs := slices.Concat(checkRemovalBudgetFitsInt32(a.GetObject()), checkRolloutFitsInt32(a.GetObject(), "spec", "rollout"), checkDisruptionBudgetFitsInt32(a.GetObject())); len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
 	now, before, err := typedObjects[v1alpha1.PropagationPolicy](a)
@@ -45,13 +45,14 @@ func (p *AdmissionPlugin) validatePropagation(ctx context.Context, a admission.A
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
 	var had []placementReference
+	var hadRollout *v1alpha1.Rollout
 	if before != nil {
-		had = placementReferences(&before.Spec.Placement, at.Child("placement"))
+		had, hadRollout = placementReferences(&before.Spec.Placement, at.Child("placement")), before.Spec.Rollout
 	}
 	if err := p.validatePlacementReferences(a, placementReferences(&spec.Placement, at.Child("placement")), had, at.Child("placement")); err != nil {
 		return err
 	}
-	if err := cmp.Or(p.validateDependencies(a, now, before), p.validatePolicyOverwriteRight(ctx, a, spec), p.validateGateSecrets(ctx, a, now, before)); err != nil {
+	if err := cmp.Or(p.validateDependencies(a, now, before), p.validatePolicyOverwriteRight(ctx, a, spec), p.validateGateSecrets(ctx, a, spec.Rollout, hadRollout, at.Child("rollout"))); err != nil {
 		return err
 	}
 	if err := p.mayRead(ctx, a.GetUserInfo(), p.requiredPropagationReads(spec, a.GetNamespace())); err != nil {

@@ -109,6 +109,8 @@ func TestFieldsOfAPolicyThatAreRefused(t *testing.T) {
 	for spec, want := range map[string]string{
 		"placementRef: {name: A}":                                   `spec.placementRef.name: Invalid value: "A": a lowercase RFC 1123 subdomain`,
 		"placementRef: {name: a}":                                   "",
+		"rolloutRef: {name: A}":                                     `spec.rolloutRef.name: Invalid value: "A": a lowercase RFC 1123 subdomain`,
+		"rolloutRef: {name: a, kind: ClusterRolloutStrategy}":       "",
 		"groupBy: {labelKey: 'a b'}":                                `spec.groupBy.labelKey: Invalid value: "a b": name part must consist`,
 		"groupBy: {labelKey: x.dev/app}":                            "",
 		"itemRules: [{ignoreFields: [/spec]}, {ignoreFields: [s]}]": "spec.itemRules[1].ignoreFields[0]: Invalid value: \"s\"",

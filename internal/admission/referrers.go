@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/state"
 )
 
@@ -19,11 +20,18 @@ type References interface {
 	FindReferrers(kind string, key types.NamespacedName) []state.Referrers
 }
 
+const strategyEffect = "what they place keeps its rollout, and nothing new is placed until it exists again"
+
+// namespaceKind counts the namespaces in which a ClusterRolloutStrategy is enforced.
+const namespaceKind = "Namespace"
+
 // effectsOfMissing is what comes of it when an object of the kind is deleted to which others refer.
 var effectsOfMissing = map[string]string{
-	"Placement":        "what they place stays in its clusters, and nothing new is placed until it exists again",
-	"ClusterPlacement": "what they place stays in its clusters, and nothing new is placed until it exists again",
-	"ClusterSet":       "without it they reach fewer clusters; `kubectl delete --dry-run=server` shows what would leave",
+	"Placement":              "what they place stays in its clusters, and nothing new is placed until it exists again",
+	"ClusterPlacement":       "what they place stays in its clusters, and nothing new is placed until it exists again",
+	"RolloutStrategy":        strategyEffect,
+	"ClusterRolloutStrategy": strategyEffect,
+	"ClusterSet":             "without it they reach fewer clusters; `kubectl delete --dry-run=server` shows what would leave",
 }
 
 // warnOfReferrers warns the user that deletes an object to which others refer. The text has numbers and no names,
@@ -38,13 +46,15 @@ func (p *AdmissionPlugin) warnOfReferrers(ctx context.Context, a admission.Attri
 	if !ok || !ready || hub.References == nil {
 		return
 	}
-	referrers := hub.References.FindReferrers(kind.Kind, types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()})
-	if len(referrers) == 0 {
-		return
-	}
-	counts := make([]string, 0, len(referrers))
-	for _, r := range referrers {
+	var counts []string
+	for _, r := range hub.References.FindReferrers(kind.Kind, types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}) {
+		if r.Kind == namespaceKind {
+			warning.AddWarning(ctx, "", fmt.Sprintf("was enforced in %s: Bundles there get the rollout that their policies state", phrase.CountNoun(r.Count, "namespace")))
+			continue
+		}
 		counts = append(counts, fmt.Sprintf("%s (%d)", r.Kind, r.Count))
 	}
-	warning.AddWarning(ctx, "", "still named by "+strings.Join(counts, ", ")+": "+effect)
+	if len(counts) > 0 {
+		warning.AddWarning(ctx, "", "still named by "+strings.Join(counts, ", ")+": "+effect)
+	}
 }

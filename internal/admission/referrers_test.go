@@ -22,9 +22,12 @@ func (r referrersOf) FindReferrers(kind string, key types.NamespacedName) []stat
 
 func TestDeletionsOfNamedObjectsWarn(t *testing.T) {
 	table := referrersOf{
-		"Placement shop/web":      {{Kind: "PropagationPolicy", Count: 2}},
-		"ClusterSet /eu":          {{Kind: "ClusterSetBinding", Count: 1}, {Kind: "Placement", Count: 3}},
-		"PropagationPolicy shop/": {{Kind: "Placement", Count: 1}},
+		"Placement shop/web":             {{Kind: "PropagationPolicy", Count: 2}},
+		"ClusterSet /eu":                 {{Kind: "ClusterSetBinding", Count: 1}, {Kind: "Placement", Count: 3}},
+		"RolloutStrategy shop/careful":   {{Kind: "PropagationPolicy", Count: 2}},
+		"ClusterRolloutStrategy /all":    {{Kind: "PropagationPolicy", Count: 1}, {Kind: "ClusterPropagationPolicy", Count: 1}, {Kind: "Namespace", Count: 3}},
+		"ClusterRolloutStrategy /others": {{Kind: "Namespace", Count: 1}},
+		"PropagationPolicy shop/":        {{Kind: "Placement", Count: 1}},
 	}
 	p := New(Options{Hub: func() (Hub, bool) { return Hub{References: table}, true }})
 	for name, test := range map[string]struct {
@@ -36,6 +39,9 @@ func TestDeletionsOfNamedObjectsWarn(t *testing.T) {
 	}{
 		"a Placement":        {kind: "Placement", namespace: "shop", at: "web", want: []string{"still named by PropagationPolicy (2): what they place stays in its clusters, and nothing new is placed until it exists again"}},
 		"a ClusterSet":       {kind: "ClusterSet", at: "eu", want: []string{"still named by ClusterSetBinding (1), Placement (3): without it they reach fewer clusters; `kubectl delete --dry-run=server` shows what would leave"}},
+		"a RolloutStrategy":  {kind: "RolloutStrategy", namespace: "shop", at: "careful", want: []string{"still named by PropagationPolicy (2): what they place keeps its rollout, and nothing new is placed until it exists again"}},
+		"enforced and named": {kind: "ClusterRolloutStrategy", at: "all", want: []string{"was enforced in 3 namespaces: Bundles there get the rollout that their policies state", "still named by PropagationPolicy (1), ClusterPropagationPolicy (1): what they place keeps its rollout, and nothing new is placed until it exists again"}},
+		"enforced alone":     {kind: "ClusterRolloutStrategy", at: "others", want: []string{"was enforced in 1 namespace: Bundles there get the rollout that their policies state"}},
 		"of another name":    {kind: "Placement", namespace: "shop", at: "api"},
 		"another kind":       {kind: "PropagationPolicy", namespace: "shop"},
 		"of another group":   {group: "example.com", kind: "Placement", namespace: "shop", at: "web"},

@@ -20,25 +20,52 @@ import (
 // The schema of policies and Bundles refuses stages beside autoStages, options alone and another type, in each kind.
 func TestRolloutRulesOfTheSchema(t *testing.T) {
 	for _, kind := range []string{"propagationpolicies", "clusterpropagationpolicies", "bundles", "clusterbundles"} {
-		manifest, err := crds.Files.ReadFile("atoll.dev_" + kind + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(manifest, &crd); err != nil {
-			t.Fatal(err)
-		}
-		stated := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["rollout"]
-		var internal apiextensions.JSONSchemaProps
-		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&stated, &internal, nil); err != nil {
-			t.Fatal(err)
-		}
-		structural, err := structuralschema.NewStructural(&internal)
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkRolloutRules(t, kind, structural)
+		spec := readSpecSchema(t, kind)
+		stated := spec.Properties["rollout"]
+		checkRolloutRules(t, kind, &stated)
 	}
+	for _, kind := range []string{"rolloutstrategies", "clusterrolloutstrategies"} {
+		checkRolloutRules(t, kind, readSpecSchema(t, kind))
+	}
+}
+
+// rollout and rolloutRef exclude each other.
+func TestARolloutExcludesARolloutRef(t *testing.T) {
+	for _, kind := range []string{"propagationpolicies", "clusterpropagationpolicies"} {
+		spec := readSpecSchema(t, kind)
+		for refused, c := range map[string]map[string]any{
+			"<nil>": {"rolloutRef": map[string]any{"name": "careful"}},
+			"rollout and rolloutRef exclude each other: give one of them": {"rolloutRef": map[string]any{"name": "careful"}, "rollout": map[string]any{"type": "All"}},
+		} {
+			errs, _ := cel.NewValidator(spec, true, celconfig.PerCallLimit).Validate(t.Context(), field.NewPath("spec"), spec, c, nil, celconfig.RuntimeCELCostBudget)
+			if got := fmt.Sprint(errs.ToAggregate()); !strings.Contains(got, refused) {
+				t.Errorf("%s: %s, want %q", kind, got, refused)
+			}
+		}
+	}
+}
+
+// readSpecSchema reads the schema of the spec of a resource.
+func readSpecSchema(t *testing.T, resource string) *structuralschema.Structural {
+	t.Helper()
+	manifest, err := crds.Files.ReadFile("atoll.dev_" + resource + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(manifest, &crd); err != nil {
+		t.Fatal(err)
+	}
+	stated := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	var internal apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&stated, &internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	structural, err := structuralschema.NewStructural(&internal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return structural
 }
 
 func checkRolloutRules(t *testing.T, kind string, structural *structuralschema.Structural) {

@@ -14,19 +14,19 @@ import (
 )
 
 // checkRolloutFitsInt32 refuses bounds that the typed object could not hold, which the schema of a number or a
-// percentage lets through.
-func checkRolloutFitsInt32(obj runtime.Object) (errs field.ErrorList) {
+// percentage lets through. The rollout is in the named field.
+func checkRolloutFitsInt32(obj runtime.Object, in ...string) (errs field.ErrorList) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return nil
 	}
-	at := field.NewPath("spec", "rollout")
+	at := field.NewPath(in[0], in[1:]...)
 	check := func(of map[string]any, name string, at *field.Path) {
 		if n, is := of[name].(int64); is && n != int64(int32(n)) {
 			errs = append(errs, field.Invalid(at.Child(name), n, fmt.Sprintf("must be at most %d", math.MaxInt32)))
 		}
 	}
-	stated, _, _ := unstructured.NestedMap(u.Object, "spec", "rollout")
+	stated, _, _ := unstructured.NestedMap(u.Object, in...)
 	check(stated, "maxUnavailable", at)
 	if options, is := stated["autoStageOptions"].(map[string]any); is {
 		check(options, "maxConcurrency", at.Child("autoStageOptions"))

@@ -31,7 +31,7 @@ func TestBoundsOfARolloutFitTheirType(t *testing.T) {
 		"spec.rollout.autoStages[2]: Invalid value: 4294967299": auto, "spec.rollout.autoStageOptions.maxConcurrency: Invalid value: 4294967300": options,
 		"<nil>": policy(1, 2), "spec.rollout.maxUnavailable: Invalid value: 4294967297": policy(1<<32+1, 2), "spec.rollout.stages[0].maxConcurrency: Invalid value: 4294967298": policy(1, 1<<32+2),
 	} {
-		if got := fmt.Sprint(checkRolloutFitsInt32(u).ToAggregate()); !strings.HasPrefix(got, want) {
+		if got := fmt.Sprint(checkRolloutFitsInt32(u, "spec", "rollout").ToAggregate()); !strings.HasPrefix(got, want) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

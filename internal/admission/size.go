@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/state"
 )
@@ -21,6 +22,8 @@ const (
 	// placement of its policy and a status beside it, a Revision the rules of all that
 	// override its items, and etcd takes 1.5 MB by default.
 	specLimit = 1_000_000
+	// strategyLimit is how large a rollout strategy may be, in bytes of JSON: a Bundle has its rollout and the placement of its policy.
+	strategyLimit = 250_000
 	// surelyCarried is how large an object may be, in bytes of JSON, before it is looked
 	// at how large it is when compressed.
 	surelyCarried = 500_000
@@ -148,11 +151,20 @@ func largestField(obj map[string]any) *field.Path {
 
 // checkSpecSize refuses a policy that could not be carried out for its size.
 func checkSpecSize(spec any, at *field.Path) field.ErrorList {
+	return checkJSONSize(spec, specLimit, "choose clusters by their labels rather than by name, or divide it into several policies", at)
+}
+
+// checkStrategySize refuses a rollout strategy that could not be carried out for its size.
+func checkStrategySize(spec *v1alpha1.ClusterRolloutStrategySpec, at *field.Path) field.ErrorList {
+	return checkJSONSize(spec, strategyLimit, "choose clusters by their labels rather than by name", at)
+}
+
+// checkJSONSize refuses a value with more bytes of JSON than the limit, with what to write instead.
+func checkJSONSize(spec any, limit int, instead string, at *field.Path) field.ErrorList {
 	raw, _ := json.Marshal(spec) // what was read as JSON
 	n := len(raw)
-	if n <= specLimit {
+	if n <= limit {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at, field.OmitValueType{},
-		fmt.Sprintf("has %d bytes as JSON, and %d are allowed; choose clusters by their labels rather than by name, or divide it into several policies", n, specLimit))}
+	return field.ErrorList{field.Invalid(at, field.OmitValueType{}, fmt.Sprintf("has %d bytes as JSON, and %d are allowed; %s", n, limit, instead))}
 }

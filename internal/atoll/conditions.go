@@ -55,6 +55,11 @@ var ConditionTypes = map[string][]ConditionType{
 	"ClusterPlacement":         {{Type: v1alpha1.PlacementSatisfied, Normal: metav1.ConditionTrue}},
 	"ClusterSet":               {{Type: v1alpha1.ClusterSetEmpty, Normal: metav1.ConditionFalse}},
 	"ClusterSetBinding":        {{Type: v1alpha1.ClusterSetBindingBound, Normal: metav1.ConditionTrue}},
+	"RolloutStrategy":          {{Type: v1alpha1.StrategyInUse, Normal: metav1.ConditionTrue}},
+	"ClusterRolloutStrategy": {
+		{Type: v1alpha1.StrategyInUse, Normal: metav1.ConditionTrue},
+		{Type: v1alpha1.StrategyEnforced, Normal: metav1.ConditionTrue, Temporary: true},
+	},
 	"Repository": {
 		{Type: v1alpha1.RepositoryReachable, Normal: metav1.ConditionTrue},
 		{Type: v1alpha1.RepositoryWebhookReady, Normal: metav1.ConditionTrue, Temporary: true},

@@ -120,11 +120,21 @@ const (
 
 // Reasons of the conditions of a policy.
 const (
-	ReasonSelectsNothing   Reason = "SelectsNothing"
-	ReasonPlacementMissing Reason = "PlacementMissing"
-	ReasonNamespaceUnknown Reason = "NamespaceUnknown"
-	ReasonOverridesMissing Reason = "OverridesMissing"
-	ReasonNameTaken        Reason = "NameTaken"
+	ReasonSelectsNothing         Reason = "SelectsNothing"
+	ReasonPlacementMissing       Reason = "PlacementMissing"
+	ReasonRolloutStrategyMissing Reason = "RolloutStrategyMissing"
+	ReasonNamespaceUnknown       Reason = "NamespaceUnknown"
+	ReasonOverridesMissing       Reason = "OverridesMissing"
+	ReasonNameTaken              Reason = "NameTaken"
+)
+
+// Reasons of the conditions of a RolloutStrategy and a ClusterRolloutStrategy.
+const (
+	ReasonStrategyUsed        Reason = "StrategyUsed"
+	ReasonStrategyUnused      Reason = "StrategyUnused"
+	ReasonEnforced            Reason = "Enforced"
+	ReasonOutranked           Reason = "Outranked"
+	ReasonNoNamespaceSelected Reason = "NoNamespaceSelected"
 )
 
 // Reasons of the conditions of an override policy.

@@ -107,7 +107,7 @@ type Revisions interface {
 	CreateRevision(ctx context.Context, ref enginev1.BundleRef, content *atoll.Content) (string, error)
 }
 
-// Options of a Binder. All are required but Placements, Settings, Events, PutFinalizer, OnRevision,
+// Options of a Binder. All are required but Placements, Strategies, Settings, Events, PutFinalizer, OnRevision,
 // Fingerprints and ReadOnly.
 type Options struct {
 	Templates  Templates
@@ -117,6 +117,8 @@ type Options struct {
 	Overrides  Overrides
 	// Placements to which policies refer; nil: there are none.
 	Placements Placements
+	// Strategies of rollouts; nil: there are none.
+	Strategies Strategies
 	// Settings with the default placement; nil: there is none.
 	Settings Settings
 	Bundles  Bundles
@@ -172,13 +174,15 @@ type Binder struct {
 	policyStatus      *policyStatusWriter
 	unreadableKinds   pendingSince[schema.GroupKind]
 	missingNamespaces pendingSince[policymatch.BundleID]
-	// missingPlacements holds Bundles whose Placement does not exist.
-	missingPlacements pendingSince[policymatch.BundleID]
+	// missingReferences holds Bundles whose Placement or strategy does not exist.
+	missingReferences pendingSince[policymatch.BundleID]
 	// missingOverrides holds Bundles whose first Revision waits for override policies.
 	missingOverrides pendingSince[policymatch.BundleID]
 	// touched holds Bundles that changed and are not reconciled yet.
 	touched pendingSince[policymatch.BundleID]
 	loaded  atomic.Bool
+	// strategyUses has the strategy that each policy names.
+	strategyUses strategyUses
 	// unselected writes the conditions of templates that nothing places.
 	unselected *reconcile.Loop[atoll.ItemKey]
 
@@ -193,6 +197,7 @@ type Binder struct {
 	lastNamespaceMeta      map[string]string               // namespaceFingerprint by namespace, at the last event
 	lastTemplates          map[atoll.ItemKey]templateState // templates at the last event
 	lastRecallDecision     map[string]string               // about held removals, by Bundle UID
+	lastEnforcement        map[string][]string             // strategies that select a namespace, by name, at the last event
 }
 
 // New makes a Binder over tables that can still be empty. It subscribes to the tables at once;
@@ -234,6 +239,9 @@ func New(o Options) *Binder {
 	if o.Placements != nil {
 		o.Placements.Subscribe(func(key types.NamespacedName) { b.events.put(tableEvent{placement: key}) })
 	}
+	if o.Strategies != nil {
+		o.Strategies.Subscribe(func(key types.NamespacedName) { b.events.put(tableEvent{strategy: key}) })
+	}
 	if o.Settings != nil {
 		o.Settings.Subscribe(func(string) { b.events.put(tableEvent{settingsChanged: true}) })
 	}
@@ -257,6 +265,7 @@ func (b *Binder) Run(ctx context.Context) error {
 	if !b.ReadOnly {
 		b.policyStatus.loop.AcceptKeys()
 		b.policyStatus.enqueueOverridePolicies()
+		b.policyStatus.enqueueStrategies()
 		wg.Go(func() { b.policyStatus.loop.Run(ctx, nil) })
 		b.unselected.AcceptKeys()
 		wg.Go(func() { b.unselected.Run(ctx, nil) })
@@ -284,6 +293,9 @@ func (b *Binder) loadInitialState(ctx context.Context) error {
 		b.events.putRechecks(tableEvent{bundleUID: bundle.Ref.UID})
 	}
 	b.index.setClusterPolicies(b.Policies.ClusterPropagationPolicies())
+	for _, p := range b.Policies.ClusterPropagationPolicies() {
+		b.strategyUses.setUse(PolicyKey{v1alpha1.SourceClusterPropagationPolicy, "", p.Name}, &p.Spec)
+	}
 	b.lastDefaultPlacement, b.lastChildPlacement, b.lastEmptyNamespaces = b.defaultPlacement(), b.childPlacement(), b.createsEmptyNamespaces()
 	b.index.setHubDefault(b.lastDefaultPlacement)
 	for _, p := range b.Overrides.ClusterOverridePolicies() {
@@ -292,6 +304,10 @@ func (b *Binder) loadInitialState(ctx context.Context) error {
 	b.lastInterpreters = b.Overrides.InterpreterLibrary()
 	for _, ns := range b.Namespaces.List() {
 		b.index.setNamespacePolicies(ns, b.Policies.PropagationPolicies(ns))
+		for _, p := range b.Policies.PropagationPolicies(ns) {
+			b.strategyUses.setUse(PolicyKey{v1alpha1.SourcePropagationPolicy, ns, p.Name}, &p.Spec)
+		}
+		b.setEnforcement(ns, b.strategiesFor(ns))
 		b.lastClustersAnnotation[ns] = b.clustersAnnotationState(ns)
 		b.lastNamespaceMeta[ns] = b.namespaceFingerprint(ns)
 		for _, p := range b.Overrides.OverridePolicies(ns) {

@@ -19,6 +19,7 @@ type tableEvent struct {
 	rowsOfBundle    string // UID of the Bundle
 	policy          PolicyKey
 	placement       types.NamespacedName
+	strategy        types.NamespacedName
 	clustersChanged bool // a cluster came, went or changed
 	settingsChanged bool // of the hub
 	kindsSynced     bool

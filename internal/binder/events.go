@@ -23,6 +23,8 @@ func (b *Binder) handleEvent(e tableEvent) {
 		b.policyChanged(e.policy)
 	case e.placement != (types.NamespacedName{}):
 		b.placementChanged(e.placement)
+	case e.strategy != (types.NamespacedName{}):
+		b.strategyChanged(e.strategy)
 	case e.namespace != "":
 		b.namespaceChanged(e.namespace)
 	case e.bundleUID != "":
@@ -165,15 +167,19 @@ func (b *Binder) policyChanged(key PolicyKey) {
 	switch key.Kind {
 	case v1alpha1.SourcePropagationPolicy:
 		var now *policymatch.CompiledPolicy
+		var spec *v1alpha1.PropagationSpec
 		if p, ok := b.Policies.GetPropagationPolicy(key.Namespace, key.Name); ok {
-			now = policymatch.CompilePolicy(key.Kind, &p.ObjectMeta, &p.Spec)
+			now, spec = policymatch.CompilePolicy(key.Kind, &p.ObjectMeta, &p.Spec), &p.Spec
 		}
+		b.recordStrategyUse(key, spec)
 		b.propagationPolicyChanged(key, now, []string{key.Namespace})
 	case v1alpha1.SourceClusterPropagationPolicy:
 		var now *policymatch.CompiledPolicy
+		var spec *v1alpha1.PropagationSpec
 		if p, ok := b.Policies.GetClusterPropagationPolicy(key.Name); ok {
-			now = policymatch.CompilePolicy(key.Kind, &p.ObjectMeta, &p.Spec)
+			now, spec = policymatch.CompilePolicy(key.Kind, &p.ObjectMeta, &p.Spec), &p.Spec
 		}
+		b.recordStrategyUse(key, spec)
 		b.propagationPolicyChanged(key, now, append([]string{""}, b.Namespaces.List()...))
 	case script.Kind:
 		b.interpretersChanged()
@@ -290,6 +296,7 @@ func (b *Binder) namespaceMetaChanged(name string) {
 
 func (b *Binder) namespaceChanged(name string) {
 	b.namespaceMetaChanged(name)
+	b.updateEnforcement(name, "")
 	now := b.clustersAnnotationState(name)
 	if before := b.lastClustersAnnotation[name]; before == now {
 		return

@@ -22,25 +22,41 @@ type Placements interface {
 	Subscribe(func(key types.NamespacedName))
 }
 
-// intentWithPlacement returns what a policy states for a Bundle, with the placement that
-// placementRef names. When that Placement does not exist, an existing Bundle keeps its placement
-// and a new Bundle has no intent. A deleted Placement removes nothing.
-func (b *Binder) intentWithPlacement(id policymatch.BundleID, kind string, spec v1alpha1.PropagationSpec) *policymatch.Intent {
-	key, refers := state.ReferencedPlacement(kind, id.Namespace, &spec)
-	if !refers {
-		spec.Placement = atoll.WithPlacementDefaults(spec.Placement)
-		return &policymatch.Intent{Spec: spec}
+// resolveIntent returns what a source states for a Bundle, with the placement and the rollout to which it refers. When one of them does
+// not exist, an existing Bundle keeps its own and a new Bundle has no intent. So a deleted Placement removes nothing, and a
+// deleted strategy ends no stage.
+func (b *Binder) resolveIntent(id policymatch.BundleID, kind string, spec v1alpha1.PropagationSpec) *policymatch.Intent {
+	placement, found := b.referencedPlacement(id, kind, &spec)
+	choice := b.chooseStrategy(kind, id.Namespace, &spec)
+	spec.Placement, spec.Rollout = placement, choice.Rollout
+	intent := &policymatch.Intent{Spec: spec, Strategy: choice.Strategy}
+	isComplete, keepsRollout := found && choice.Missing == nil, choice.Missing != nil || b.isNamespaceUnread(id.Namespace)
+	if isComplete && !keepsRollout {
+		return intent
 	}
-	if pl, ok := b.findPlacement(key); ok {
-		spec.Placement = atoll.WithPlacementDefaults(pl.Spec)
-		return &policymatch.Intent{Spec: spec}
-	}
-	bundle, ok := b.Bundles.GetByName(id.Namespace, id.Name)
-	if !ok {
+	bundle, exists := b.Bundles.GetByName(id.Namespace, id.Name)
+	switch {
+	case !exists && !isComplete:
 		return nil
+	case !exists:
+		return intent
+	case !found:
+		intent.Spec.Placement = bundle.Spec.Placement
 	}
-	spec.Placement = bundle.Spec.Placement
-	return &policymatch.Intent{Spec: spec}
+	if keepsRollout {
+		intent.Spec.Rollout, intent.Strategy = bundle.Spec.Rollout, keptStrategy(&bundle.Spec, choice.Missing != nil)
+	}
+	return intent
+}
+
+// referencedPlacement returns the placement that a source states or refers to; false: it refers to one that does not exist.
+func (b *Binder) referencedPlacement(id policymatch.BundleID, kind string, spec *v1alpha1.PropagationSpec) (v1alpha1.PlacementSpec, bool) {
+	key, refers := state.ReferencedPlacement(kind, id.Namespace, spec)
+	if !refers {
+		return atoll.WithPlacementDefaults(spec.Placement), true
+	}
+	pl, ok := b.findPlacement(key)
+	return atoll.WithPlacementDefaults(pl.Spec), ok
 }
 
 func (b *Binder) findPlacement(key types.NamespacedName) (state.Placement, bool) {
@@ -67,71 +83,90 @@ func (b *Binder) missingPlacementReason(kind, namespace string, spec *v1alpha1.P
 	return fmt.Sprintf("%s, which placementRef names, does not exist: what is placed stays in its clusters, and nothing new is placed. Create it, or name another", what)
 }
 
-// missingPlacementReasonForSource is missingPlacementReason for the source of a Bundle.
-func (b *Binder) missingPlacementReasonForSource(id policymatch.BundleID, from bundleOrigin) string {
-	spec := b.policySpecOf(id, from.source)
-	if from.source.Kind == v1alpha1.SourceHubSettings {
+// missingReference is an object that a source names and that does not exist.
+type missingReference struct {
+	reason atoll.Reason
+	// why explains the effect and what to do; empty: all that the source names exists.
+	why string
+}
+
+// findMissingReference returns the first object that a policy names and that does not exist: its Placement, or its strategy.
+func (b *Binder) findMissingReference(kind, namespace string, spec *v1alpha1.PropagationSpec) missingReference {
+	if why := b.missingPlacementReason(kind, namespace, spec); why != "" {
+		return missingReference{atoll.ReasonPlacementMissing, why}
+	}
+	if why := b.missingStrategyReason(kind, namespace, spec); why != "" {
+		return missingReference{atoll.ReasonRolloutStrategyMissing, why}
+	}
+	return missingReference{}
+}
+
+// missingReferenceOfSource is findMissingReference for the source of a Bundle.
+func (b *Binder) missingReferenceOfSource(id policymatch.BundleID, source v1alpha1.BundleSource) missingReference {
+	spec := b.policySpecOf(id, source)
+	if source.Kind == v1alpha1.SourceHubSettings {
 		spec = b.hubDefaultSpec()
 	}
 	if spec == nil {
-		return ""
+		return missingReference{}
 	}
-	return b.missingPlacementReason(from.source.Kind, id.Namespace, spec)
+	return b.findMissingReference(source.Kind, id.Namespace, spec)
 }
 
-// MissingPlacementReason explains why no Bundle comes from a source: its Placement does not exist. It
-// is empty when the Placement exists or the source refers to none.
-func (b *Binder) MissingPlacementReason(id policymatch.BundleID, source v1alpha1.BundleSource) string {
-	return b.missingPlacementReasonForSource(id, bundleOrigin{source: source})
+// MissingReference explains why no Bundle comes from a source: its Placement or its strategy does not exist. The
+// text is empty when both exist, or the source refers to none.
+func (b *Binder) MissingReference(id policymatch.BundleID, source v1alpha1.BundleSource) (atoll.Reason, string) {
+	missing := b.missingReferenceOfSource(id, source)
+	return missing.reason, missing.why
 }
 
-// maxMissingPlacementEvents is how many objects of a Bundle get an Event about their missing
-// Placement. The policy's condition covers all objects.
+// maxMissingPlacementEvents is how many objects of a Bundle get an Event about what their policy names and what is
+// missing. The policy's condition covers all objects.
 const maxMissingPlacementEvents = 100
 
-// awaitPlacement waits for the Placement of a Bundle that does not exist yet. The Placement
+// awaitReference waits for the Placement or the strategy of a Bundle that does not exist yet. The missing object
 // touches the Bundle when it comes. The policy reports the wait at once and the objects after a
 // while: after a start a Placement can be read after its policies.
-func (b *Binder) awaitPlacement(id policymatch.BundleID, why string, claimed []atoll.ItemKey) (again time.Duration) {
+func (b *Binder) awaitReference(id policymatch.BundleID, missing missingReference, claimed []atoll.ItemKey) (again time.Duration) {
 	if b.ReadOnly {
 		return 0
 	}
 	if len(claimed) == 0 {
-		b.missingPlacements.endWait(id)
-		b.policyStatus.setProblems(id, atoll.ReasonPlacementMissing, nil)
+		b.missingReferences.endWait(id)
+		b.policyStatus.setProblems(id, missing.reason, nil)
 		return 0
 	}
-	if now := time.Now(); now.Sub(b.missingPlacements.startWait(id, now)) < reportWaitAfter {
+	if now := time.Now(); now.Sub(b.missingReferences.startWait(id, now)) < reportWaitAfter {
 		return reportWaitAfter
 	}
 	problems := make([]bundlecontent.TemplateProblem, 0, min(len(claimed), maxMissingPlacementEvents))
 	for _, key := range claimed[:min(len(claimed), maxMissingPlacementEvents)] {
-		problems = append(problems, bundlecontent.TemplateProblem{Key: key, Err: errors.New(why)})
+		problems = append(problems, bundlecontent.TemplateProblem{Key: key, Err: errors.New(missing.why)})
 	}
-	b.policyStatus.setProblems(id, atoll.ReasonPlacementMissing, problems)
+	b.policyStatus.setProblems(id, missing.reason, problems)
 	return 0
 }
 
-// missingPlacementCondition is the condition of a Bundle whose Placement was deleted.
-func missingPlacementCondition(why string) metav1.Condition {
-	return metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: string(atoll.ReasonPlacementMissing), Message: why}
+// unboundCondition is the condition of a Bundle whose Placement or strategy was deleted.
+func (m missingReference) unboundCondition() metav1.Condition {
+	return metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: string(m.reason), Message: m.why}
 }
 
 // placementChanged touches the Bundles of the policies that refer to a Placement.
 func (b *Binder) placementChanged(key types.NamespacedName) {
 	kind, policies := state.PoliciesOfPlacement(b.Policies, key)
 	for _, p := range policies {
-		b.policyOfPlacementChanged(PolicyKey{kind, p.Namespace, p.Name})
+		b.referrerChanged(PolicyKey{kind, p.Namespace, p.Name})
 	}
 	if spec := b.hubDefaultSpec(); spec != nil {
 		if at, refers := state.ReferencedPlacement(v1alpha1.SourceHubSettings, "", spec); refers && at == key {
-			b.policyOfPlacementChanged(PolicyKey{v1alpha1.SourceHubSettings, "", v1alpha1.HubSettingsName})
+			b.referrerChanged(PolicyKey{v1alpha1.SourceHubSettings, "", v1alpha1.HubSettingsName})
 		}
 	}
 }
 
-// policyOfPlacementChanged touches the Bundles of a policy, and requests its status.
-func (b *Binder) policyOfPlacementChanged(key PolicyKey) {
+// referrerChanged touches the Bundles of a policy that refers to a changed object, and requests its status.
+func (b *Binder) referrerChanged(key PolicyKey) {
 	b.touchBundles(b.ownership.bundlesOfSource(key.Kind, key.Namespace, key.Name)...)
 	b.policyStatus.enqueuePolicy(key)
 }

@@ -122,7 +122,7 @@ func TestPlacementRef(t *testing.T) {
 		}
 		b.Bundles, b.Placements = table, tc.known
 		got := ""
-		if intent := b.intentWithPlacement(id, tc.kind, tc.spec); intent != nil {
+		if intent := b.resolveIntent(id, tc.kind, tc.spec); intent != nil {
 			got = placementText(intent.Spec.Placement)
 		}
 		if got != tc.want {
@@ -144,7 +144,7 @@ func TestWaitingForAPlacementIsSaid(t *testing.T) {
 		id, web := policymatch.BundleID{Namespace: "shop", Name: "web"}, newKey("Deployment", "web")
 		var again time.Duration
 		await := func(claimed ...atoll.ItemKey) []string {
-			again = b.awaitPlacement(id, "Placement shop/egde does not exist", claimed)
+			again = b.awaitReference(id, missingReference{atoll.ReasonPlacementMissing, "Placement shop/egde does not exist"}, claimed)
 			return refusals[web]
 		}
 		if got := await(web); len(got) != 0 || again != reportWaitAfter {
@@ -168,7 +168,7 @@ func TestWaitingForAPlacementIsSaid(t *testing.T) {
 // duplicated, and not a difference that would write Bundles again and again.
 func TestNoPlacementIsEveryCluster(t *testing.T) {
 	b, _, _ := newTestBinder(t)
-	intent := b.intentWithPlacement(policymatch.BundleID{Namespace: "shop", Name: "web"}, policyKind, v1alpha1.PropagationSpec{})
+	intent := b.resolveIntent(policymatch.BundleID{Namespace: "shop", Name: "web"}, policyKind, v1alpha1.PropagationSpec{})
 	if got := intent.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType; got != v1alpha1.Duplicated || intent.Spec.Placement.ClusterAffinity != nil {
 		t.Errorf("the placement is %+v", intent.Spec.Placement)
 	}
@@ -196,7 +196,7 @@ func TestReplicasAreDividedWhereAFieldSaysHow(t *testing.T) {
 		b, _, _ := newTestBinder(t)
 		b.Placements = placementTable{{Namespace: "shop", Name: "edge"}: p}
 		for _, spec := range []v1alpha1.PropagationSpec{{Placement: p}, {PlacementRef: &v1alpha1.PlacementRef{Name: "edge"}}} {
-			intent := b.intentWithPlacement(policymatch.BundleID{Namespace: "shop", Name: "web"}, policyKind, spec)
+			intent := b.resolveIntent(policymatch.BundleID{Namespace: "shop", Name: "web"}, policyKind, spec)
 			if got := intent.Spec.Placement.ReplicaScheduling.ReplicaSchedulingType; got != want {
 				t.Errorf("%s: %s, want %s", text, got, want)
 			}
@@ -293,7 +293,7 @@ func TestMissingPlacementIsSaid(t *testing.T) {
 			t.Fatal(err)
 		}
 		is, _ := state.BundleOf(&now)
-		if err := b.reportProblems(t.Context(), is, from, b.missingPlacementReasonForSource(id, from), nil); err != nil {
+		if err := b.reportProblems(t.Context(), is, from, b.missingReferenceOfSource(id, from.source), nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(bundle), &now); err != nil {

@@ -90,6 +90,8 @@ func (r *policyStatusWriter) writeStatus(ctx context.Context, key PolicyKey) err
 			now.Status = r.computeStatus(key, p.Status, p.Generation, &p.Spec)
 			return r.patchStatus(ctx, p, now, apiequality.Semantic.DeepEqual(p.Status, now.Status))
 		}
+	case v1alpha1.KindRolloutStrategy, v1alpha1.KindClusterRolloutStrategy:
+		return r.writeStrategyStatus(ctx, key)
 	default:
 		return r.writeOverrideStatus(ctx, key)
 	}
@@ -116,10 +118,10 @@ func (r *policyStatusWriter) computeStatus(key PolicyKey, old v1alpha1.Propagati
 			unread = r.binder.unreadableReason(policymatch.SelectorKind(rs))
 		}
 	}
-	unplaced, lacking := r.binder.missingPlacementReason(key.Kind, key.Namespace, spec), r.binder.overridesWaitOf(key, spec)
+	missing, lacking := r.binder.findMissingReference(key.Kind, key.Namespace, spec), r.binder.overridesWaitOf(key, spec)
 	switch {
-	case unplaced != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(atoll.ReasonPlacementMissing), unplaced
+	case missing.why != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(missing.reason), missing.why
 	case lacking != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(atoll.ReasonOverridesMissing), lacking
 	case unread != "":

@@ -26,6 +26,8 @@ type SupposedTables struct {
 	Overrides  Overrides
 	// Placements; nil: the real table.
 	Placements Placements
+	// Strategies; nil: the real table.
+	Strategies Strategies
 	// Settings of the hub; nil: the real ones.
 	Settings Settings
 	// Keys of what differs, as the tables report them to subscribers.
@@ -33,6 +35,7 @@ type SupposedTables struct {
 	ChangedNamespaces []string
 	ChangedPolicies   []PolicyKey
 	ChangedPlacements []types.NamespacedName
+	ChangedStrategies []types.NamespacedName
 }
 
 // PreviewedBundle is a Bundle that the hypothetical tables touch.
@@ -89,6 +92,7 @@ func (b *Binder) PreviewBundles(ctx context.Context, s SupposedTables) ([]Previe
 func (b *Binder) replayChanges(f *Binder, s SupposedTables) {
 	for _, ns := range s.ChangedNamespaces {
 		f.lastClustersAnnotation[ns], f.lastNamespaceMeta[ns] = b.clustersAnnotationState(ns), b.namespaceFingerprint(ns)
+		f.setEnforcement(ns, b.strategiesFor(ns))
 		if f.handleEvent(tableEvent{namespace: ns}); f.isTerminating(ns) {
 			f.touchBundles(f.ownership.bundlesInNamespace(ns)...)
 		}
@@ -101,6 +105,9 @@ func (b *Binder) replayChanges(f *Binder, s SupposedTables) {
 	}
 	for _, key := range s.ChangedPlacements {
 		f.placementChanged(key)
+	}
+	for _, key := range s.ChangedStrategies {
+		f.strategyChanged(key)
 	}
 	for _, key := range s.ChangedTemplates {
 		f.handleEvent(tableEvent{template: key, force: true})
@@ -119,6 +126,9 @@ func (b *Binder) forkForPreview(s SupposedTables) (f *Binder, touched map[policy
 	if s.Placements != nil {
 		o.Placements = s.Placements
 	}
+	if s.Strategies != nil {
+		o.Strategies = s.Strategies
+	}
 	if s.Settings != nil {
 		o.Settings = s.Settings
 	}
@@ -131,6 +141,12 @@ func (b *Binder) forkForPreview(s SupposedTables) (f *Binder, touched map[policy
 	}
 	for _, id := range b.missingOverrides.pendingKeys() {
 		f.missingOverrides.startWait(id, time.Now())
+	}
+	f.strategyUses.copyFrom(&b.strategyUses)
+	if len(s.ChangedStrategies) > 0 {
+		for _, ns := range b.Namespaces.List() {
+			f.setEnforcement(ns, b.strategiesFor(ns))
+		}
 	}
 	f.policyStatus = newPolicyStatusWriter(f)
 	b.index.mu.RLock()
@@ -210,8 +226,8 @@ func (b *Binder) touchOtherBundles(id policymatch.BundleID, keys []atoll.ItemKey
 
 // waitReason returns why no Revision of the Bundle would be created; empty: one would be.
 func (b *Binder) waitReason(id policymatch.BundleID, p bundlePlan, exists bool) (atoll.Reason, string) {
-	if unplaced := b.missingPlacementReasonForSource(id, p.origin); !exists && unplaced != "" {
-		return atoll.ReasonPlacementMissing, unplaced
+	if reason, why := b.MissingReference(id, p.origin.source); !exists && why != "" {
+		return reason, why
 	}
 	if p.isNamespaceMissing() {
 		return atoll.ReasonNamespaceUnknown, fmt.Sprintf("namespace %s is not there", id.Namespace)

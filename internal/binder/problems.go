@@ -17,13 +17,13 @@ type Events interface {
 	RecordRefusal(key atoll.ItemKey, reason atoll.Reason, message string)
 }
 
-// reportProblems sets the Bundle's condition: which templates cannot be sent, which Placement is
+// reportProblems sets the Bundle's condition: which templates cannot be sent, which Placement or strategy is
 // missing, or that all is well.
-func (b *Binder) reportProblems(ctx context.Context, bundle state.Bundle, from bundleOrigin, unplaced string, problems []bundlecontent.TemplateProblem) error {
+func (b *Binder) reportProblems(ctx context.Context, bundle state.Bundle, from bundleOrigin, missing missingReference, problems []bundlecontent.TemplateProblem) error {
 	switch {
 	case len(problems) > 0:
-	case unplaced != "":
-		return b.SetBundleCondition(ctx, bundle, missingPlacementCondition(unplaced))
+	case missing.why != "":
+		return b.SetBundleCondition(ctx, bundle, missing.unboundCondition())
 	default:
 		return b.clearUnboundCondition(ctx, bundle, from)
 	}

@@ -48,10 +48,10 @@ func (b *Binder) reconcileBundle(ctx context.Context, id policymatch.BundleID) (
 	if err != nil {
 		return 0, err
 	}
-	if p.missingPlacement = b.missingPlacementReasonForSource(id, p.origin); !exists && p.missingPlacement != "" {
-		return b.awaitPlacement(id, p.missingPlacement, p.input.Chosen), nil
+	if p.missing = b.missingReferenceOfSource(id, p.origin.source); !exists && p.missing.why != "" {
+		return b.awaitReference(id, p.missing, p.input.Chosen), nil
 	}
-	b.missingPlacements.endWait(id)
+	b.missingReferences.endWait(id)
 	if p.isNamespaceMissing() {
 		return b.awaitNamespace(ctx, id, bundle, p.origin, p.input.Chosen)
 	}
@@ -83,7 +83,7 @@ func (b *Binder) planBundle(ctx context.Context, id policymatch.BundleID, bundle
 		return 0, nil
 	}
 	b.policyStatus.setProblems(id, atoll.ReasonCannotSend, p.output.Problems)
-	if err := b.reportProblems(ctx, bundle, p.origin, p.missingPlacement, p.output.Problems); err != nil {
+	if err := b.reportProblems(ctx, bundle, p.origin, p.missing, p.output.Problems); err != nil {
 		return 0, err
 	}
 	if err := b.applyPlan(ctx, id, bundle, exists, p); err != nil {
@@ -180,8 +180,8 @@ type bundlePlan struct {
 	output bundlecontent.Output
 	origin bundleOrigin
 	intent *policymatch.Intent
-	// missingPlacement explains which Placement of the source is missing; empty: none.
-	missingPlacement string
+	// missing is the Placement or the strategy that the source names and that does not exist.
+	missing missingReference
 	// startedAt is when the gathering of inputs began.
 	startedAt time.Time
 	// isNamespaced is true for a Bundle in a namespace.
@@ -202,7 +202,7 @@ func (p bundlePlan) bundleSpec(old v1alpha1.BundleSpec) v1alpha1.BundleSpec {
 		old.WeightRule = nextWeightRule(&old, &s.Placement)
 		old.Placement, old.ConflictResolution, old.Removal = s.Placement, s.ConflictResolution, s.Removal
 		old.WhenUnfit, old.MoveOrder, old.Rollout, old.Suspension, old.DependsOn = s.WhenUnfit, s.MoveOrder, s.Rollout, s.Suspension, s.DependsOn
-		old.DisruptionBudget, old.Failover = s.DisruptionBudget, s.Failover
+		old.DisruptionBudget, old.Failover, old.RolloutStrategy = s.DisruptionBudget, s.Failover, p.intent.Strategy
 	}
 	return old
 }
@@ -267,20 +267,29 @@ func (b *Binder) intentOf(id policymatch.BundleID, from bundleOrigin) *policymat
 	switch from.source.Kind {
 	case v1alpha1.SourcePropagationPolicy, v1alpha1.SourceClusterPropagationPolicy:
 		if spec := b.policySpecOf(id, from.source); spec != nil {
-			return b.intentWithPlacement(id, from.source.Kind, *spec)
+			return b.resolveIntent(id, from.source.Kind, *spec)
 		}
 	case v1alpha1.SourceNamespaceAnnotation:
-		return policymatch.IntentFromAnnotation(b.namespaceOf(id.Namespace).Annotations)
+		return b.resolveAnnotation(id, from.source.Kind, b.namespaceOf(id.Namespace).Annotations)
 	case v1alpha1.SourceHubSettings:
 		if spec := b.hubDefaultSpec(); spec != nil {
-			return b.intentWithPlacement(id, from.source.Kind, *spec)
+			return b.resolveIntent(id, from.source.Kind, *spec)
 		}
 	case v1alpha1.SourceAnnotation:
 		if t, ok := b.Templates.Get(b.annotatedObject(id, from)); ok {
-			return policymatch.IntentFromAnnotation(t.GetAnnotations())
+			return b.resolveAnnotation(id, from.source.Kind, t.GetAnnotations())
 		}
 	}
 	return nil
+}
+
+// resolveAnnotation is resolveIntent of the annotation of an object or a namespace; nil where it is missing or malformed.
+func (b *Binder) resolveAnnotation(id policymatch.BundleID, kind string, annotations map[string]string) *policymatch.Intent {
+	intent := policymatch.IntentFromAnnotation(annotations)
+	if intent == nil {
+		return nil
+	}
+	return b.resolveIntent(id, kind, intent.Spec)
 }
 
 // firstUnsyncedInput returns a kind without which the plan could be wrong; false when there is

@@ -64,18 +64,18 @@ func TestTheIntentOfEachSource(t *testing.T) {
 		if got != tc.want {
 			t.Errorf("%s: wants %q, want %q", what, got, tc.want)
 		}
-		if says := b.MissingPlacementReason(id, tc.from.source); says != "" {
+		if _, says := b.MissingReference(id, tc.from.source); says != "" {
 			t.Errorf("%s: with all Placements it says %q", what, says)
 		}
 		b.Placements = nil
-		if says := b.MissingPlacementReason(id, tc.from.source); !strings.HasPrefix(says, tc.missing) || (says == "") != (tc.missing == "") {
+		if _, says := b.MissingReference(id, tc.from.source); !strings.HasPrefix(says, tc.missing) || (says == "") != (tc.missing == "") {
 			t.Errorf("%s: without Placements it says %q, want %q", what, says, tc.missing)
 		}
 		if intent := b.intentOf(id, tc.from); (intent != nil) != (tc.want != "" && tc.missing == "") {
 			t.Errorf("%s: without Placements the intent is %+v", what, intent)
 		}
 		b.Settings = &hubDefault{}
-		if from := tc.from.source.Kind; from == v1alpha1.SourceHubSettings && (b.intentOf(id, tc.from) != nil || b.MissingPlacementReason(id, tc.from.source) != "") {
+		if from := tc.from.source.Kind; from == v1alpha1.SourceHubSettings && (b.intentOf(id, tc.from) != nil || b.missingReferenceOfSource(id, tc.from.source).why != "") {
 			t.Error("a default that is gone has an intent or waits for a Placement")
 		}
 	}
@@ -128,7 +128,7 @@ func TestAMissingPlacementIsSaidOfSomeObjects(t *testing.T) {
 			claimed = append(claimed, newKey("ConfigMap", string(rune('a'+i%26))+string(rune('a'+i/26))))
 		}
 		b.ReadOnly = true
-		if again := b.awaitPlacement(id, "why", claimed); again != 0 || len(b.missingPlacements.startTimes) > 0 {
+		if again := b.awaitReference(id, missingReference{atoll.ReasonPlacementMissing, "why"}, claimed); again != 0 || len(b.missingReferences.startTimes) > 0 {
 			t.Errorf("a hub that does not lead waits for %v", again)
 		}
 		b.ReadOnly = false
@@ -137,11 +137,11 @@ func TestAMissingPlacementIsSaidOfSomeObjects(t *testing.T) {
 			said         int
 		}{{0, reportWaitAfter, 0}, {reportWaitAfter - 1, reportWaitAfter, 0}, {1, 0, 100}} {
 			time.Sleep(step.after)
-			if again := b.awaitPlacement(id, "why", claimed); again != step.again || len(refusals) != step.said {
+			if again := b.awaitReference(id, missingReference{atoll.ReasonPlacementMissing, "why"}, claimed); again != step.again || len(refusals) != step.said {
 				t.Errorf("after %v more it is planned again after %v, and said of %d; want %v and %d", step.after, again, len(refusals), step.again, step.said)
 			}
 		}
-		if again := b.awaitPlacement(id, "why", nil); again != 0 || len(b.missingPlacements.startTimes) > 0 || len(b.policyStatus.reportedProblems) > 0 {
+		if again := b.awaitReference(id, missingReference{atoll.ReasonPlacementMissing, "why"}, nil); again != 0 || len(b.missingReferences.startTimes) > 0 || len(b.policyStatus.reportedProblems) > 0 {
 			t.Errorf("without objects it waits for %v", again)
 		}
 	})

@@ -28,6 +28,10 @@ type (
 		placementTable
 		changed func(types.NamespacedName)
 	}
+	subscribedStrategies struct {
+		strategyTable
+		changed func(types.NamespacedName)
+	}
 	subscribedSettings struct {
 		childSettings
 		changed func(string)
@@ -51,6 +55,7 @@ func (x *subscribedTemplates) SubscribeSync(f func())                        { x
 func (x *subscribedNamespaces) Subscribe(f func(string))                     { x.changed = f }
 func (x *subscribedPolicies) Subscribe(f func(kind, ns, name string))        { x.changed = f }
 func (x *subscribedPlacements) Subscribe(f func(types.NamespacedName))       { x.changed = f }
+func (x *subscribedStrategies) Subscribe(f func(types.NamespacedName))       { x.changed = f }
 func (x *subscribedSettings) Subscribe(f func(string))                       { x.changed = f }
 func (x *subscribedBundles) Subscribe(f func(string))                        { x.changed = f }
 func (x *subscribedRows) Subscribe(f func(bundleUID string, names []string)) { x.changed = f }
@@ -61,9 +66,9 @@ func TestEveryTableIsSubscribedTo(t *testing.T) {
 	l, _ := newShopTables(t)
 	templates := &subscribedTemplates{fakeTemplates: fakeTemplates{nil, nil, l}}
 	namespaces, policies, placements := &subscribedNamespaces{}, &subscribedPolicies{}, &subscribedPlacements{}
-	settings, bundles, rows, clusters := &subscribedSettings{}, &subscribedBundles{}, &subscribedRows{}, &subscribedClusters{}
+	strategies, settings, bundles, rows, clusters := &subscribedStrategies{}, &subscribedSettings{}, &subscribedBundles{}, &subscribedRows{}, &subscribedClusters{}
 	b := New(Options{Templates: templates, Kinds: templates, Namespaces: namespaces, Policies: policies, Overrides: fakePolicies{nil, nil, l},
-		Placements: placements, Settings: settings, Bundles: bundles, Rows: rows, Clusters: clusters, Revisions: fakeRevisions{nil, l}})
+		Placements: placements, Strategies: strategies, Settings: settings, Bundles: bundles, Rows: rows, Clusters: clusters, Revisions: fakeRevisions{nil, l}})
 	web := newKey("Deployment", "web")
 	edge := types.NamespacedName{Namespace: "shop", Name: "edge"}
 	templates.changed(web)
@@ -71,6 +76,7 @@ func TestEveryTableIsSubscribedTo(t *testing.T) {
 	namespaces.changed("shop")
 	policies.changed(policyKind, "shop", "web")
 	placements.changed(edge)
+	strategies.changed(edge)
 	settings.changed("hub")
 	bundles.changed("b")
 	rows.changed("b", []string{"tokyo"})
@@ -80,7 +86,7 @@ func TestEveryTableIsSubscribedTo(t *testing.T) {
 		got = append(got, e)
 	}
 	want := []tableEvent{
-		{template: web}, {kindsSynced: true}, {namespace: "shop"}, {policy: PolicyKey{policyKind, "shop", "web"}}, {placement: edge},
+		{template: web}, {kindsSynced: true}, {namespace: "shop"}, {policy: PolicyKey{policyKind, "shop", "web"}}, {placement: edge}, {strategy: edge},
 		{settingsChanged: true}, {bundleUID: "b"}, {rowsOfBundle: "b"}, {clustersChanged: true},
 	}
 	if !slices.Equal(got, want) {

@@ -277,7 +277,7 @@ func TestTheProblemsOfABundleAreReported(t *testing.T) {
 	} {
 		b, _, _ := newTestBinder(t)
 		bundle := newStoredBundle(t, b, metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: "Before", LastTransitionTime: metav1.NewTime(time.Unix(1, 0))})
-		if err := b.reportProblems(t.Context(), bundle, bundleOrigin{}, tc.unplaced, tc.problems); err != nil {
+		if err := b.reportProblems(t.Context(), bundle, bundleOrigin{}, missingReference{atoll.ReasonPlacementMissing, tc.unplaced}, tc.problems); err != nil {
 			t.Fatal(err)
 		}
 		if c := boundCondition(t, b); c != tc.want {

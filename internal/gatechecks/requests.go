@@ -61,19 +61,22 @@ func (c *Checker) takeMeasurement(ctx context.Context, b state.Bundle, id gateID
 	return out
 }
 
-// readSecret reads the Secret of a gate: of the Bundle's namespace, for a policy of that namespace, or of the stated one for a
-// policy without a namespace. Values are nil where the gate names none.
+// readSecret reads the Secret of a gate. A policy or a strategy with a namespace names one of its own namespace, which is that of the Bundle. One
+// without a namespace states that of the Secret. Values are nil where the gate names none.
 func (c *Checker) readSecret(ctx context.Context, b state.Bundle, ref *v1alpha1.GateSecretRef) (map[string][]byte, error) {
 	if ref == nil {
 		return nil, nil
 	}
-	namespace := b.Ref.Namespace
-	switch b.Spec.Source.Kind {
-	case v1alpha1.SourcePropagationPolicy:
+	namespace, writer := b.Ref.Namespace, b.Spec.Source.Kind
+	if s := b.Spec.RolloutStrategy; s != nil {
+		writer = s.Kind
+	}
+	switch writer {
+	case v1alpha1.SourcePropagationPolicy, v1alpha1.KindRolloutStrategy:
 		if ref.Namespace != "" { // admission refuses it
-			return nil, problem("secretRef states a namespace, which a PropagationPolicy may not")
+			return nil, problem("secretRef states a namespace, which a " + writer + " may not")
 		}
-	case v1alpha1.SourceClusterPropagationPolicy:
+	case v1alpha1.SourceClusterPropagationPolicy, v1alpha1.KindClusterRolloutStrategy:
 		namespace = ref.Namespace
 	default:
 		namespace = ""

@@ -107,9 +107,9 @@ func TestQueriesToServers(t *testing.T) {
 		"shop/empty": {}, "shop/bad": {"ca.crt": []byte("x"), "token": []byte("hush")}, "ops/far": {"token": []byte("far"), "ca.crt": ca},
 	}
 	for _, c := range []struct {
-		server, secret, namespace, kind string
-		allowed                         []string
-		want, asked                     string
+		server, secret, namespace, kind, strategy string
+		allowed                                   []string
+		want, asked                               string
 	}{
 		{server: plain.URL, want: "success: 0.25", asked: "POST up "},
 		{server: plain.URL + "/", want: "success: 0.25", asked: "POST up "},
@@ -134,6 +134,11 @@ func TestQueriesToServers(t *testing.T) {
 		{server: secure.URL, secret: "far", namespace: "ops", kind: v1alpha1.SourceClusterPropagationPolicy, want: "success: 0.25", asked: "POST up Bearer far"},
 		{server: secure.URL, secret: "far", namespace: "ops", want: "no data: secretRef states a namespace, which a PropagationPolicy may not"},
 		{server: secure.URL, secret: "token", kind: v1alpha1.SourceClusterPropagationPolicy, want: "no data: the namespace of the Secret is not known"},
+		{server: secure.URL, secret: "token", kind: v1alpha1.SourceClusterPropagationPolicy, strategy: v1alpha1.KindRolloutStrategy, want: "success: 0.25", asked: "POST up Bearer hush"},
+		{server: secure.URL, secret: "far", namespace: "ops", strategy: v1alpha1.KindClusterRolloutStrategy, want: "success: 0.25", asked: "POST up Bearer far"},
+		{server: secure.URL, secret: "far", namespace: "ops", kind: v1alpha1.SourceAnnotation, strategy: v1alpha1.KindClusterRolloutStrategy, want: "success: 0.25", asked: "POST up Bearer far"},
+		{server: secure.URL, secret: "far", namespace: "ops", strategy: v1alpha1.KindRolloutStrategy, want: "no data: secretRef states a namespace, which a RolloutStrategy may not"},
+		{server: secure.URL, secret: "token", strategy: v1alpha1.KindClusterRolloutStrategy, want: "no data: the namespace of the Secret is not known"},
 		{server: secure.URL, secret: "token", kind: v1alpha1.SourceAnnotation, want: "no data: the namespace of the Secret is not known"},
 	} {
 		asked = nil
@@ -148,7 +153,11 @@ func TestQueriesToServers(t *testing.T) {
 			g.Prometheus.SecretRef = &v1alpha1.GateSecretRef{Name: c.secret, Namespace: c.namespace}
 		}
 		checker := &Checker{Config: Config{Secrets: secrets, AllowedNetworks: c.allowed}}
-		got := describeOutcome(checker.takeMeasurement(t.Context(), newBundle(c.kind), gateID{}, g))
+		bundle := newBundle(c.kind)
+		if c.strategy != "" {
+			bundle.Spec.RolloutStrategy = &v1alpha1.AppliedStrategy{Kind: c.strategy, Name: "careful"}
+		}
+		got := describeOutcome(checker.takeMeasurement(t.Context(), bundle, gateID{}, g))
 		if !strings.HasPrefix(got, c.want) || strings.Join(asked, ";") != c.asked || strings.Contains(got, "hush") {
 			t.Errorf("%s %s: %s after %q, want %s after %q", c.server, c.secret, got, asked, c.want, c.asked)
 		}

@@ -213,7 +213,7 @@ func (t haOptions) IsLeader() bool { return t.tenure.IsLeading() }
 func (p *components) newBinder(readOnly bool) *binder.Binder {
 	st := p.state
 	return binder.New(binder.Options{
-		Templates: st.Templates, Kinds: st.Templates, Namespaces: st.Namespaces, Policies: st.Policies, Overrides: st.Policies, Placements: st.Placements, Settings: st.Settings, Bundles: st.Bundles,
+		Templates: st.Templates, Kinds: st.Templates, Namespaces: st.Namespaces, Policies: st.Policies, Overrides: st.Policies, Placements: st.Placements, Strategies: st.Strategies, Settings: st.Settings, Bundles: st.Bundles,
 		Rows: st.Rows, Clusters: st.Clusters, Events: p.recorder, Revisions: st.Revisions, Client: st.Client,
 		PutFinalizer: p.addFinalizer, OnRevision: p.stateMetrics.BeginChange, Defaults: defaulting.New(st.Templates.FindCRD), Fingerprints: p.fingerprints, Log: p.log.With("component", "bind"), ReadOnly: readOnly, Traces: p.traces,
 	})

@@ -6,7 +6,6 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/policymatch"
-	"atoll.dev/atoll/internal/rollout"
 )
 
 // CheckPropagation returns the fields of a propagation policy's spec that could not be honoured, but for its resource selectors and
@@ -23,8 +22,8 @@ func CheckPropagation(spec *v1alpha1.PropagationSpec, namespace string, refused 
 			errs = append(errs, field.Invalid(at.Child("groupBy", "labelKey"), spec.GroupBy.LabelKey, msg))
 		}
 	}
-	errs = append(errs, checkRollout(spec.Rollout, at.Child("rollout"))...)
-	errs = append(errs, rollout.CheckGateSecrets(spec.Rollout, namespace, at.Child("rollout"), func(*field.Path, v1alpha1.GateSecretRef) {})...)
+	errs = append(errs, checkStatedRollout(spec.Rollout, namespace, at.Child("rollout"))...)
+	errs = append(errs, checkRolloutRef(spec, namespace, at.Child("rolloutRef"))...)
 	errs = append(errs, checkSuspension(spec.Suspension, at.Child("suspension"))...)
 	errs = append(errs, checkFailover(spec.Failover, at.Child("failover"))...)
 	errs = append(errs, checkDependencies(spec.DependsOn, namespace, at.Child("dependsOn"))...)

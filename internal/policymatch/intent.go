@@ -5,6 +5,8 @@ import "atoll.dev/atoll/api/v1alpha1"
 // Intent is the spec of a Bundle's source; nil when the source is gone.
 type Intent struct {
 	Spec v1alpha1.PropagationSpec
+	// Strategy that Spec.Rollout comes from; nil: the source states the rollout itself, or states none.
+	Strategy *v1alpha1.AppliedStrategy
 }
 
 // DividesReplicas returns whether the source divides replicas among clusters.
@@ -28,5 +30,5 @@ func IntentFromAnnotation(annotations map[string]string) *Intent {
 	if err != nil {
 		return nil
 	}
-	return &Intent{annotationSpec(p)}
+	return &Intent{Spec: annotationSpec(p)}
 }

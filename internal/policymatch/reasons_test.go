@@ -19,7 +19,7 @@ func TestTheSpecThatAnAnnotationStandsFor(t *testing.T) {
 	budget := intstr.FromString("10%")
 	spec := func(p v1alpha1.PlacementSpec) *Intent {
 		p.ReplicaScheduling.ReplicaSchedulingType = v1alpha1.Duplicated
-		return &Intent{v1alpha1.PropagationSpec{
+		return &Intent{Spec: v1alpha1.PropagationSpec{
 			Placement: p, PropagateDeps: true, ConflictResolution: v1alpha1.ConflictAbort, GroupBy: v1alpha1.GroupBy{Type: v1alpha1.GroupByNamespace},
 			Removal: v1alpha1.Removal{Mode: v1alpha1.RemoveDelete, Budget: &budget}, WhenUnfit: v1alpha1.UnfitKeep,
 		}}
@@ -68,7 +68,7 @@ func TestIntentsOnReplicas(t *testing.T) {
 		{v1alpha1.ReplicaScheduling{}, false, false}, {v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Duplicated}, false, false},
 		{v1alpha1.ReplicaScheduling{ReplicaSchedulingType: v1alpha1.Divided, ReplicaOverrides: v1alpha1.AllowReplicaOverrides}, true, true},
 	} {
-		i := Intent{v1alpha1.PropagationSpec{Placement: v1alpha1.PlacementSpec{ReplicaScheduling: c.scheduling}}}
+		i := Intent{Spec: v1alpha1.PropagationSpec{Placement: v1alpha1.PlacementSpec{ReplicaScheduling: c.scheduling}}}
 		if i.DividesReplicas() != c.divides || i.AllowsReplicaOverrides() != c.allowed {
 			t.Errorf("%+v: divides %t, allows %t", c.scheduling, i.DividesReplicas(), i.AllowsReplicaOverrides())
 		}

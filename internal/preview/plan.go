@@ -70,9 +70,11 @@ type BundleChange struct {
 	// DisruptionWaits are of copies that a budget would keep, by cluster name.
 	DisruptionWaits map[string]rollout.RowWait
 	// Rollout is its first turn; nil: all rows change at once.
-	Rollout  *rollout.FirstTurn
-	Short    []schedule.Shortage
-	Problems []bundlecontent.TemplateProblem
+	Rollout *rollout.FirstTurn
+	// RolloutEdit is which rollout it would have; nil: it would keep its own.
+	RolloutEdit *RolloutEdit
+	Short       []schedule.Shortage
+	Problems    []bundlecontent.TemplateProblem
 	// Waits is why nothing more is known.
 	Waits       string
 	WaitsReason atoll.Reason
@@ -163,6 +165,8 @@ type BundlePlan struct {
 	StrictBudget string `json:"strictBudget,omitempty"`
 	// Rollout is in which stages rows would change. Absent: all at once.
 	Rollout *RolloutPlan `json:"rollout,omitempty"`
+	// RolloutEdit is which rollout the Bundle would have. Absent: it would keep its own.
+	RolloutEdit *RolloutEdit `json:"rolloutEdit,omitempty"`
 	// Unweighed: no cluster that would be chosen has a static weight, and each would keep
 	// the replicas that it has.
 	Unweighed bool `json:"unweighed,omitempty"`
@@ -324,7 +328,7 @@ func BuildPlan(in Input) Plan {
 // isShown reports whether the plan of the Bundle has something to show.
 func (b *BundlePlan) isShown(placementEdited bool) bool {
 	return len(b.Rows)+len(b.StrictBudget)+len(b.UnknownSuspended)+len(b.UnplacedDependencies)+len(b.Stays)+len(b.Held)+len(b.Problems)+len(b.OverridesLater)+len(b.Frozen) > 0 ||
-		placementEdited && (b.Unweighed || b.EvenDivision || len(b.Unknown) > 0) || b.Waits != "" || b.NoFit || b.hasBlockedRow()
+		placementEdited && (b.Unweighed || b.EvenDivision || len(b.Unknown) > 0) || b.Waits != "" || b.NoFit || b.RolloutEdit != nil || b.hasBlockedRow()
 }
 
 // addBundle adds the plan of one Bundle, if it has something to show. A Bundle that the user must not
@@ -383,7 +387,7 @@ func (c *bundleComparison) compareBundle() BundlePlan {
 	c.addShortages(&b)
 	b.Unweighed, b.Unknown, b.Frozen = c.Decision.KeepsReplicasWithoutWeights(), c.unknownClusters(), c.itemsLosingPlacement()
 	b.UnknownSuspended, b.UnplacedDependencies = c.unknownSuspendedClusters(), c.UnplacedDependencies
-	b.EvenDivision = c.Decision.FallsBackToEvenDivision()
+	b.EvenDivision, b.RolloutEdit = c.Decision.FallsBackToEvenDivision(), c.RolloutEdit
 	c.addRows(&b)
 	b.OldCopies, b.KeptByBudget, b.StrictBudget = c.oldCopyWaits(), c.budgetWaits(), c.describeStrictBudget()
 	if len(b.Rows) > 0 {

@@ -131,6 +131,7 @@ func (x BundlePlan) writeText(b *strings.Builder, all bool) {
 		fmt.Fprintf(b, "  %s would wait for %s; the workload would not run in between (moveOrder).\n", abbreviateNames(w.Clusters, all), w.For)
 	}
 	x.writeBudgetWaits(b, all)
+	x.RolloutEdit.writeText(b)
 	x.Rollout.writeText(b)
 	for _, p := range x.Problems {
 		fmt.Fprintf(b, "  ! %s could not be sent: %s\n", p.Object, p.Why)

@@ -167,7 +167,7 @@ func EachGate(r *v1alpha1.Rollout, at *field.Path, fn func(g *v1alpha1.RolloutGa
 	}
 }
 
-// CheckGateSecrets returns the fields of a rollout's gates whose Secret could not be read: a policy with a namespace reads
+// CheckGateSecrets returns the fields of a rollout's gates whose Secret could not be read: a policy or a strategy with a namespace reads
 // Secrets of that namespace, and one without states the namespace of each. It calls named for the others.
 func CheckGateSecrets(r *v1alpha1.Rollout, namespace string, at *field.Path, named func(at *field.Path, ref v1alpha1.GateSecretRef)) (errs field.ErrorList) {
 	EachGate(r, at, func(g *v1alpha1.RolloutGate, at *field.Path) {
@@ -179,9 +179,9 @@ func CheckGateSecrets(r *v1alpha1.Rollout, namespace string, at *field.Path, nam
 		switch {
 		case ref == nil:
 		case namespace != "" && ref.Namespace != "":
-			errs = append(errs, field.Forbidden(in.Child("namespace"), "the Secret is of the policy's own namespace; leave it out"))
+			errs = append(errs, field.Forbidden(in.Child("namespace"), "the Secret is of the same namespace as this object; leave it out"))
 		case namespace == "" && ref.Namespace == "":
-			errs = append(errs, field.Required(in.Child("namespace"), "a policy without a namespace states that of the Secret"))
+			errs = append(errs, field.Required(in.Child("namespace"), "an object without a namespace states that of the Secret"))
 		default:
 			named(in, *ref)
 		}

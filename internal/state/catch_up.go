@@ -35,14 +35,15 @@ const (
 	catchUpFieldName = "atoll-hub-catches-up"
 )
 
-// kindsToCatchUp must be read before a hub decides. Settings that are late would let changes start in a freeze, and Notifications that are
-// late would be sent twice.
+// kindsToCatchUp must be read before a hub decides. Settings that are late would let changes start in a freeze, strategies would let
+// them start out of their stages, and Notifications would be sent twice.
 var kindsToCatchUp = []schema.GroupVersionKind{
 	v1alpha1.GroupVersion.WithKind("ClusterBundle"), v1alpha1.GroupVersion.WithKind("HubSettings"),
 	v1alpha1.GroupVersion.WithKind("PropagationPolicy"), v1alpha1.GroupVersion.WithKind("ClusterPropagationPolicy"),
 	v1alpha1.GroupVersion.WithKind("OverridePolicy"), v1alpha1.GroupVersion.WithKind("ClusterOverridePolicy"),
 	v1alpha1.GroupVersion.WithKind("ResourceInterpreter"), karmada.GroupVersion.WithKind(karmada.CustomizationKind),
 	v1alpha1.GroupVersion.WithKind("Placement"), v1alpha1.GroupVersion.WithKind("ClusterPlacement"),
+	v1alpha1.GroupVersion.WithKind(v1alpha1.KindRolloutStrategy), v1alpha1.GroupVersion.WithKind(v1alpha1.KindClusterRolloutStrategy),
 	v1alpha1.GroupVersion.WithKind("PlacementDecision"), v1alpha1.GroupVersion.WithKind("ClusterPlacementDecision"),
 	v1alpha1.GroupVersion.WithKind("Notification"),
 	corev1.SchemeGroupVersion.WithKind("Namespace"), apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/rollout"
 )
 
 // Referrers is the number of objects of one kind that refer to an object.
@@ -15,8 +16,9 @@ type Referrers struct {
 	Count int
 }
 
-// FindReferrers counts what refers to a Placement, a ClusterPlacement or a ClusterSet, by kind. It reads all policies
-// that may refer to the object, because only people delete such objects. Other kinds have none.
+// FindReferrers counts what refers to a Placement, a ClusterPlacement, a strategy or a ClusterSet, by kind. The namespaces in
+// which a strategy is enforced count as Namespaces. It reads all policies that may refer to the object, because only people
+// delete such objects. Other kinds have none.
 func (t *HubTables) FindReferrers(kind string, key types.NamespacedName) []Referrers {
 	switch kind {
 	case "Placement", "ClusterPlacement":
@@ -26,10 +28,37 @@ func (t *HubTables) FindReferrers(kind string, key types.NamespacedName) []Refer
 			return out
 		}
 		return t.withHubDefault(out, v1alpha1.DefaultPlacementClusterPlacement, key.Name)
+	case v1alpha1.KindRolloutStrategy, v1alpha1.KindClusterRolloutStrategy:
+		return t.findStrategyReferrers(key)
 	case "ClusterSet":
 		return t.findSetReferrers(key.Name)
 	}
 	return nil
+}
+
+// findStrategyReferrers counts the policies that refer to a strategy, and the namespaces in which it is enforced.
+func (t *HubTables) findStrategyReferrers(key types.NamespacedName) (out []Referrers) {
+	refersFrom := func(kind, namespace string, spec *v1alpha1.PropagationSpec) bool {
+		is, refers := rollout.ReferencedStrategy(kind, namespace, spec)
+		return refers && is == key
+	}
+	out = withReferrers(out, v1alpha1.SourcePropagationPolicy, countPolicies(t.Policies, v1alpha1.SourcePropagationPolicy, func(p *v1alpha1.PropagationPolicy) bool {
+		return refersFrom(v1alpha1.SourcePropagationPolicy, p.Namespace, &p.Spec)
+	}))
+	out = withReferrers(out, v1alpha1.SourceClusterPropagationPolicy, countPolicies(t.Policies, v1alpha1.SourceClusterPropagationPolicy, func(p *v1alpha1.ClusterPropagationPolicy) bool {
+		return refersFrom(v1alpha1.SourceClusterPropagationPolicy, "", &p.Spec)
+	}))
+	if key.Namespace != "" {
+		return out
+	}
+	return withReferrers(out, "Namespace", countMatching(t.Namespaces.List(), func(name string) bool {
+		ns, ok := t.Namespaces.Get(name)
+		if !ok {
+			return false
+		}
+		names := t.Strategies.ListEnforcedFor(ns.Labels)
+		return len(names) > 0 && names[0] == key.Name
+	}))
 }
 
 // findSetReferrers counts what refers to a ClusterSet.

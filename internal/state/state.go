@@ -52,6 +52,7 @@ type HubTables struct {
 	Customizations *CustomizationTable
 	Placements     *PlacementTable
 	Decisions      *DecisionTable
+	Strategies     *RolloutStrategyTable
 	Scores         *ClusterScoreTable
 	Sets           *ClusterSetTable
 	Hub            *HubStateTable
@@ -131,7 +132,7 @@ func New(c client.Client, cfg *rest.Config, source TableSource, converter Object
 	s.Views, s.Sets = newViews(s.Clusters, converter), newSets(s.Clusters)
 	s.Settings = newSettings(s.Views)
 	s.Namespaces, s.Policies, s.Placements, s.Decisions = newNamespaces(), newPolicies(), newPlacements(), newDecisions()
-	s.Scores, s.Hub, s.Customizations = newScores(), &HubStateTable{}, newCustomizations()
+	s.Scores, s.Hub, s.Customizations, s.Strategies = newScores(), &HubStateTable{}, newCustomizations(), newStrategies()
 	s.Repositories, s.Sources = newSourceTables()
 	s.SourceSets = newSourceSetTable()
 	s.Notifications = newNotificationTable()
@@ -185,6 +186,8 @@ func (s *HubTables) listFeeds() []tableFeed {
 		{&v1alpha1.ClusterPlacement{}, s.Placements},
 		{&v1alpha1.PlacementDecision{}, s.Decisions},
 		{&v1alpha1.ClusterPlacementDecision{}, s.Decisions},
+		{&v1alpha1.RolloutStrategy{}, s.Strategies},
+		{&v1alpha1.ClusterRolloutStrategy{}, s.Strategies},
 		{&v1alpha1.ClusterScore{}, s.Scores},
 		{&v1alpha1.ClusterSet{}, s.Sets},
 		{&v1alpha1.ClusterSetBinding{}, s.Sets},

@@ -260,7 +260,7 @@ func keyOf(a admission.Attributes, name string) atoll.ItemKey {
 // placingKinds are the kinds by which people place objects and change them.
 var placingKinds = map[string]bool{
 	v1alpha1.SourcePropagationPolicy: true, v1alpha1.SourceClusterPropagationPolicy: true, "OverridePolicy": true, "ClusterOverridePolicy": true,
-	"Placement": true, "ClusterPlacement": true,
+	"Placement": true, "ClusterPlacement": true, v1alpha1.KindRolloutStrategy: true, v1alpha1.KindClusterRolloutStrategy: true,
 }
 
 // isKept reports whether changes of the object are kept: it is placed before or after the request, or places others.

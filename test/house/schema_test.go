@@ -38,7 +38,7 @@ func (s schema) visitLeaves(path string, visit func(string)) {
 
 // wholesale lists ends of paths below which an entry may stand for all leaves:
 // types that Kubernetes defines and that we pass on whole, and copies of ours.
-var wholesale = []string{".labelSelector", ".conditions[]", ".clusterTolerations[]", "Bundle.spec.placement", "Source.spec.placement", "Bundle.spec.rollout", "Bundle.status.rollout.stages[]", "Placement.spec", ".overriders.ordered[]", ".matrix.generators[]", ".merge.generators[]"}
+var wholesale = []string{".labelSelector", ".conditions[]", ".clusterTolerations[]", "Bundle.spec.placement", "Source.spec.placement", "Bundle.spec.rollout", "Bundle.status.rollout.stages[]", "Placement.spec", "RolloutStrategy.spec", ".overriders.ordered[]", ".matrix.generators[]", ".merge.generators[]"}
 
 // schemaLeaves reads the CRDs: all leaves below spec, status and their like.
 func schemaLeaves(t *testing.T) []string {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/preview"
 	"atoll.dev/atoll/internal/preview/offline"
@@ -12,6 +13,7 @@ func newBundleAddition(b *offline.Bundle) preview.BundleChange {
 	c := preview.BundleChange{
 		ID: b.ID, Source: b.Source, New: true, Revision: "files", Content: b.Content,
 		After: map[string]atoll.RowSpec{}, Decision: b.Decision, Problems: b.Problems, Short: b.Shares.Shortages,
+		RolloutEdit: preview.NewRolloutEdit(nil, &v1alpha1.BundleSpec{Rollout: b.Spec.Rollout, RolloutStrategy: b.Strategy}),
 	}
 	for i := range b.Decision.Verdicts {
 		v := &b.Decision.Verdicts[i]

@@ -13,9 +13,10 @@ import (
 // formatRollout formats the progress of a Bundle's rollout for people.
 func formatRollout(argument string, bundle *v1alpha1.Bundle) string {
 	var b strings.Builder
+	writeStrategy(&b, bundle)
 	r := bundle.Status.Rollout
 	if r == nil {
-		return formatUnbounded(argument, bundle)
+		return b.String() + formatUnbounded(argument, bundle)
 	}
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	suspends := slices.ContainsFunc(r.Stages, func(s v1alpha1.StageStatus) bool { return s.Suspended > 0 })
@@ -51,6 +52,18 @@ func formatRollout(argument string, bundle *v1alpha1.Bundle) string {
 		fmt.Fprintf(&b, "%s: clusters wait for %s; %s must act\n", r.Reason, phrase.EscapeLine(r.Message), r.Actor)
 	}
 	return b.String()
+}
+
+// writeStrategy writes the strategy that the rollout comes from.
+func writeStrategy(b *strings.Builder, bundle *v1alpha1.Bundle) {
+	s := bundle.Spec.RolloutStrategy
+	switch {
+	case s == nil:
+	case s.Enforced:
+		fmt.Fprintf(b, "the rollout is that of %s, which is enforced for namespace %s\n", s, bundle.Namespace)
+	default:
+		fmt.Fprintf(b, "the rollout is that of %s\n", s)
+	}
 }
 
 // formatUnbounded formats how a change reaches the clusters where no cluster waits and no bound is stated.

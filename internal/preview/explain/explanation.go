@@ -130,6 +130,8 @@ type Bundle struct {
 	Output   rollout.Output
 	// Provenance of the items by cluster.
 	Provenance map[string][]overrides.Provenance
+	// Rollout is the choice of the rollout now.
+	Rollout rollout.StrategyChoice
 }
 
 // Explanation of one object.
@@ -185,6 +187,7 @@ type BundleExplanation struct {
 	WhenUnfit v1alpha1.WhenUnfit     `json:"whenUnfit"`
 	Failover  *FailoverExplanation   `json:"failover,omitempty"`
 	Removal   v1alpha1.Removal       `json:"removal"`
+	StrategyExplanation
 	// Revision that rows are to reach, and its number.
 	Revision string `json:"revision,omitempty"`
 	Number   int64  `json:"number,omitempty"`
@@ -430,7 +433,7 @@ func (in ExplanationInput) explainBundle(b Bundle) BundleExplanation {
 		Revision: b.Latest, Number: b.Numbers[b.Latest], NoFit: b.Decision.NoFit, Item: in.describeItem(b),
 		Rebalance: explainRebalance(b), Interpreters: in.itemInterpreters(b), Treatment: in.itemTreatment(b),
 	}
-	out.Nowhere = atoll.IsNowhere(b.Spec.Placement)
+	out.Nowhere, out.StrategyExplanation = atoll.IsNowhere(b.Spec.Placement), in.explainStrategy(b)
 	out.Group, out.FailsBack, out.Better = b.Decision.Group, b.Decision.AwaitsFailback, b.Decision.PendingFailback.Group
 	if out.Better != "" && !b.Decision.FailbackAt.IsZero() {
 		out.BetterAt = &b.Decision.FailbackAt

@@ -194,6 +194,7 @@ func (e Explanation) writeBundle(b *strings.Builder, x BundleExplanation, all bo
 	if to := e.takeoverSource(x); to != "" {
 		fmt.Fprintf(b, "  It is to go to the Bundle of %s, and stays in this one until it is healthy there.\n", to)
 	}
+	x.writeStrategy(b)
 	writeTreatment(b, x.Treatment)
 	x.writeInterpreters(b)
 	e.writeWaits(b, x)

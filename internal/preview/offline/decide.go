@@ -22,6 +22,8 @@ type Bundle struct {
 	ID     policymatch.BundleID
 	Source v1alpha1.BundleSource
 	Spec   v1alpha1.PropagationSpec
+	// Strategy that the rollout of Spec comes from; nil: the source states the rollout itself, or states none.
+	Strategy *v1alpha1.AppliedStrategy
 	// Content of its first Revision.
 	Content  *atoll.Content
 	Decision schedule.Decision
@@ -140,7 +142,7 @@ func (w *World) policiesWithoutEffect(bundles []Bundle) (out []IdlePolicy) {
 // bindTemplates binds the templates into Bundles, by name.
 func (w *World) bindTemplates() (out []Bundle, unplaced []Unplaced) {
 	parents, byID := worldParents{w, w.policyIndex()}, map[policymatch.BundleID]*Bundle{}
-	placed := map[atoll.ItemKey]policymatch.BundleID{}
+	placed, strategies := map[atoll.ItemKey]policymatch.BundleID{}, w.listStrategies()
 	for _, key := range slices.SortedFunc(maps.Keys(w.templates), atoll.ItemKey.Compare) {
 		sub := policymatch.SubjectFromObject(w.templates[key])
 		d := parents.decidePolicy(sub)
@@ -152,13 +154,14 @@ func (w *World) bindTemplates() (out []Bundle, unplaced []Unplaced) {
 			unplaced = append(unplaced, Unplaced{Key: key, Why: "it is stated to stay on the hub", Reason: atoll.ReasonHubOnly})
 		}
 		id, _ := d.BundleOf(sub)
-		spec, missing := w.resolvePlacement(d.Winner, key.Namespace)
-		if missing != "" {
-			unplaced = append(unplaced, Unplaced{Key: key, Why: missing, Reason: atoll.ReasonPlacementMissing})
+		intent, missing := w.resolveSource(strategies, d.Winner, id.Namespace)
+		if missing.Reason != "" {
+			missing.Key = key
+			unplaced = append(unplaced, missing)
 			continue
 		}
 		if byID[id] == nil {
-			byID[id] = &Bundle{ID: id, Source: d.Winner.Source, Spec: spec, Why: map[atoll.ItemKey]string{}}
+			byID[id] = &Bundle{ID: id, Source: d.Winner.Source, Spec: intent.Spec, Strategy: intent.Strategy, Why: map[atoll.ItemKey]string{}}
 		}
 		byID[id].Why[key], placed[key] = d.Winner.MatchedBy+": "+d.Reason, id
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/schedule"
 )
@@ -47,6 +48,8 @@ type BundleResult struct {
 	Namespace string       `json:"namespace,omitempty"`
 	Name      string       `json:"name"`
 	Source    SourceResult `json:"source"`
+	// RolloutStrategy that its rollout comes from; nil: the source states the rollout itself, or states none.
+	RolloutStrategy *v1alpha1.AppliedStrategy `json:"rolloutStrategy,omitempty"`
 	// Items by key.
 	Items []ItemResult `json:"items"`
 	// NoFit: no cluster fits. Unmet is the minimum of the spread that cannot be had.
@@ -141,7 +144,7 @@ func clusterResults(d *schedule.Decision, shares schedule.ReplicaAssignment) []C
 
 func bundleResult(b *Bundle) BundleResult {
 	out := BundleResult{
-		Namespace: b.ID.Namespace, Name: b.ID.Name, Source: SourceResult{Kind: b.Source.Kind, Name: b.Source.Name},
+		Namespace: b.ID.Namespace, Name: b.ID.Name, Source: SourceResult{Kind: b.Source.Kind, Name: b.Source.Name}, RolloutStrategy: b.Strategy,
 		NoFit: b.Decision.NoFit, Unmet: b.Decision.UnmetSpread, Items: b.itemResults(), Clusters: clusterResults(&b.Decision, b.Shares),
 	}
 	for _, s := range b.Shares.Shortages {

@@ -39,6 +39,12 @@ func (w *World) checkPolicies() error {
 	for _, p := range w.placements {
 		errs = append(errs, refuseObject(p.Kind, p, policycheck.CheckPlacement(&p.Spec, refused, at)))
 	}
+	for _, s := range w.clusterStrategies {
+		errs = append(errs, refuseObject(s.Kind, s, policycheck.CheckRolloutStrategy(&s.Spec, "", at)))
+	}
+	for _, s := range w.strategies {
+		errs = append(errs, refuseObject(s.Kind, s, policycheck.CheckRolloutStrategy(&v1alpha1.ClusterRolloutStrategySpec{Rollout: s.Spec}, s.Namespace, at)))
+	}
 	return cmp.Or(errs...)
 }
 

@@ -40,6 +40,8 @@ type World struct {
 	clusterPropagation []*v1alpha1.ClusterPropagationPolicy
 	placements         []*v1alpha1.Placement
 	clusterPlacements  []*v1alpha1.ClusterPlacement
+	strategies         []*v1alpha1.RolloutStrategy
+	clusterStrategies  []*v1alpha1.ClusterRolloutStrategy
 	overrides          []*v1alpha1.OverridePolicy
 	clusterOverrides   []*v1alpha1.ClusterOverridePolicy
 	interpreters       []*v1alpha1.ResourceInterpreter
@@ -193,6 +195,8 @@ var ownKinds = map[string]func(*World, atoll.ItemKey, *unstructured.Unstructured
 	"ClusterPlacement": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
 		return readInto(&w.clusterPlacements, u, nil)
 	},
+	v1alpha1.KindRolloutStrategy:        (*World).readStrategy,
+	v1alpha1.KindClusterRolloutStrategy: (*World).readClusterStrategy,
 	"ResourceInterpreter": func(w *World, _ atoll.ItemKey, u *unstructured.Unstructured) error {
 		return readInto(&w.interpreters, u, func(i *v1alpha1.ResourceInterpreter) field.ErrorList { return scriptErrors(script.CheckSpec(i.Spec)) })
 	},

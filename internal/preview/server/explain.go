@@ -133,7 +133,7 @@ func (x *userQuery) bundlesOfAtollObject(ctx context.Context, key atoll.ItemKey,
 }
 
 // describePolicy describes the requested policy: its selection, and the problems in its status. A
-// missing Placement is looked up, because the status comes later.
+// missing Placement or strategy is looked up, because the status comes later.
 func (x *userQuery) describePolicy(key atoll.ItemKey, generation int64, spec *v1alpha1.PropagationSpec, status v1alpha1.PropagationStatus) *explain.Policy {
 	out := &explain.Policy{}
 	for _, rs := range spec.ResourceSelectors {
@@ -149,10 +149,8 @@ func (x *userQuery) describePolicy(key atoll.ItemKey, generation int64, spec *v1
 		out.Selects = append(out.Selects, what)
 	}
 	applied := meta.FindStatusCondition(status.Conditions, v1alpha1.PolicyApplied)
-	out.Problem = x.sources.Binder.MissingPlacementReason(policymatch.BundleID{Namespace: key.Namespace}, v1alpha1.BundleSource{Kind: key.Kind, Name: key.Name})
-	if out.Problem != "" {
-		out.ProblemReason = atoll.ReasonPlacementMissing
-	} else if applied != nil && applied.Status == metav1.ConditionFalse && applied.ObservedGeneration == generation &&
+	out.ProblemReason, out.Problem = x.sources.Binder.MissingReference(policymatch.BundleID{Namespace: key.Namespace}, v1alpha1.BundleSource{Kind: key.Kind, Name: key.Name})
+	if out.Problem == "" && applied != nil && applied.Status == metav1.ConditionFalse && applied.ObservedGeneration == generation &&
 		applied.Reason == string(atoll.ReasonCannotSend) {
 		out.Problem, out.ProblemReason = applied.Message, atoll.ReasonCannotSend
 	}
@@ -259,13 +257,7 @@ func (x *userQuery) explainMatch(ctx context.Context, key atoll.ItemKey, why bin
 			winner.Selects = why.Root.Key.Kind + "/" + why.Root.Key.Name
 		}
 		c.Winner = &winner
-		if c.WaitsFor = x.sources.Binder.MissingHubNamespaceReason(why.Bundle); c.WaitsFor != "" {
-			c.WaitsReason = atoll.ReasonNamespaceUnknown
-		} else if c.WaitsFor = x.sources.Binder.MissingPlacementReason(why.Bundle, why.Winner.Source); c.WaitsFor != "" {
-			c.WaitsReason = atoll.ReasonPlacementMissing
-		} else if c.WaitsFor = x.sources.Binder.MissingOverridesReason(why.Bundle, why.Winner.Source); c.WaitsFor != "" {
-			c.WaitsReason = atoll.ReasonOverridesMissing
-		}
+		c.WaitsReason, c.WaitsFor = x.findBundleWait(why.Bundle, why.Winner.Source)
 	}
 	for i, o := range why.Others {
 		other := explainCandidate(o)
@@ -280,6 +272,20 @@ func (x *userQuery) explainMatch(ctx context.Context, key atoll.ItemKey, why bin
 		}
 	}
 	return c
+}
+
+// findBundleWait returns why a source has made nothing of its templates yet; empty where nothing is missing.
+func (x *userQuery) findBundleWait(id policymatch.BundleID, source v1alpha1.BundleSource) (atoll.Reason, string) {
+	if why := x.sources.Binder.MissingHubNamespaceReason(id); why != "" {
+		return atoll.ReasonNamespaceUnknown, why
+	}
+	if reason, why := x.sources.Binder.MissingReference(id, source); why != "" {
+		return reason, why
+	}
+	if why := x.sources.Binder.MissingOverridesReason(id, source); why != "" {
+		return atoll.ReasonOverridesMissing, why
+	}
+	return "", ""
 }
 
 func explainCandidate(c policymatch.Candidate) explain.Candidate {
@@ -301,6 +307,7 @@ func (x *userQuery) explainBundle(ctx context.Context, b state.Bundle) (explain.
 	out := explain.Bundle{
 		Ref: b.Ref, Spec: b.Spec, Status: b.Status, Created: b.Meta.CreationTimestamp.Time, Decision: x.hideOtherTenants(ctx, b, p), Output: p.Output,
 		Rebalance: atoll.RebalanceRequestedAt(b.Meta.Annotations),
+		Rollout:   x.sources.Binder.ExplainRollout(policymatch.BundleID{Namespace: b.Ref.Namespace, Name: b.Ref.Name}, b.Spec.Source),
 		Numbers:   map[string]int64{}, Rows: map[string]rollout.Row{}, DisconnectedSince: map[string]time.Time{}, AgentProblems: map[string]string{},
 	}
 	for _, r := range st.Revisions.OfBundle(b.Ref.UID) {

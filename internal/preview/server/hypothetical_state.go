@@ -121,6 +121,8 @@ var ownKindReaders = map[string]func(o *unstructured.Unstructured, fills bool) (
 	"HubSettings":              readObjectAs[v1alpha1.HubSettings],
 	"Placement":                readObjectAs[v1alpha1.Placement],
 	"ClusterPlacement":         readObjectAs[v1alpha1.ClusterPlacement],
+	"RolloutStrategy":          readObjectAs[v1alpha1.RolloutStrategy],
+	"ClusterRolloutStrategy":   readObjectAs[v1alpha1.ClusterRolloutStrategy],
 	"PropagationPolicy":        readObjectAs[v1alpha1.PropagationPolicy],
 	"ClusterPropagationPolicy": readObjectAs[v1alpha1.ClusterPropagationPolicy],
 	"OverridePolicy":           readObjectAs[v1alpha1.OverridePolicy],
@@ -276,16 +278,27 @@ func (s *hypotheticalState) existingAtollObject(o *unstructured.Unstructured, ke
 		return nil, st.Scores.HasObject(key.Namespace, key.Name)
 	case "HubSettings":
 		return nil, key.Name == v1alpha1.HubSettingsName && (len(st.Views.PlacementPropertyNames()) > 0 || st.Settings.StatesPlacement())
-	case "Placement", "ClusterPlacement":
-		if p, ok := st.Placements.Get(types.NamespacedName{Namespace: key.Namespace, Name: key.Name}); ok {
-			return p.ToObject(), true
-		}
-		return nil, false
+	case "Placement", "ClusterPlacement", v1alpha1.KindRolloutStrategy, v1alpha1.KindClusterRolloutStrategy:
+		return s.existingReferenced(key.Kind, types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
 	case karmada.CustomizationKind:
 		i, ok := st.Policies.GetInterpreter(key.Name)
 		return nil, ok && script.KarmadaSourceName(i) == key.Name
 	}
 	return st.Policies.Get(state.PolicyKey{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name})
+}
+
+// existingReferenced returns what there is of an object to which policies refer.
+func (s *hypotheticalState) existingReferenced(kind string, key types.NamespacedName) (client.Object, bool) {
+	if kind == v1alpha1.KindRolloutStrategy || kind == v1alpha1.KindClusterRolloutStrategy {
+		if is, ok := s.state.Strategies.Get(key); ok {
+			return is.ToObject(), true
+		}
+		return nil, false
+	}
+	if is, ok := s.state.Placements.Get(key); ok {
+		return is.ToObject(), true
+	}
+	return nil, false
 }
 
 // existingSetBinding returns the binding of the set that o names, which is what a binding is about.
@@ -359,18 +372,32 @@ func (s *hypotheticalState) writtenPlacements() (keys []types.NamespacedName) {
 	return keys
 }
 
+// writtenStrategies returns the strategies of rollouts that would be written.
+func (s *hypotheticalState) writtenStrategies() (keys []types.NamespacedName) {
+	for _, o := range s.ownObjects {
+		switch o.(type) {
+		case *v1alpha1.RolloutStrategy, *v1alpha1.ClusterRolloutStrategy:
+			keys = append(keys, client.ObjectKeyFromObject(o))
+		}
+	}
+	return keys
+}
+
 // supposedBinderTables is what bind reads.
 func (s *hypotheticalState) supposedBinderTables() binder.SupposedTables {
 	templates, policies := s.state.Templates.SupposeWritten(s.templates), s.state.Policies.SupposeWritten(s.ownObjects...)
 	out := binder.SupposedTables{
 		Templates: templates, Kinds: templates, Namespaces: s.state.Namespaces.SupposeWritten(s.namespaces...),
-		Policies: policies, Overrides: policies, ChangedPlacements: s.writtenPlacements(),
+		Policies: policies, Overrides: policies, ChangedPlacements: s.writtenPlacements(), ChangedStrategies: s.writtenStrategies(),
 	}
 	if containsType[*v1alpha1.HubSettings, *v1alpha1.HubSettings](s.ownObjects) {
 		out.Settings = s.state.Settings.SupposeWritten(s.ownObjects...)
 	}
 	if len(out.ChangedPlacements) > 0 {
 		out.Placements = s.state.Placements.SupposeWritten(s.ownObjects...)
+	}
+	if len(out.ChangedStrategies) > 0 {
+		out.Strategies = s.state.Strategies.SupposeWritten(s.ownObjects...)
 	}
 	for key := range s.templates {
 		out.ChangedTemplates = append(out.ChangedTemplates, key)

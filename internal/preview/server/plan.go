@@ -326,9 +326,12 @@ func (x *userQuery) bundleChange(ctx context.Context, f placer.PreviewedBundle, 
 		c.PlacementEdited = !apiequality.Semantic.DeepEqual(b.Spec.Placement, c.Placement)
 		c.SuspensionEdited = !apiequality.Semantic.DeepEqual(b.Spec.Suspension, c.Suspension)
 		c.BudgetEdited = !apiequality.Semantic.DeepEqual(b.Spec.DisruptionBudget, c.DisruptionBudget)
+		c.RolloutEdit = preview.NewRolloutEdit(&b.Spec, &f.Bundle.Spec)
 		if !apiequality.Semantic.DeepEqual(b.Spec.DependsOn, f.Bundle.Spec.DependsOn) {
 			c.UnplacedDependencies = listUnplacedDependencies(f.Bundle, placing())
 		}
+	} else {
+		c.RolloutEdit = preview.NewRolloutEdit(nil, &f.Bundle.Spec)
 	}
 	if b, ok := byID[c.ID]; ok {
 		c.New, c.Problems = b.New, b.Problems

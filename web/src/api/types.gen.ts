@@ -454,6 +454,11 @@ export interface Bundle {
         type: "Allow" | "Deny";
       }>;
     };
+    rolloutStrategy?: {
+      enforced?: boolean;
+      kind: "RolloutStrategy" | "ClusterRolloutStrategy";
+      name: string;
+    };
     source: {
       kind: string;
       name: string;

@@ -20,6 +20,7 @@ var harmlessFields = map[string]string{
 	"PropagationPolicy.spec.moveOrder":                                  "of what the policy placed",
 	"PropagationPolicy.spec.rollout":                                    "delays changes of what the policy placed; a cluster that it names gets nothing by that. For gates the hub refuses addresses of its own machine, and a Secret needs the right to get it: TestGateSecretsThatAreRefused",
 	"PropagationPolicy.spec.failover":                                   "moves what the policy placed within clusters that fit, at bounded times; what it stores is in its own Bundles",
+	"RolloutStrategy.spec":                                              "delays changes of what policies of the namespace placed, as PropagationPolicy.spec.rollout does; a Secret needs the right to get it: TestStrategiesThatAreRefused",
 	"PropagationPolicy.spec.suspension":                                 "delays changes of what the policy placed, and moves of it; a cluster that it names gets nothing by that",
 	"PropagationPolicy.spec.dependsOn":                                  "delays changes of what the policy placed. The removal of what a cluster policy placed waits 10 minutes at most: TestADependencyOnAClusterPolicy",
 	"PropagationPolicy.spec.dependentOverrides":                         "delays the first revision of what the policy places",

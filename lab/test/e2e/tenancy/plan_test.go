@@ -104,6 +104,7 @@ func plansLendNoRights(t *testing.T) {
 		"an open set":             set("rival-set", "{unboundNamespaces: Allow}"),
 		"properties":              "{apiVersion: atoll.dev/v1alpha1, kind: HubSettings, metadata: {name: hub}, spec: {placementProperties: [owner]}}",
 		"a cluster placement":     "{apiVersion: atoll.dev/v1alpha1, kind: ClusterPlacement, metadata: {name: try}}",
+		"an enforced rollout":     "{apiVersion: atoll.dev/v1alpha1, kind: ClusterRolloutStrategy, metadata: {name: try}, spec: {type: All, enforcedFor: {namespaceSelector: {}}}}",
 		"a cluster policy":        "{apiVersion: atoll.dev/v1alpha1, kind: ClusterPropagationPolicy, metadata: {name: try}, spec: {resourceSelectors: [{apiVersion: v1, kind: Secret}]}}",
 		"a neighbour's template":  "{apiVersion: v1, kind: Secret, metadata: {name: plans, namespace: rival}, data: {other: YQ==}}",
 		"a neighbour's namespace": "{apiVersion: v1, kind: Namespace, metadata: {name: rival, annotations: {atoll.dev/clusters: '*'}}}",
