@@ -33,6 +33,7 @@ export interface Cluster {
       value?: string;
     }>;
     zone?: string;
+    zones?: Array<string>;
   };
   status?: {
     agentVersion?: string;
@@ -124,6 +125,22 @@ export interface Bundle {
       name: string;
       scope?: "Cluster" | "All";
     }>;
+    disruptionBudget?: {
+      maxUnavailable?: number | string;
+      minAvailable?: number | string;
+      podDisruptionBudgets?: "Honor" | "Ignore";
+    };
+    failover?: {
+      application?: {
+        backoffSeconds?: number;
+        decisionConditions?: {
+          tolerationSeconds?: number;
+        };
+        gracePeriodSeconds?: number;
+        maxAvoidedClusters?: number;
+        purgeMode?: "Directly" | "Gracefully" | "Never" | "Immediately" | "Graciously";
+      };
+    };
     freezeExemption?: {
       at?: string;
       by?: string;
@@ -491,6 +508,19 @@ export interface Bundle {
       status: "True" | "False" | "Unknown";
       type: string;
     }>;
+    failover?: {
+      clusters?: Array<{
+        avoidedUntil?: string;
+        cluster: string;
+        clusterUID: string;
+        failedAt?: string;
+        failovers?: number;
+        revision?: string;
+        unhealthySince?: string;
+      }>;
+      clustersBeforeFailover?: Array<string>;
+      healthyRevision?: string;
+    };
     feedback?: Array<{
       name: string;
       object: string;
