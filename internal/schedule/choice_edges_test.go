@@ -104,15 +104,15 @@ func TestBreaksHardSkew(t *testing.T) {
 		name   string
 		skew   int
 		isSoft bool
-		group  int32
+		to     int32 // the option of the group with this index, or the one without a group
 		counts []int32
 		want   bool
 	}{
 		{"as many as allowed", 1, false, 0, []int32{2, 1}, false}, {"one too many", 1, false, 0, []int32{3, 1}, true}, {"a wider skew", 2, false, 0, []int32{3, 1}, false},
-		{"a soft skew", 1, true, 0, []int32{3, 1}, false}, {"no skew", 0, false, 0, []int32{3, 1}, false}, {"in no group", 1, false, noGroup, []int32{3, 1}, false}, {"the smaller group", 1, false, 1, []int32{3, 1}, false},
+		{"a soft skew", 1, true, 0, []int32{3, 1}, false}, {"no skew", 0, false, 0, []int32{3, 1}, false}, {"in no group", 1, false, 2, []int32{3, 1}, false}, {"the smaller group", 1, false, 1, []int32{3, 1}, false},
 	} {
-		p := &choiceProblem{options: []candidateOption{{}, {}}, maxChosen: unlimited, rules: []spreadRule{{groups: 2, skew: tc.skew, isSoft: tc.isSoft, groupOf: []int32{0, 1}}}}
-		if got := newSolver(p).breaksHardSkew(0, tc.group, [][]int32{tc.counts}); got != tc.want {
+		p := &choiceProblem{options: []candidateOption{{}, {}, {}}, maxChosen: unlimited, rules: []spreadRule{{groups: 2, skew: tc.skew, isSoft: tc.isSoft, groupOf: []int32{0, 1, noGroup}}}}
+		if got := newSolver(p).breaksHardSkew(0, 2, tc.to, [][]int32{tc.counts}); got != tc.want {
 			t.Errorf("%s: %t", tc.name, got)
 		}
 	}
