@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -111,8 +112,10 @@ func TestBreaksHardSkew(t *testing.T) {
 		{"as many as allowed", 1, false, 0, []int32{2, 1}, false}, {"one too many", 1, false, 0, []int32{3, 1}, true}, {"a wider skew", 2, false, 0, []int32{3, 1}, false},
 		{"a soft skew", 1, true, 0, []int32{3, 1}, false}, {"no skew", 0, false, 0, []int32{3, 1}, false}, {"in no group", 1, false, noGroup, []int32{3, 1}, false}, {"the smaller group", 1, false, 1, []int32{3, 1}, false},
 	} {
-		p := &choiceProblem{options: []candidateOption{{}, {}}, maxChosen: unlimited, rules: []spreadRule{{groups: 2, skew: tc.skew, isSoft: tc.isSoft, groupOf: []int32{0, 1}}}}
-		if got := newSolver(p).breaksHardSkew(0, tc.group, [][]int32{tc.counts}); got != tc.want {
+		groupOf := []int32{0, 1, noGroup}
+		p := &choiceProblem{options: []candidateOption{{}, {}, {}}, maxChosen: unlimited, rules: []spreadRule{{groups: 2, skew: tc.skew, isSoft: tc.isSoft, groupOf: groupOf}}}
+		to := int32(slices.Index(groupOf, tc.group))
+		if got := newSolver(p).breaksHardSkew(0, (to+1)%3, to, [][]int32{tc.counts}); got != tc.want {
 			t.Errorf("%s: %t", tc.name, got)
 		}
 	}
