@@ -527,23 +527,6 @@ func (in ExplanationInput) freeReplicas(b Bundle, cluster string) (out map[strin
 	return out, !known
 }
 
-// clustersPendingObjectDeletion returns the clusters of a Bundle that have not reported the
-// deletion of the object.
-func (in ExplanationInput) clustersPendingObjectDeletion(b Bundle) (out []string) {
-	for _, t := range b.Content.Tombstones {
-		if t.Key != in.Object {
-			continue
-		}
-		for cluster, row := range b.Rows {
-			if !t.IsDoneInRow(b.Latest, row.Spec, row.Status) && !slices.Contains(out, cluster) {
-				out = append(out, cluster)
-			}
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
 const (
 	plainItem      = "an item" // of which there is nothing to show
 	unsentItem     = "not in the latest revision yet"

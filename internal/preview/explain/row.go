@@ -191,3 +191,20 @@ func nextStep(is atoll.RowSpec, next *atoll.RowSpec) string {
 	}
 	return ""
 }
+
+// clustersPendingObjectDeletion returns the clusters of a Bundle that have not reported the
+// deletion of the object.
+func (in ExplanationInput) clustersPendingObjectDeletion(b Bundle) (out []string) {
+	for _, t := range b.Content.Tombstones {
+		if t.Key != in.Object {
+			continue
+		}
+		for cluster, row := range b.Rows {
+			if !t.IsDoneInRow(b.Latest, row.Spec, row.Status) && !slices.Contains(out, cluster) {
+				out = append(out, cluster)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
