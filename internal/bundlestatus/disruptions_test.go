@@ -27,16 +27,16 @@ func TestADisruptionBudgetInAStatus(t *testing.T) {
 		"a change": {2, []Row{newRow("a", behind), newRow("b", readyStatus(), inStage(0, true)), newRow("c", readyStatus(), inStage(0, true))},
 			"DisruptionBudget: a to become available: 2 of 3 copies are, and disruptionBudget states minAvailable 2; the application's owner", "WaitsForApply: a: the latest change to be applied (and 2 clusters more); the agent acts"},
 		"a budget that lets no copy go": {2, []Row{newRow("a", readyStatus(), inStage(0, true)), newRow("b", readyStatus(), inStage(0, true))},
-			"DisruptionBudgetTooStrict: an edit of disruptionBudget: minAvailable 2 lets no copy go, even while all 2 copies are available; the application's owner",
-			"DisruptionBudgetTooStrict: a: an edit of disruptionBudget: minAvailable 2 lets no copy go, even while all 2 copies are available (and 1 cluster more); the application's owner must act"},
+			"DisruptionBudgetTooStrict: an edit of disruptionBudget: minAvailable 2 lets no copy go, even while all are available; the application's owner",
+			"DisruptionBudgetTooStrict: a: an edit of disruptionBudget: minAvailable 2 lets no copy go, even while all are available (and 1 cluster more); the application's owner must act"},
 		"a leaving copy": {2, []Row{newRow("a", readyStatus(), leaving(atoll.ReasonDisruptionBudget)), newRow("b", readyStatus()), newRow("c", readyStatus(), makeUnreachable)},
 			"none", "DisruptionBudget: a: more copies to become available: 2 of 2 copies are, and disruptionBudget states minAvailable 2; the application's owner must act"},
 		"a leaving copy that never goes": {2, []Row{newRow("a", readyStatus(), leaving(atoll.ReasonDisruptionBudgetTooStrict)), newRow("b", readyStatus())},
-			"none", "DisruptionBudgetTooStrict: a: an edit of disruptionBudget: minAvailable 2 lets no copy go, even while all 2 copies are available; the application's owner must act"},
+			"none", "DisruptionBudgetTooStrict: a: an edit of disruptionBudget: minAvailable 2 lets no copy go, even while all are available; the application's owner must act"},
 		"pods": {1, []Row{newRow("a", readyStatus(), leaving(atoll.ReasonPodDisruptionBudget)), newRow("b", readyStatus())},
 			"none", "PodDisruptionBudget: a: a PodDisruptionBudget of the Bundle in the cluster to allow a disruption; the application's owner must act"},
 		"the old copy goes first": {1, []Row{newRow("a", readyStatus(), leaving(atoll.ReasonDisruptionBudgetTooStrict)), newRow("b", nil, withPhase(atoll.RowPending, "DisruptionBudgetTooStrict: the old copy in a to end"))},
-			"none", "DisruptionBudgetTooStrict: a: an edit of disruptionBudget: minAvailable 1 lets no copy go, even while its only copy is available (and 1 cluster more); the application's owner must act"},
+			"none", "DisruptionBudgetTooStrict: a: an edit of disruptionBudget: minAvailable 1 lets no copy go, even while all are available (and 1 cluster more); the application's owner must act"},
 	} {
 		budget := &v1alpha1.DisruptionBudget{MinAvailable: &intstr.IntOrString{IntVal: c.least}}
 		in := StatusInput{Rows: c.rows, Latest: latest, Terms: rollout.CompileTerms(nil).ForClusters(len(c.rows)).WithBudget(budget), Now: time.Unix(1000, 0)}

@@ -15,8 +15,6 @@ type blockerSet struct {
 	excluded string
 	// isSuspended: they wait for the end of a suspension, so that no time ends the wait.
 	isSuspended bool
-	// areOthers: they do not replace the row that waits, which is kept because the application must run somewhere.
-	areOthers bool
 	// latestArrivals is when the last two of them came, in Unix seconds, the later one
 	// first. longestTimeouts is the same for the two longest readiness timeouts.
 	latestArrivals  [2]int64

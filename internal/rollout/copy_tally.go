@@ -14,8 +14,10 @@ type CopyTally struct {
 	// expected counts the connected clusters that are to hold the Bundle, and those that lose it without a replacement. Of the copies in
 	// connected clusters, present counts all and available the healthy ones.
 	expected, present, available int
-	// all and allExpected count as if every cluster were connected and every copy available.
-	all, allExpected int
+	// chosen counts the clusters that are to hold the Bundle, connected or not, and withheld those of them that come after old copies have ended.
+	chosen, withheld int
+	// unreplaced counts the expected copies that leave.
+	unreplaced       int
 	unavailable      int
 	unavailableNames []string
 	// isExact: copies that nothing replaces are expected, too.
@@ -27,8 +29,7 @@ func NewCopyTally(b *v1alpha1.DisruptionBudget) CopyTally { return CopyTally{bud
 
 // AddChosen counts equal rows of clusters that are to hold the Bundle. The names are those of the clusters, or the first of them.
 func (t *CopyTally) AddChosen(row Row, isConnected bool, n int, names ...string) {
-	t.all += n
-	t.allExpected += n
+	t.chosen += n
 	if !isConnected {
 		return
 	}
@@ -43,27 +44,27 @@ func (t *CopyTally) AddChosen(row Row, isConnected bool, n int, names ...string)
 
 // AddWithheld counts clusters that are to hold the Bundle once other clusters have lost it: both copies are never there at one time.
 func (t *CopyTally) AddWithheld(isConnected bool, n int) {
-	if t.allExpected += n; isConnected {
+	t.chosen += n
+	if t.withheld += n; isConnected {
 		t.expected += n
 	}
 }
 
 // AddLeaving counts equal rows of clusters that are to lose the Bundle.
 func (t *CopyTally) AddLeaving(row Row, isConnected bool, n int) {
-	t.all += n
 	if !isConnected {
 		return
 	}
 	t.present += n
-	if row.isReady() {
+	if row.wasReady() {
 		t.available += n
 	}
 }
 
-// expectLeaving counts copies as expected although their clusters are to lose them: nothing replaces them.
-func (t *CopyTally) expectLeaving(connected, all int) {
-	t.expected += connected
-	t.allExpected += all
+// expectLeaving counts copies in connected clusters as expected although the clusters are to lose them: nothing replaces them.
+func (t *CopyTally) expectLeaving(n int) {
+	t.expected += n
+	t.unreplaced = n
 }
 
 func (t *CopyTally) addUnavailable(n int, names ...string) {
@@ -93,15 +94,13 @@ func (t *CopyTally) take(cluster string) {
 // isSpent reports whether no available copy may be taken.
 func (t *CopyTally) isSpent() bool { return t.budget != nil && t.Room() <= 0 }
 
-// isTooStrict reports whether no copy may be taken even while all are available.
+// isTooStrict reports whether no row may change even while all copies are available.
 func (t *CopyTally) isTooStrict() bool {
-	return t.budget != nil && t.letsNoneGo(t.budget.RequiredOf(t.allExpected))
+	most := t.chosen - t.withheld
+	return t.budget != nil && most > 0 && most <= t.budget.RequiredOf(t.chosen)
 }
 
-// letsNoneGo reports whether all copies are no more than so many that must stay.
-func (t *CopyTally) letsNoneGo(required int) bool { return t.all > 0 && t.all <= required }
-
-// Reason returns why no available copy may be taken.
+// Reason returns why no row with an available copy may change.
 func (t *CopyTally) Reason() atoll.Reason {
 	if t.isTooStrict() {
 		return atoll.ReasonDisruptionBudgetTooStrict
@@ -109,9 +108,14 @@ func (t *CopyTally) Reason() atoll.Reason {
 	return atoll.ReasonDisruptionBudget
 }
 
-// reasonOfEdit is Reason for a copy that an edit of the placement moves.
-func (t *CopyTally) reasonOfEdit() atoll.Reason {
-	if t.letsNoneGo(min(t.budget.RequiredOf(t.allExpected), t.allExpected)) {
+// reasonOfLeaving returns why an available copy may not leave. One more copy than those of the chosen clusters may be available then.
+func (t *CopyTally) reasonOfLeaving(isEdit bool) atoll.Reason {
+	expected := t.chosen + min(t.unreplaced, 1)
+	required := t.budget.RequiredOf(expected)
+	if isEdit {
+		required = min(required, expected)
+	}
+	if t.chosen-t.withheld+1 <= required {
 		return atoll.ReasonDisruptionBudgetTooStrict
 	}
 	return atoll.ReasonDisruptionBudget
@@ -128,11 +132,7 @@ func (t *CopyTally) DescribeHold(reason atoll.Reason) string {
 	case reason == atoll.ReasonPodDisruptionBudget:
 		return "a PodDisruptionBudget of the Bundle in the cluster to allow a disruption"
 	case reason == atoll.ReasonDisruptionBudgetTooStrict:
-		all := "its only copy is"
-		if t.all != 1 {
-			all = fmt.Sprintf("all %d copies are", t.all)
-		}
-		return fmt.Sprintf("an edit of disruptionBudget: %s lets no copy go, even while %s available", t.budget, all)
+		return fmt.Sprintf("an edit of disruptionBudget: %s lets no copy go, even while all are available", t.budget)
 	}
 	awaited := phrase.JoinFirst(t.unavailableNames, fewNames, t.unavailable)
 	if awaited == "" {

@@ -14,8 +14,11 @@ import (
 // disruptions are what the disruption budget decides in a step about copies that are to go. The counts are in turns.Copies, because rollouts and
 // removals spend the same budget.
 type disruptions struct {
-	// replacements counts the clusters that came in the present move, or are to come.
+	// replacements counts the clusters that came in the present move, or are to come. comes: one is to come. lastArrival is when the last one came,
+	// in Unix seconds.
 	replacements int
+	comes        bool
+	lastArrival  int64
 	// held are the clusters whose copies a budget keeps, with the reason.
 	held map[string]atoll.Reason
 	// awaited clusters have copies whose reports may change the counts. again is the first time at which a disconnected
@@ -27,8 +30,8 @@ type disruptions struct {
 // copyState is what is known of a copy.
 type copyState int
 
-// The states. An uncertain copy may run: its cluster is disconnected, or has not answered an order that changes nothing of what runs. It is not counted as
-// available, and is not taken while fewer copies are available than must stay.
+// The states. An uncertain copy may run: the hub cannot decide whether its cluster is disconnected, or the cluster has not answered another share. It is not
+// counted as available, and is not taken while fewer copies are available than must stay. A disconnected cluster is outside.
 const (
 	copyUnavailable copyState = iota
 	copyUncertain
@@ -36,14 +39,20 @@ const (
 )
 
 // judgeCopy returns the state of the copy of a row.
-func judgeCopy(row Row) copyState {
+func (s *rolloutStep) judgeCopy(row Row) copyState {
 	switch {
 	case row.isReady():
 		return copyAvailable
-	case !row.Online, row.isSharing():
+	case !row.Online && row.UncertainUntil.After(s.Now), row.Online && row.isSharing():
 		return copyUncertain
 	}
 	return copyUnavailable
+}
+
+// wasReady reports whether the copy of a row that is to go is available. The order to leave, which its cluster may not have answered yet, changes
+// nothing of a copy that was healthy after its last change.
+func (r Row) wasReady() bool {
+	return r.isReady() || r.Online && r.isSharing() && r.Status.Since > r.Spec.MovedAt
 }
 
 // hasBudget reports whether voluntary disruptions are bounded. The deletion of the Bundle is its owner's act.
@@ -57,7 +66,7 @@ func (s *rolloutStep) tallyCopies() {
 	t, d := &s.turns.Copies, &s.disruptions
 	*t = NewCopyTally(s.Budget)
 	t.isExact = true
-	d.replacements = s.countReplacements()
+	s.countReplacements()
 	for _, list := range [...][]string{s.staying, s.suspended} {
 		for _, c := range list {
 			row := s.arrivalRow(c)
@@ -98,13 +107,18 @@ func (s *rolloutStep) tallyLeavingCopies() {
 	going := s.listRemovingCopies()
 	d.awaited = append(d.awaited, going...)
 	unreplaced := max(0, leaving+len(going)-d.replacements)
-	t.expectLeaving(min(unreplaced, connected+len(going)), min(unreplaced, leaving))
+	for _, c := range going {
+		if s.Rows[c].Online {
+			connected++
+		}
+	}
+	t.expectLeaving(min(unreplaced, connected))
 }
 
-// listRemovingCopies lists the connected clusters that have been ordered to remove a copy and have not confirmed it, sorted.
+// listRemovingCopies lists the clusters that have been ordered to remove a copy and have not confirmed it, sorted.
 func (s *rolloutStep) listRemovingCopies() (out []string) {
-	for c, row := range s.Rows {
-		if row.Online && s.isRemovingCopy(c) && !slices.Contains(s.staying, c) {
+	for c := range s.Rows {
+		if s.isRemovingCopy(c) && !slices.Contains(s.staying, c) {
 			out = append(out, c)
 		}
 	}
@@ -113,14 +127,30 @@ func (s *rolloutStep) listRemovingCopies() (out []string) {
 }
 
 // countReplacements counts the clusters that came in the present move, or are to come.
-func (s *rolloutStep) countReplacements() int {
-	n := len(s.withheld) + len(s.suspended)
+func (s *rolloutStep) countReplacements() {
+	d := &s.disruptions
+	d.replacements = len(s.withheld) + len(s.suspended)
 	for _, c := range s.staying {
-		if row := s.Rows[c].Spec; !s.runsCopy(c) || s.moveResumed && row.Phase == atoll.RowActive && row.Since >= s.moveStart {
-			n++
+		switch row := s.Rows[c].Spec; {
+		case !s.runsCopy(c):
+			d.replacements++
+			d.comes = true
+		case row.Phase == atoll.RowActive:
+			if d.lastArrival = max(d.lastArrival, row.Since); row.Since >= s.moveStart {
+				d.replacements++
+			}
 		}
 	}
-	return n
+	d.comes = d.comes || len(s.withheld)+len(s.suspended) > 0
+}
+
+// isMoved reports whether another cluster came for a leaving row, or is to come.
+func (s *rolloutStep) isMoved(c string) bool {
+	began := s.Rows[c].Spec.MovingSince
+	if began == 0 {
+		began = s.moveStart
+	}
+	return s.disruptions.comes || s.disruptions.lastArrival >= began
 }
 
 // countsCopy reports whether the budget counts a cluster: it is connected, or the hub cannot decide that it is not. A cluster that was lost before its change
@@ -152,7 +182,7 @@ func (s *rolloutStep) isVoluntaryRemoval(c string) bool {
 	case v.Orphan || s.isOrphanRemoval():
 		return false
 	case v.RowReason == atoll.ReasonPlacementEdited:
-		return s.disruptions.replacements > 0
+		return s.isMoved(c)
 	}
 	return true
 }
@@ -163,7 +193,7 @@ func (s *rolloutStep) takeCopy(c string, row Row) bool {
 	if t.budget == nil || s.FreeRevisions[row.Spec.Revision] {
 		return true
 	}
-	switch judgeCopy(row) {
+	switch s.judgeCopy(row) {
 	case copyAvailable:
 		if t.Room() < 1 {
 			return false
@@ -175,19 +205,15 @@ func (s *rolloutStep) takeCopy(c string, row Row) bool {
 	return true
 }
 
-// keepsForBudget keeps a leaving copy that no budget lets go now, with the reason. A copy that goes is counted.
-func (s *rolloutStep) keepsForBudget(c string, spec *atoll.RowSpec) bool {
-	if s.holdsForBudget(c, spec) {
-		return true
-	}
+// takeLeavingCopy counts an available copy that goes.
+func (s *rolloutStep) takeLeavingCopy(c string) {
 	if s.hasBudget() && s.isVoluntaryRemoval(c) && s.judgeLeavingCopy(c) == copyAvailable {
 		s.turns.Copies.available--
 	}
-	return false
 }
 
-// holdsForBudget keeps a leaving copy that no budget lets go now, with the reason.
-func (s *rolloutStep) holdsForBudget(c string, spec *atoll.RowSpec) bool {
+// keepsForBudget keeps a leaving copy that no budget lets go now, with the reason.
+func (s *rolloutStep) keepsForBudget(c string, spec *atoll.RowSpec) bool {
 	if !s.hasBudget() || !s.isVoluntaryRemoval(c) {
 		return false
 	}
@@ -209,14 +235,15 @@ func (s *rolloutStep) holdsForBudget(c string, spec *atoll.RowSpec) bool {
 // findBudgetHold returns why a leaving copy may not be taken now; empty: it may. A copy that is unavailable costs nothing.
 func (s *rolloutStep) findBudgetHold(c string) atoll.Reason {
 	t := &s.turns.Copies
-	room, reason := t.Room(), t.Reason()
-	if v, _ := s.Decision.FindVerdict(c); v.RowReason == atoll.ReasonPlacementEdited {
-		room, reason = t.roomOfEdit(), t.reasonOfEdit()
+	v, _ := s.Decision.FindVerdict(c)
+	room, isEdit := t.Room(), v.RowReason == atoll.ReasonPlacementEdited
+	if isEdit {
+		room = t.roomOfEdit()
 	}
 	state := s.judgeLeavingCopy(c)
 	switch {
 	case state == copyAvailable && room < 1, state == copyUncertain && room < 0:
-		return reason
+		return t.reasonOfLeaving(isEdit)
 	case state != copyUnavailable && s.Budget.HonorsPodDisruptionBudgets() && allowsNoPodDisruption(s.Rows[c]):
 		return atoll.ReasonPodDisruptionBudget
 	}
@@ -225,10 +252,13 @@ func (s *rolloutStep) findBudgetHold(c string) atoll.Reason {
 
 // judgeLeavingCopy returns the state of a copy that is to go. A change of its row in this step has taken it.
 func (s *rolloutStep) judgeLeavingCopy(c string) copyState {
-	if s.turns.allowed[c] || s.turns.returns[c] {
+	switch {
+	case s.turns.allowed[c] || s.turns.returns[c]:
 		return copyUnavailable
+	case s.Rows[c].wasReady():
+		return copyAvailable
 	}
-	return judgeCopy(s.Rows[c])
+	return s.judgeCopy(s.Rows[c])
 }
 
 // allowsNoPodDisruption reports whether a PodDisruptionBudget of the Bundle reports in a connected cluster that it allows no disruption.

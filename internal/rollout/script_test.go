@@ -348,8 +348,8 @@ func (s *scriptStage) buildInput() Input {
 	}
 	in.RecentDeletes, in.RecentlyRemoved = s.ledger.CountDeletes("", s.now), s.ledger.RemovedClusters("bundle", s.now)
 	var cs []schedule.Cluster
-	for _, c := range s.clusters {
-		cs = append(cs, *c)
+	for _, name := range slices.Sorted(maps.Keys(s.clusters)) {
+		cs = append(cs, *s.clusters[name])
 	}
 	in.Decision = schedule.DecidePlacement(schedule.Input{
 		BundleUID: "bundle", Placement: s.placement, WhenUnfit: s.unfit, Clusters: cs, Workloads: s.workloads, Rows: specs, Now: s.now,

@@ -158,7 +158,7 @@ func (g *blockerCache) findAvailabilityBlockers() *blockerSet {
 	if g.keepAliveBlockers != nil {
 		return g.keepAliveBlockers
 	}
-	healthy, all, young := len(g.staying)+len(g.suspended) == 0, &blockerSet{isSuspended: len(g.suspended) > 0, areOthers: true}, &blockerSet{areOthers: true}
+	healthy, all, young := len(g.staying)+len(g.suspended) == 0, &blockerSet{isSuspended: len(g.suspended) > 0}, &blockerSet{}
 	for _, r := range g.staying {
 		all.addCluster(g.rolloutStep, r)
 		if g.isReady(r) {
@@ -207,22 +207,20 @@ func (s *rolloutStep) removeReplacedRows() {
 	g := blockerCache{rolloutStep: s}
 	for _, c := range s.leavingInTurn() {
 		spec := s.nextSpecs[c]
-		if spec.Phase != atoll.RowLeaving || s.awaitsReturn(c) || s.keepsFailedCopy(c, spec) {
+		if spec.Phase != atoll.RowLeaving || s.awaitsReturn(c) || s.keepsFailedCopy(c, spec) || s.keepsForBudget(c, spec) {
 			continue
 		}
 		if blockers := g.findBlockers(c, *spec); blockers.countClusters() > 0 {
-			if blockers.areOthers && s.holdsForBudget(c, spec) {
-				continue
-			}
 			s.blockersByCluster[c] = blockers
 			if !s.goesBeforeReplacements(c, spec, blockers) {
 				continue
 			}
 			delete(s.blockersByCluster, c)
 		}
-		if s.keepsForDependents(c, spec) || s.keepsForBudget(c, spec) {
+		if s.keepsForDependents(c, spec) {
 			continue
 		}
+		s.takeLeavingCopy(c)
 		s.setRemovingSpec(c, spec.Reason)
 	}
 }
