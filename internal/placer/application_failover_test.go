@@ -324,7 +324,7 @@ func TestAFreezeHoldsAFailover(t *testing.T) {
 				if until == 0 {
 					s.setFreeze("", 0)
 				} else {
-					time.Sleep(until)
+					time.Sleep(until - time.Hour)
 				}
 				expectRowsAfter(t, m, time.Second, "a Leaving r1, b Active r1")
 			})

@@ -16,6 +16,13 @@ func (s *rolloutStep) leavesFailed(c string) bool {
 	return v.LeavesFailed
 }
 
+// leavesUnhealthy reports whether a row leaves because its application failed, and was not healthy by the last report. The order to leave
+// changes nothing in the member, so that a report about the order before it counts, too.
+func (s *rolloutStep) leavesUnhealthy(c string) bool {
+	st := s.Rows[c].Status
+	return s.leavesFailed(c) && (st == nil || st.State != atoll.RowReady)
+}
+
 // keepsFailedCopy reports whether purgeMode Never keeps a row that leaves, until a person confirms its removal.
 func (s *rolloutStep) keepsFailedCopy(c string, spec *atoll.RowSpec) bool {
 	if s.Deleting || s.confirmed || s.ApplicationFailover.Purge() != v1alpha1.PurgeNever || !s.leavesFailed(c) {
@@ -35,7 +42,7 @@ func (s *rolloutStep) goesBeforeReplacements(c string, spec *atoll.RowSpec, bloc
 	switch {
 	case blockers.isSuspended:
 		return false
-	case s.leavesFailed(c) && !s.Rows[c].reportsReady() && s.areConnected(blockers):
+	case s.leavesUnhealthy(c) && s.areConnected(blockers):
 		return s.isGraceOver(spec)
 	case !s.hasTimedOut(spec.Since, blockers):
 		return false
@@ -79,7 +86,7 @@ func (s *rolloutStep) describeGrace(c string) string {
 		row := s.Rows[c].Spec
 		spec = &row
 	}
-	if !s.leavesFailed(c) || s.Rows[c].reportsReady() || s.ApplicationFailover.Purge() != v1alpha1.PurgeGracefully {
+	if !s.leavesUnhealthy(c) || s.ApplicationFailover.Purge() != v1alpha1.PurgeGracefully {
 		return ""
 	}
 	return ", at most until " + phrase.FormatTime(s.endOfGrace(spec))
