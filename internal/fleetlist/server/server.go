@@ -136,7 +136,7 @@ func (s *Server) authorizeList(ctx context.Context, q question, on resource) err
 		verbs = append(verbs, "watch")
 	}
 	for _, verb := range verbs {
-		if s.may(ctx, q.user, verb, on) {
+		if s.hasRight(ctx, q.user, verb, on) {
 			continue
 		}
 		scope := "in all namespaces"
@@ -153,8 +153,8 @@ func (s *Server) authorizeList(ctx context.Context, q question, on resource) err
 
 const clusterResource = "clusters"
 
-// may reports whether a user has a verb on a resource, as the API decides it.
-func (s *Server) may(ctx context.Context, u user.Info, verb string, on resource) bool {
+// hasRight reports whether a user has a verb on a resource, as the API decides it.
+func (s *Server) hasRight(ctx context.Context, u user.Info, verb string, on resource) bool {
 	decision, _, err := s.options.Authorizer().Authorize(ctx, authorizer.AttributesRecord{
 		User: u, Verb: verb, APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,
 		Resource: on.name, Namespace: on.namespace, ResourceRequest: true,
