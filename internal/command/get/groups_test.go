@@ -25,7 +25,7 @@ func countingHub(question *string) http.Handler {
 func TestClustersAreCountedByGroup(t *testing.T) {
 	var question string
 	out, err := clienttest.RunForOutput(t, countingHub(&question), NewCommand, "clusters", "--group-by", "region", "-l", "tier=edge")
-	if err != nil || question != "by=region&labelSelector=tier%3Dedge&limit=1000" {
+	if err != nil || !strings.HasPrefix(question, "by=region&labelSelector=tier%3Dedge&limit=1000") {
 		t.Fatalf("%v, the question is %q", err, question)
 	}
 	var got []string

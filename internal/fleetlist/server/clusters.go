@@ -120,7 +120,7 @@ func (s *Server) makePage(ctx context.Context, q pageQuestion, own *pageStream) 
 
 // seesDrift reports whether the user may list the applications that drift is counted of.
 func (s *Server) seesDrift(ctx context.Context, q question) bool {
-	return s.may(ctx, q.user, "list", resource{name: "bundles"}) && s.may(ctx, q.user, "list", resource{name: "clusterbundles"})
+	return s.hasRight(ctx, q.user, "list", resource{name: "bundles"}) && s.hasRight(ctx, q.user, "list", resource{name: "clusterbundles"})
 }
 
 // pageStream is a stream of one page. fleet.mu guards the window.
@@ -129,7 +129,7 @@ type pageStream struct {
 	wake   chan struct{}
 }
 
-func (p *pageStream) observe(before, after *fleetlist.Row) {
+func (p *pageStream) observeChange(before, after *fleetlist.Row) {
 	if p.window.Concerns(before, after) {
 		wakeup.WakeReader(p.wake)
 	}

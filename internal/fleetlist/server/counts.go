@@ -74,7 +74,7 @@ type countStream struct {
 	wake  chan struct{}
 }
 
-func (c *countStream) observe(before, after *fleetlist.Row) {
+func (c *countStream) observeChange(before, after *fleetlist.Row) {
 	isCounted := c.tally.Change(before, after)
 	if isCounted || before == nil || after == nil { // the size of the fleet is counted, too
 		wakeup.WakeReader(c.wake)

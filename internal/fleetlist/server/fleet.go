@@ -31,7 +31,7 @@ type fleet struct {
 
 // observer is a stream that is shown changes.
 type observer interface {
-	observe(before, after *fleetlist.Row)
+	observeChange(before, after *fleetlist.Row)
 }
 
 // noteChange notes that a cluster changed.
@@ -115,7 +115,7 @@ func (f *fleet) updateIndex() {
 	f.index.Apply(changes)
 	for _, c := range changes {
 		for o := range f.observers {
-			o.observe(c.Before, c.After)
+			o.observeChange(c.Before, c.After)
 		}
 	}
 }

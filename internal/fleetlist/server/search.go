@@ -99,11 +99,11 @@ func (s *Server) searchNames(r *http.Request) (answer searchAnswer, err error) {
 // searchedNamespace returns the namespace in which the user may list a kind; the empty one for all. false: in none that the request
 // names.
 func (s *Server) searchedNamespace(ctx context.Context, q question, k searchedKind) (namespace string, allowed bool) {
-	if s.may(ctx, q.user, "list", resource{name: k.resource}) {
+	if s.hasRight(ctx, q.user, "list", resource{name: k.resource}) {
 		return "", true
 	}
 	namespace = q.values.Get("namespace")
-	return namespace, k.namespaced && namespace != "" && s.may(ctx, q.user, "list", resource{k.resource, namespace})
+	return namespace, k.namespaced && namespace != "" && s.hasRight(ctx, q.user, "list", resource{k.resource, namespace})
 }
 
 // visibleNames are the kinds that a search looks at, each within what the user may list.
