@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 
 // Each leaf has its path in the spec, and what it reads.
 func TestListLeaves(t *testing.T) {
-	set := newSet(t, `[{list: {elements: []}}, {matrix: {generators: [{directories: {repository: a, ref: {tag: v1}, paths: [x], exclude: [y]}}, {clusters: {}}]}},
+	set := newSet(t, `[{list: {elements: []}}, {matrix: {generators: [{directories: {repository: a, ref: {tag: v1}, paths: [x], exclude: [e]}}, {clusters: {}}]}},
 	  {merge: {keys: [k], generators: [{files: {repository: b, ref: {branch: main}, paths: [z]}}, {list: {elements: []}}]}}, {}]`, plainTemplate)
 	var got []string
 	for _, l := range ListLeaves(&set.Spec) {
@@ -75,7 +75,7 @@ func TestListLeaves(t *testing.T) {
 		got = append(got, text)
 	}
 	want := []string{
-		"0 generators[0].list false", "1 generators[1].matrix.generators[0].directories false av1{false [x] [y]}", "1 generators[1].matrix.generators[1].clusters true",
+		"0 generators[0].list false", "1 generators[1].matrix.generators[0].directories false av1{false [x] [e]}", "1 generators[1].matrix.generators[1].clusters true",
 		"2 generators[2].merge.generators[0].files false bmain{true [z] []}", "2 generators[2].merge.generators[1].list false",
 	}
 	if !slices.Equal(got, want) {

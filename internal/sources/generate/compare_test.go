@@ -9,20 +9,20 @@ import (
 )
 
 func TestIsAsStated(t *testing.T) {
-	const live = `{metadata: {name: a, labels: {x: y, more: z}, annotations: {n: m}}, spec: {repository: shop, ref: {branch: main}, paths: [a, b], prune: Remove, suspend: true, build: {helm: {hooks: Run, values: {n: 3, deep: {a: 1}}}}, placement: {maxClusters: 2}, drift: {mode: Correct}}}`
+	const live = `{metadata: {name: a, labels: {x: v, more: z}, annotations: {note: m}}, spec: {repository: shop, ref: {branch: main}, paths: [a, b], prune: Remove, suspend: true, build: {helm: {hooks: Run, values: {num: 3, deep: {a: 1}}}}, placement: {maxClusters: 2}, drift: {mode: Correct}}}`
 	var s v1alpha1.Source
 	if err := yaml.UnmarshalStrict([]byte(live), &s); err != nil {
 		t.Fatal(err)
 	}
 	for stated, want := range map[string]bool{
-		"{metadata: {labels: {x: y}}, spec: {repository: shop, paths: [a, b]}}":   true,
-		"{metadata: {labels: {x: y}}, spec: {repository: shop, force: false}}":    true,
-		"{metadata: {labels: {x: y}}, spec: {targetNamespace: '', variants: []}}": true,
-		"{spec: {build: {helm: {values: {n: 3, deep: {a: 1}}}}}}":                 true,
+		"{metadata: {labels: {x: v}}, spec: {repository: shop, paths: [a, b]}}":   true,
+		"{metadata: {labels: {x: v}}, spec: {repository: shop, force: false}}":    true,
+		"{metadata: {labels: {x: v}}, spec: {targetNamespace: '', variants: []}}": true,
+		"{spec: {build: {helm: {values: {num: 3, deep: {a: 1}}}}}}":               true,
 		"{spec: {placement: {maxClusters: 2}, ref: {branch: main}}}":              true,
 		"{metadata: {labels: {x: other}}, spec: {}}":                              false,
-		"{metadata: {labels: {gone: y}}, spec: {}}":                               false,
-		"{metadata: {annotations: {n: other}}, spec: {}}":                         false,
+		"{metadata: {labels: {gone: v}}, spec: {}}":                               false,
+		"{metadata: {annotations: {note: other}}, spec: {}}":                      false,
 		"{spec: {repository: other}}":                                             false,
 		"{spec: {paths: [a]}}":                                                    false,
 		"{spec: {paths: [a, c]}}":                                                 false,
@@ -30,7 +30,7 @@ func TestIsAsStated(t *testing.T) {
 		"{spec: {force: true}}":                                                   false,
 		"{spec: {ref: {branch: next}}}":                                           false,
 		"{spec: {ref: {tag: v1}}}":                                                false,
-		"{spec: {build: {helm: {values: {n: 4}}}}}":                               false,
+		"{spec: {build: {helm: {values: {num: 4}}}}}":                             false,
 		"{spec: {placement: {maxClusters: 3}}}":                                   false,
 		"{spec: {variants: [{name: a, targetCluster: {}}]}}":                      false,
 	} {

@@ -92,10 +92,10 @@ func TestGenerate(t *testing.T) {
 		"a matrix":               {"[{matrix: {generators: [" + list + ", {clusters: {}}]}}]", byName("{{.name}}-{{.cluster.name}}"), nil, "a-bergen a-oslo b-bergen b-oslo"},
 		"a matrix, one empty":    {"[{matrix: {generators: [" + list + ", {list: {elements: []}}]}}, {list: {elements: [{name: c}]}}]", plainTemplate, nil, "c empty 0"},
 		"a matrix in conflict":   {"[{matrix: {generators: [" + list + ", {list: {elements: [{name: c}]}}]}}]", plainTemplate, nil, "ParametersInvalid spec.generators[0].matrix.generators[1].list: both generators of the matrix give the parameter name, with other values; rename it in one of them"},
-		"a matrix in agreement":  {"[{matrix: {generators: [{list: {elements: [{name: a, x: {y: 1}}]}}, {list: {elements: [{z: b, x: {y: 1}}]}}]}}]", byName("{{.name}}{{.z}}{{.x.y}}"), nil, "ab1"},
+		"a matrix in agreement":  {"[{matrix: {generators: [{list: {elements: [{name: a, x: {w: 1}}]}}, {list: {elements: [{z: b, x: {w: 1}}]}}]}}]", byName("{{.name}}{{.z}}{{.x.w}}"), nil, "ab1"},
 		"a merge":                {"[{merge: {keys: [name], generators: [" + list + ", {list: {elements: [{name: b, v: 3, w: x}, {name: c}]}}]}}]", byName("{{.name}}-{{.v}}{{if hasKey . \"w\"}}-{{.w}}{{end}}"), nil, "a-1 b-3-x"},
 		"a merge of three":       {"[{merge: {keys: [name], generators: [" + list + ", {list: {elements: [{name: a, v: 3}]}}, {list: {elements: [{name: a, v: 4}]}}]}}]", byName("{{.name}}-{{.v}}"), nil, "a-4 b-2"},
-		"a merge by two keys":    {"[{merge: {keys: [cluster.name, name], generators: [{list: {elements: [{name: a, cluster: {name: x}}, {name: a, cluster: {name: y}}]}}, {list: {elements: [{name: a, cluster: {name: y}, z: 1}]}}]}}]", byName("{{.name}}-{{.cluster.name}}{{if hasKey . \"z\"}}-{{.z}}{{end}}"), nil, "a-x a-y-1"},
+		"a merge by two keys":    {"[{merge: {keys: [cluster.name, name], generators: [{list: {elements: [{name: a, cluster: {name: x}}, {name: a, cluster: {name: w}}]}}, {list: {elements: [{name: a, cluster: {name: w}, z: 1}]}}]}}]", byName("{{.name}}-{{.cluster.name}}{{if hasKey . \"z\"}}-{{.z}}{{end}}"), nil, "a-w-1 a-x"},
 		"a merge of clusters":    {"[{merge: {keys: [cluster.name], generators: [{clusters: {}}, {list: {elements: [{cluster: {name: oslo, size: 3}}]}}]}}]", byName("{{.cluster.name}}-{{.cluster.labels.env}}{{if hasKey .cluster \"size\"}}-{{.cluster.size}}{{end}}"), nil, "bergen-test oslo-prod-3"},
 		"a merge without a key":  {"[{merge: {keys: [id], generators: [" + list + ", " + list + "]}}]", plainTemplate, nil, "ParametersInvalid spec.generators[0].merge.generators[0].list: an entry has no text, number or boolean in id, which is a key of the merge"},
 		"a merge, one key twice": {"[{merge: {keys: [v], generators: [{list: {elements: [{v: 1, name: a}]}}, {list: {elements: [{v: 1}, {v: 1}]}}]}}]", plainTemplate, nil, "ParametersInvalid spec.generators[0].merge.generators[1].list: two entries of one generator have the same keys of the merge (v)"},
@@ -113,10 +113,10 @@ func TestGenerate(t *testing.T) {
 
 // Parameters reach each text of the template, and what it does not state is not in the Source.
 func TestMadeSource(t *testing.T) {
-	set := newSet(t, "[{matrix: {generators: [{list: {elements: [{team: Blue, n: 3, deep: {list: [x, y]}}]}}, {clusters: {labelSelector: {matchLabels: {env: prod}}}}]}}]", `
-  {metadata: {name: '{{.team | lower}}-{{.cluster.name}}', labels: {team: '{{.team}}'}, annotations: {note: 'n is {{.n}}, {{index .cluster.labels "a.b/c"}}'}},
+	set := newSet(t, "[{matrix: {generators: [{list: {elements: [{team: Blue, num: 3, deep: {list: [x, w]}}]}}, {clusters: {labelSelector: {matchLabels: {env: prod}}}}]}}]", `
+  {metadata: {name: '{{.team | lower}}-{{.cluster.name}}', labels: {team: '{{.team}}'}, annotations: {note: 'n is {{.num}}, {{index .cluster.labels "a.b/c"}}'}},
    spec: {repository: shop, ref: {branch: '{{index .deep.list 1}}'}, paths: ['a/{{.team}}', plain], force: true,
-          placement: {clusterAffinity: {clusterNames: ['{{.cluster.name}}']}}, build: {helm: {values: {n: 3, text: '{{"{{"}} {{.n}}'}}}}}`)
+          placement: {clusterAffinity: {clusterNames: ['{{.cluster.name}}']}}, build: {helm: {values: {num: 3, text: '{{"{{"}} {{.num}}'}}}}}`)
 	result, problems := Generate(set, Facts{Clusters: twoClusters})
 	if len(problems) > 0 || len(result.Made) != 1 {
 		t.Fatal(describeResult(result, problems))
@@ -126,7 +126,7 @@ func TestMadeSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"apiVersion":"atoll.dev/v1alpha1","kind":"Source","metadata":{"annotations":{"note":"n is 3, d"},"labels":{"atoll.dev/source-set":"apps","team":"Blue"},"name":"blue-oslo","namespace":"shop"},` +
-		`"spec":{"build":{"helm":{"values":{"n":3,"text":"{{ 3"}}},"force":true,"paths":["a/Blue","plain"],"placement":{"clusterAffinity":{"clusterNames":["oslo"]}},"ref":{"branch":"y"},"repository":"shop"}}`
+		`"spec":{"build":{"helm":{"values":{"num":3,"text":"{{ 3"}}},"force":true,"paths":["a/Blue","plain"],"placement":{"clusterAffinity":{"clusterNames":["oslo"]}},"ref":{"branch":"w"},"repository":"shop"}}`
 	if string(got) != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
@@ -211,7 +211,7 @@ func TestCombinationsHaveTheirSize(t *testing.T) {
 	}
 	for range 50 {
 		a, b := 1+rng.IntN(9), 1+rng.IntN(9)
-		matrix := newSet(t, "[{matrix: {generators: ["+list("x", a)+", "+list("y", b)+"]}}]", "{metadata: {name: '{{.x}}-{{.y}}'}, spec: {repository: shop}}")
+		matrix := newSet(t, "[{matrix: {generators: ["+list("x", a)+", "+list("w", b)+"]}}]", "{metadata: {name: '{{.x}}-{{.w}}'}, spec: {repository: shop}}")
 		if r, problems := Generate(matrix, Facts{}); len(problems) > 0 || len(r.Made) != a*b {
 			t.Errorf("%d x %d: %d, %v", a, b, len(r.Made), problems)
 		}

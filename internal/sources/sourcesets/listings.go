@@ -1,6 +1,7 @@
 package sourcesets
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -167,31 +168,44 @@ func (r *Reconciler) takeListing(key listingKey, c fetch.Content) (changed, retr
 	if known == nil || c.Postponed {
 		return false, known != nil
 	}
-	wasRead := known.isRead(known.asked)
-	switch {
-	case c.Failure != nil:
-		changed = !wasRead || known.failure == nil || *known.failure != *c.Failure
-		known.failure = c.Failure
-		if retry = !isOfContent(c.Failure.Reason); !retry {
-			known.content, known.problems, known.digest = nil, nil, ""
-		}
-	case c.Unchanged:
-		// A commit with a problem is unchanged with it, as is one that is too large.
-		if known.failure != nil && !isOfContent(known.failure.Reason) {
-			changed, known.failure = true, nil
-		}
-	case len(c.Problems) > 0:
-		changed, known.failure, known.content, known.problems, known.digest = true, nil, nil, c.Problems, ""
-	case c.Listing != nil:
-		changed, known.failure, known.content, known.problems, known.digest = true, nil, c.Listing, nil, c.Digest
-	default:
-		changed, known.failure, known.content, known.problems, known.digest = true, nil, &render.Listing{}, nil, c.Digest
+	if c.Failure != nil {
+		changed, retry = known.noteFailure(c.Failure)
+	} else {
+		changed = known.noteContent(c)
 	}
 	known.identity, known.keys = known.asked, known.askedKeys
 	if c.Commit != "" {
 		known.commit = c.Commit
 	}
 	return changed, retry
+}
+
+// noteFailure notes why the present content is not read. A failure of the content itself is one until another commit.
+func (l *listing) noteFailure(why *fetch.Failure) (changed, retry bool) {
+	changed = !l.isRead(l.asked) || l.failure == nil || *l.failure != *why
+	l.failure = why
+	if isOfContent(why.Reason) {
+		l.content, l.problems, l.digest = nil, nil, ""
+		return changed, false
+	}
+	return changed, true
+}
+
+// noteContent notes what was listed, and reports whether it is anything else than before.
+func (l *listing) noteContent(c fetch.Content) (changed bool) {
+	if c.Unchanged {
+		// A commit with a problem is unchanged with it, as is one that is too large.
+		if l.failure != nil && !isOfContent(l.failure.Reason) {
+			l.failure = nil
+			return true
+		}
+		return false
+	}
+	l.failure, l.content, l.problems, l.digest = nil, nil, c.Problems, ""
+	if len(c.Problems) == 0 {
+		l.content, l.digest = cmp.Or(c.Listing, &render.Listing{}), c.Digest
+	}
+	return true
 }
 
 // compareCommits compares the commit of a listing with the one for which a removal waits. It reports whether it could, and whether the next

@@ -81,7 +81,7 @@ func (g *gitWork) runGit(t *testing.T, dir string, args ...string) string {
 // commit replaces all files, and pushes the commit.
 func (g *gitWork) commit(t *testing.T, files map[string]string) {
 	t.Helper()
-	g.runGit(t, g.work, "rm", "-r", "--quiet", "--ignore-unmatch", ".")
+	g.runGit(t, g.work, "rm", "-rf", "--quiet", "--ignore-unmatch", ".")
 	for name, text := range files {
 		at := filepath.Join(g.work, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
@@ -141,8 +141,8 @@ func (s *sourceAPI) listNames() []string {
 func (s *sourceAPI) Put(*v1alpha1.Source)                 { /* the API has it */ }
 func (s *sourceAPI) Subscribe(func(types.NamespacedName)) { /* no other client writes */ }
 
-// answer answers the requests of a dynamic client. An apply replaces the object.
-func (s *sourceAPI) answer(action clienttesting.Action) (bool, runtime.Object, error) {
+// answerRequest answers the requests of a dynamic client. An apply replaces the object.
+func (s *sourceAPI) answerRequest(action clienttesting.Action) (bool, runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch a := action.(type) {
@@ -219,7 +219,7 @@ func TestASourceSetFollowsARepository(t *testing.T) {
 	}
 	api := &sourceAPI{objects: map[string]*unstructured.Unstructured{}}
 	templates := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
-	templates.PrependReactor("*", "*", api.answer)
+	templates.PrependReactor("*", "*", api.answerRequest)
 	cfg := sourcesets.Config{Sets: tables.SourceSets, Made: api, Clusters: quiet{}, ClusterSets: tables.Sets}
 	cfg.Repositories, cfg.Sources, cfg.Bundles, cfg.Objects = tables.Repositories, tables.Sources, tables.Bundles, tables.Templates
 	cfg.Client, cfg.Templates, cfg.Events, cfg.Log = c, templates, quiet{}, slog.New(slog.DiscardHandler)
