@@ -240,7 +240,8 @@ func (r *PlacementReconciler) restoreRemovalLedger() {
 			if row.Spec.Phase != atoll.RowRemoving || row.Spec.Orphan || row.Spec.Recall != nil {
 				continue
 			}
-			if at := time.Unix(row.Spec.Since, 0); atoll.ParseRowReason(row.Spec.Reason).Reason == atoll.ReasonBundleDeleted {
+			reason := atoll.ParseRowReason(row.Spec.Reason).Reason
+			if at := time.Unix(row.Spec.Since, 0); reason == atoll.ReasonBundleDeleted || reason == atoll.ReasonObjectsDeleted {
 				r.ledger.RecordDeletes(b.Ref.Namespace, at, 1)
 			} else {
 				r.ledger.RecordRemovedClusters(b.Ref.UID, at, []string{row.Cluster})
