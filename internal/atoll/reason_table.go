@@ -69,6 +69,7 @@ var Reasons = []ReasonInfo{
 	{ReasonRebalanced, "row", ActorAtoll, "A person had the Bundle placed from scratch, and other clusters were chosen."},
 	{ReasonEvicted, "row", ActorAtoll, "The cluster has a NoExecute taint that the placement does not tolerate."},
 	{ReasonClusterRemoved, "row", ActorAtoll, "The cluster is being removed from the fleet."},
+	{ReasonObjectsDeleted, "row", ActorAtoll, "Users deleted all objects of the Bundle, and each cluster removes it with its hooks."},
 	{ReasonBundleDeleted, "row", ActorAtoll, "The Bundle, or the namespace of its templates, is deleted."},
 	{ReasonRemovalHeld, "row", ActorConfirmer, "The removal is over the budget, or of an object with removal: Confirm, and waits for the confirmation of exactly this plan."},
 	{ReasonRemovedBeforeRestore, "row", ActorConfirmer, "The member recorded a removal that the restored hub did not; it waits for a decision."},

@@ -25,6 +25,7 @@ const (
 	ReasonEvicted              Reason = "Evicted"
 	ReasonClusterRemoved       Reason = "ClusterRemoved"
 	ReasonBundleDeleted        Reason = "BundleDeleted"
+	ReasonObjectsDeleted       Reason = "ObjectsDeleted"
 	ReasonRemovalHeld          Reason = "RemovalHeld"
 	ReasonRemovedBeforeRestore Reason = "RemovedBeforeRestore"
 	ReasonReplacementsNotReady Reason = "ReplacementsNotReady"

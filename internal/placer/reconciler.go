@@ -240,7 +240,8 @@ func (r *PlacementReconciler) restoreRemovalLedger() {
 			if row.Spec.Phase != atoll.RowRemoving || row.Spec.Orphan || row.Spec.Recall != nil {
 				continue
 			}
-			if at := time.Unix(row.Spec.Since, 0); atoll.ParseRowReason(row.Spec.Reason).Reason == atoll.ReasonBundleDeleted {
+			reason := atoll.ParseRowReason(row.Spec.Reason).Reason
+			if at := time.Unix(row.Spec.Since, 0); reason == atoll.ReasonBundleDeleted || reason == atoll.ReasonObjectsDeleted {
 				r.ledger.RecordDeletes(b.Ref.Namespace, at, 1)
 			} else {
 				r.ledger.RecordRemovedClusters(b.Ref.UID, at, []string{row.Cluster})
@@ -357,7 +358,7 @@ func (r *PlacementReconciler) stepOverAllRows(ctx context.Context, b state.Bundl
 	r.warnOfExemptChange(&snap, out)
 	d := snap.rollout.Decision
 	w := stepResult{
-		output: out, rowCount: snap.countRowsAfter(out), placedClusters: snap.countPlacedClusters(), canComplete: snap.rollout.Revision != "" && !snap.rollout.PausedByRestore,
+		output: out, rowCount: snap.countRowsAfter(out), placedClusters: snap.countPlacedClusters(), canComplete: snap.rollout.Revision != "" && !snap.rollout.PausedByRestore && !snap.rollout.ObjectsDeleted,
 		wantsMore: d.WantsMore, standing: d.ScoreThresholds, bundle: b, reserve: d.ReserveClusters, failback: failbackOf(d, view.failback),
 		waits:        connectionWait{newcomers: d.AwaitsConnection, held: snap.failover.awaitedConnections(d.DisconnectedHolders, snap.rollout.Rows), oldCopies: oldCopiesAwaited(&snap, out)},
 		waitsForTurn: snap.rollout.Terms.IsDefault() && out.StageWait.Reason != "", isFrozen: snap.isFrozen(out),

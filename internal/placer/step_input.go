@@ -145,13 +145,14 @@ func (r *PlacementReconciler) gatherStepInput(ctx context.Context, b state.Bundl
 	if err != nil {
 		return stepInput{}, err
 	}
+	isDeleting := r.isBundleOrNamespaceDeleting(b)
 	snap.rollout = rollout.Input{
 		BundleUID: b.Ref.UID, Rows: rows, Decision: d, Revision: target, MinRevision: minRevisionOf(content),
 		Variants: variantsOfAffectedClusters(content, target, stepParts{clusters, specs, d, turns.isBounded(len(specs))}, v), CurrentVariants: items.variants,
 		RemovalMode: b.Spec.Removal.Mode, RemovalHooks: removalHooksOf(b), RemovalBudget: b.Spec.Removal.Budget, MoveOrder: moveOrderOf(&b.Spec, content), ApplicationFailover: snap.failover.terms,
 		ConfirmedPlan: b.Meta.Annotations[atoll.AnnotationConfirm], KeptPlan: b.Meta.Annotations[atoll.AnnotationKeep],
 		DriftOrders: driftOrdersOf(b, snap.baseRows), PlacementHash: v.placementHash, Recalled: heldBackDeletions(b.Ref.UID, content), Unconfirmed: unconfirmedRemovals(b.Ref.UID, content), MustConfirmRemovals: content.MustConfirmRemovals(),
-		Deleting: r.isBundleOrNamespaceDeleting(b) || content.IsRemovedWithHooks(), DeletedItems: items.deleted, MovedItems: items.moved, ExcludedItems: items.excluded,
+		Deleting: isDeleting || content.IsRemovedWithHooks(), ObjectsDeleted: !isDeleting && content.IsRemovedWithHooks(), DeletedItems: items.deleted, MovedItems: items.moved, ExcludedItems: items.excluded,
 		PausedByRestore: holding, GenerationFloor: r.Hub.GenerationFloor(), Now: now,
 	}
 	r.addRolloutTerms(&snap, turns, clusters)

@@ -171,7 +171,7 @@ func (s *rolloutStep) isDeletionOverLimit() bool {
 	}
 	for _, c := range s.heldClusters {
 		r := atoll.ParseRowReason(s.Rows[c].Spec.Reason)
-		if r.Reason == atoll.ReasonRemovalHeld && strings.HasPrefix(r.Text, string(atoll.ReasonBundleDeleted)) {
+		if r.Reason == atoll.ReasonRemovalHeld && (strings.HasPrefix(r.Text, string(atoll.ReasonBundleDeleted)) || strings.HasPrefix(r.Text, string(atoll.ReasonObjectsDeleted))) {
 			return true
 		}
 	}

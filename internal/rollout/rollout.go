@@ -78,8 +78,8 @@ type Input struct {
 	Unconfirmed HeldBackDeletions
 	// MustConfirmRemovals: no row goes without a confirmation, whatever the budget.
 	MustConfirmRemovals bool
-	// Deleting: the Bundle is deleted, or the namespace of its templates.
-	Deleting bool
+	// Deleting: the Bundle is deleted, or the namespace of its templates, or, with ObjectsDeleted, only all of its objects.
+	Deleting, ObjectsDeleted bool
 	// DeletedItems lists, by the revision that a row is at, the items that users deleted
 	// between it and the target revision: "key uid", sorted. Orphaned items are not listed.
 	DeletedItems map[string][]string
@@ -502,7 +502,10 @@ func (s *rolloutStep) setLeavingSpec(c string, hold bool) {
 
 // leaveReason returns why a row leaves.
 func (s *rolloutStep) leaveReason(c string) atoll.RowReason {
-	if s.Deleting {
+	switch {
+	case s.ObjectsDeleted:
+		return atoll.RowReason{Reason: atoll.ReasonObjectsDeleted}
+	case s.Deleting:
 		return atoll.RowReason{Reason: atoll.ReasonBundleDeleted}
 	}
 	v, _ := s.Decision.FindVerdict(c)

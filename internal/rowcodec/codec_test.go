@@ -22,7 +22,6 @@ var someSpecs = []atoll.RowSpec{
 		Reason: "Unfit: taint ~ 100%; a=b, c", Since: -5, PlacementFingerprint: "p", HomeItems: []string{"", "a,b", "apps/StatefulSet/shop/db"},
 		GrownAt: 7, MovingSince: 8, RequestedPods: 10, Recall: &atoll.RememberedRemoval{RemovedAt: 9, Placement: "0123456789abcdef", Confirmed: true},
 	},
-	{UID: lineUID, Generation: 2, Revision: "r", Phase: atoll.RowRemoving, Since: 9, RemovalHooks: "Retry-2"},
 	{UID: "short", Phase: "A", Recall: &atoll.RememberedRemoval{}},
 	{UID: lineUID, Generation: 1, Revision: "r", Assigned: map[string]int64{"apps/StatefulSet/shop/db": 3}, Phase: atoll.RowActive, Since: 9, OrdinalStarts: map[string]int64{"apps/StatefulSet/shop/db": 2000}},
 	{UID: lineUID, Generation: 2, Revision: "r", Phase: atoll.RowActive, Absent: []string{"/ConfigMap/shop/a b", "apps/Deployment/shop/web"}, ExcludedPending: map[string]int64{"/Secret/shop/s": 7}},
@@ -31,6 +30,7 @@ var someSpecs = []atoll.RowSpec{
 	{UID: lineUID, Generation: 2, Revision: "r", Phase: atoll.RowActive, Since: 9, Approvals: []atoll.DriftApproval{
 		{Item: "/ConfigMap/shop/a", ID: "0123456789abcdef", By: "system:serviceaccount:x y;z,~1", At: 1_790_000_000}, {Item: "apps/Deployment/shop/web", ID: "fedcba9876543210"},
 	}},
+	{UID: lineUID, Generation: 2, Revision: "r", Phase: atoll.RowRemoving, Since: 9, RemovalHooks: "Retry-2"},
 	{Phase: "Frozen", Reason: "with \"quotes\" and\nlines\tand é and \xff"},
 }
 

@@ -206,7 +206,7 @@ func TestAnOrphaningRemovalEndsItsHooks(t *testing.T) {
 		m := removalManifest(4, "")
 		m.Removal = v1alpha1.RemoveOrphan
 		e.upsertAndWait(t, m)
-		api.expectSomeWrites(t, applyPre, "MERGE conf ", "MERGE pre ")
+		api.expectSomeWrites(t, applyPre, "MERGE conf "+atoll.FieldManager, "MERGE pre "+atoll.FieldManager)
 		e.expectStatus(t, atoll.RowRemoved)
 	})
 }

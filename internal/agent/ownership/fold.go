@@ -35,7 +35,7 @@ func (b *OwnershipRecords) FoldHolding(h BundleHolding) []atoll.ItemKey {
 		}
 		touched[key] = true
 	}
-	for _, key := range append(b.recordManifestNamespaces(m), b.markDeletedNamespaces(m)...) {
+	for _, key := range append(b.recordManifestNamespaces(&nb.holding.Manifest), b.markDeletedNamespaces(m)...) {
 		touched[key] = true
 	}
 	for key := range touched {
@@ -130,9 +130,7 @@ func indexHolding(h BundleHolding) *indexedHolding {
 	m := &nb.holding.Manifest
 	if m.Remove {
 		m.Items = nil
-		for i := range nb.holding.Kept {
-			nb.listed[nb.holding.Kept[i].Key] = &nb.holding.Kept[i]
-		}
+		nb.listRemovalHooks()
 	}
 	nb.firstWave = firstWaveOf(m.Items)
 	for i := range m.Items {

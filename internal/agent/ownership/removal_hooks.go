@@ -93,6 +93,18 @@ func (h *BundleHolding) Hooks() (out []*atoll.RenderedItem) {
 	return out
 }
 
+// listRemovalHooks lists the hooks that a removal runs as its items. A removal without hooks has no content and no namespace.
+func (nb *indexedHolding) listRemovalHooks() {
+	h := &nb.holding
+	isOther := func(it atoll.RenderedItem) bool { return it.Hook == nil }
+	if h.Kept = slices.DeleteFunc(slices.Clone(h.Kept), isOther); len(h.Kept) == 0 {
+		h.Kept, h.Manifest.Namespaces = nil, nil
+	}
+	for i := range h.Kept {
+		nb.listed[h.Kept[i].Key] = &h.Kept[i]
+	}
+}
+
 // phasesOf returns the phases in which a hook of the holding runs.
 func (h *BundleHolding) phasesOf(hook *atoll.Hook) []atoll.HookPhase {
 	if h.Manifest.Remove {
