@@ -131,8 +131,8 @@ func (o *outbox) adoptSpec(nt *v1alpha1.Notification, now time.Time) (needsBasel
 	return true
 }
 
-// lookAt finds the events of an object, nil for one that is gone, and reports whether one is to be sent. What was found of an object stays while it is
-// not selected, so that nothing is sent again when it is.
+// lookAt finds the events of an object, nil for one that is gone, and reports whether one is to be sent. The memory of an object stays while the
+// object is not selected, so that nothing is sent again when it is.
 func (o *outbox) lookAt(key subjectKey, s *happening.Subject, now time.Time) bool {
 	if s == nil {
 		delete(o.memories, key)
