@@ -49,8 +49,10 @@ type outbox struct {
 	kinds    map[string]bool
 	memories map[subjectKey]objectMemory
 	history  happening.History
-	queue    []queuedEvent
-	bucket   pace.Bucket
+	// floor is history.Before at the time when all objects were looked at.
+	floor  time.Time
+	queue  []queuedEvent
+	bucket pace.Bucket
 
 	sent, dropped int64
 	lastSent      *metav1.Time
@@ -125,20 +127,25 @@ func (o *outbox) adoptSpec(nt *v1alpha1.Notification, now time.Time) (needsBasel
 	}
 	o.queue = slices.DeleteFunc(o.queue, func(q queuedEvent) bool { return nt.Spec.Suspend || !o.events[q.Type] })
 	clear(o.memories)
+	o.floor = o.history.Before
 	return true
 }
 
-// lookAt finds the events of an object, nil for one that is gone, and reports whether one is to be sent.
+// lookAt finds the events of an object, nil for one that is gone, and reports whether one is to be sent. The memory of an object stays while the
+// object is not selected, so that nothing is sent again when it is.
 func (o *outbox) lookAt(key subjectKey, s *happening.Subject, now time.Time) bool {
-	if s == nil || !o.kinds[tableKind(key.kind)] || !happening.MatchesObjects(o.notification.Spec.Objects, &s.Meta) {
+	if s == nil {
 		delete(o.memories, key)
+		return false
+	}
+	if !o.kinds[tableKind(key.kind)] || !happening.MatchesObjects(o.notification.Spec.Objects, &s.Meta) {
 		return false
 	}
 	last, was := o.memories[key], happening.Memory(nil)
 	if last.uid == s.Meta.UID {
 		was = last.memory
 	}
-	l := happening.Look{Events: o.events, History: o.knownEvents(), Now: now}
+	l := happening.Look{Events: o.events, History: o.knownEvents(), Floor: o.floor, Now: now}
 	news, is := l.ListNews(was, s)
 	o.memories[key] = objectMemory{s.Meta.UID, is}
 	if o.notification.Spec.Suspend {

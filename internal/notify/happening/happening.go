@@ -111,9 +111,9 @@ func ListTypes() (out []Info) {
 	return out
 }
 
-// KindOf returns the kind of the objects of a type of events; empty for an unknown type.
+// KindOf returns the kind of the objects of a type of events; empty for one that Notifications do not state.
 func KindOf(name v1alpha1.NotificationEvent) string {
-	if t := findType(name); t != nil {
+	if t := findType(name); t != nil && !t.isHidden {
 		return t.kind
 	}
 	return ""

@@ -13,7 +13,7 @@ const maxHandled = 32
 
 // History is which events of a Notification were sent or dropped.
 type History struct {
-	// Before: events that began up to this time are not sent when they are found for the first time.
+	// Before: a hub that starts does not send events that began up to this time.
 	Before time.Time
 	// Handled are the last events, in the order in which they were handled. Those that began first give way to others, and move Before.
 	Handled []v1alpha1.HandledEvent
@@ -81,11 +81,14 @@ type Look struct {
 	Events map[v1alpha1.NotificationEvent]bool
 	// History has the events that were handled, and those that wait.
 	History *History
-	Now     time.Time
+	// Floor: events that began up to this time are not sent when their object is looked at first. It is History.Before of the time at which the
+	// first object was looked at: events that are handled later are of no account for objects that come later.
+	Floor time.Time
+	Now   time.Time
 }
 
 // ListNews returns the events of an object that are to be sent, and what to keep of it. Events of an object that was looked at before are
-// those that begin. At the first look they are those that began after History.Before and are not in the History.
+// those that begin. At the first look they are those that began after Floor and are not in the History.
 func (l *Look) ListNews(was Memory, s *Subject) (news []Event, is Memory) {
 	is = Memory{}
 	for i := range eventTypes {
@@ -142,7 +145,7 @@ type lookKind struct {
 func (l *Look) isFresh(e *Event, before standing, kind lookKind) bool {
 	switch {
 	case kind.isFirst:
-		return e.Time.After(l.History.Before) && !l.History.Has(e.ID)
+		return e.Time.After(l.Floor) && !l.History.Has(e.ID)
 	case kind.isTimed && l.History.Has(e.ID):
 		return false
 	}

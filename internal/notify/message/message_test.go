@@ -65,7 +65,7 @@ func TestTemplates(t *testing.T) {
 
 func TestTemplatesThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"{{.Name}":                                 "unexpected",
+		"{{.Name}":                                 "bad character",
 		"{{.name}}":                                "there is no field .name",
 		"{{.Name.Other}}":                          "there is no field .Name.Other",
 		"{{.}}":                                    "texts, fields, if and else alone",
