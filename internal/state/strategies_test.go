@@ -37,7 +37,7 @@ func describeStrategies(s *RolloutStrategyTable, tier string) string {
 		r, ok := s.GetRollout(one.Key())
 		out = append(out, fmt.Sprintf("%s=%s %v", one.Key(), r.Type, ok))
 	}
-	return fmt.Sprint(out, s.ListEnforcedFor(map[string]string{"tier": tier}))
+	return fmt.Sprint(out) + fmt.Sprint(s.ListEnforcedFor(map[string]string{"tier": tier}))
 }
 
 // The table has strategies of both kinds, and those that are enforced. Subscribers are notified of specs alone.
