@@ -102,7 +102,7 @@ func (r *Record) hookState(h *BundleHolding, it *atoll.RenderedItem) (s HookStat
 		run := *r.Hook
 		s.Last, s.Repeats = &run, run.Outcome == HookFailed && run.Order != m.RemovalHooks
 	} else {
-		s.Waits = !m.Remove && r.UID != "" && r.Hook != nil && r.Hook.UID == r.UID && r.Hook.Outcome == "" && r.Applied == it.Hash && r.Template == it.UID
+		s.Waits = !m.Remove && r.runsForFormerContent(it)
 	}
 	if s.Failed() {
 		return s
@@ -116,6 +116,11 @@ func (r *Record) hookState(h *BundleHolding, it *atoll.RenderedItem) (s HookStat
 		return s
 	}
 	return s
+}
+
+// runsForFormerContent reports whether the object, as the item has it, still runs for another content.
+func (r *Record) runsForFormerContent(it *atoll.RenderedItem) bool {
+	return r.UID != "" && r.Hook != nil && r.Hook.UID == r.UID && r.Hook.Outcome == "" && r.Applied == it.Hash && r.Template == it.UID
 }
 
 // hookVerb returns what is to be done about the object of a hook. Whether its phase has come is for the caller to decide.

@@ -407,13 +407,20 @@ func (b *OwnershipRecords) CompletedTombstoneIDs(uid string) []string {
 	return out
 }
 
+// isVoid reports whether a tombstone orders nothing: the item came back, or nothing is written of the key. A hook that a removal
+// runs goes afterwards.
+func (nb *indexedHolding) isVoid(t atoll.Tombstone) bool {
+	it := nb.listed[t.Key]
+	return it != nil && !nb.holding.Manifest.Remove && (it.UID == t.UID || it.Observe != "")
+}
+
 func (b *OwnershipRecords) isTombstoneCarriedOut(uid string, t atoll.Tombstone) bool {
 	r := b.records[t.Key]
 	if r == nil {
 		return true
 	}
-	if it := b.bundles[uid].listed[t.Key]; it != nil && !b.bundles[uid].holding.Manifest.Remove && (it.UID == t.UID || it.Observe != "") {
-		return true // the item came back, or nothing is written of the key: its tombstone is void
+	if b.bundles[uid].isVoid(t) {
+		return true
 	}
 	if c, ok := r.Claims[uid]; ok && (c.Template == t.UID || c.Template == "") {
 		return false
