@@ -121,15 +121,13 @@ function Blocks({ f, counts }: { f: FleetQuery; counts: FleetCounts }) {
 }
 
 function Block({ g, by, to, isStop }: { g: FleetGroup; by: string; to: string; isStop: boolean }) {
-  const shown = listCounts(g.states).filter(([, n]) => n > 0);
-  const text = [safeText(valueName(by, g.value)), String(g.clusters), ...shown.map(([s, n]) => `${statusText(s)} ${n}`)].join(", ");
   return (
-    <Link to={to} class="block" cell={g.value} stop={isStop} label={text}>
+    <Link to={to} class="block" cell={g.value} stop={isStop}>
       <strong class="line"><Text>{valueName(by, g.value)}</Text></strong>
       <span class="muted">{g.clusters}</span>
       <Parts total={g.clusters} parts={proportions(g.states)} />
-      <span class="block-states small">
-        {shown.map(([s, n]) => <span key={s}><span class={"tile tile-sign tone-" + toneOf(s)}>{stateSigns[s]}</span> {n}</span>)}
+      <span class="block-states small" aria-hidden="true">
+        {listCounts(g.states).filter(([, n]) => n > 0).map(([s, n]) => <span key={s}><span class={"tile tile-sign tone-" + toneOf(s)}>{stateSigns[s]}</span> {n}</span>)}
       </span>
     </Link>
   );
