@@ -35,7 +35,7 @@ func (t *CopyTally) AddChosen(row Row, isConnected bool, n int, names ...string)
 	}
 	t.expected += n
 	t.present += n
-	if row.isReady() {
+	if row.wasReady() {
 		t.available += n
 		return
 	}

@@ -41,7 +41,7 @@ const (
 // judgeCopy returns the state of the copy of a row.
 func (s *rolloutStep) judgeCopy(row Row) copyState {
 	switch {
-	case row.isReady():
+	case row.wasReady():
 		return copyAvailable
 	case !row.Online && row.UncertainUntil.After(s.Now), row.Online && row.isSharing():
 		return copyUncertain
@@ -49,8 +49,8 @@ func (s *rolloutStep) judgeCopy(row Row) copyState {
 	return copyUnavailable
 }
 
-// wasReady reports whether the copy of a row that is to go is available. The order to leave, which its cluster may not have answered yet, changes
-// nothing of a copy that was healthy after its last change.
+// wasReady reports whether the copy of a row is available. An order to leave, or another share, which its cluster may not have answered yet,
+// changes nothing of a copy that was healthy after its last change.
 func (r Row) wasReady() bool {
 	return r.isReady() || r.Online && r.isSharing() && r.Status.Since > r.Spec.MovedAt
 }
@@ -73,7 +73,7 @@ func (s *rolloutStep) tallyCopies() {
 			if _, holds := s.memberRow(c); !holds || row.Spec.Phase == atoll.RowRemoving {
 				row.Status = nil // of a Cluster that was replaced, or of a copy that is removed and comes again
 			}
-			if t.AddChosen(row, s.countsCopy(c, row), 1, c); !row.isReady() {
+			if t.AddChosen(row, s.countsCopy(c, row), 1, c); !row.wasReady() {
 				d.awaited = append(d.awaited, c)
 			}
 		}
@@ -252,11 +252,8 @@ func (s *rolloutStep) findBudgetHold(c string) atoll.Reason {
 
 // judgeLeavingCopy returns the state of a copy that is to go. A change of its row in this step has taken it.
 func (s *rolloutStep) judgeLeavingCopy(c string) copyState {
-	switch {
-	case s.turns.allowed[c] || s.turns.returns[c]:
+	if s.turns.allowed[c] || s.turns.returns[c] {
 		return copyUnavailable
-	case s.Rows[c].wasReady():
-		return copyAvailable
 	}
 	return s.judgeCopy(s.Rows[c])
 }

@@ -72,7 +72,7 @@ func checkDisruptions(t testing.TB, in Input, out Output) {
 		if row.Spec.UID != v.UID {
 			continue // its Cluster was replaced or deleted
 		}
-		isAvailable := row.Online && row.Spec.Phase != atoll.RowRemoving && (row.reportsReady() || v.Outcome == schedule.OutcomeLeaves && row.isSharing() && row.Status.Since > row.Spec.MovedAt)
+		isAvailable := row.Online && row.Spec.Phase != atoll.RowRemoving && (row.reportsReady() || row.isSharing() && row.Status.Since > row.Spec.MovedAt)
 		if isAvailable {
 			left++
 		}
