@@ -11,7 +11,7 @@ import (
 	"atoll.dev/atoll/internal/state"
 )
 
-// What is stored about a failover is written beside the rest of the status, and taken away again. A Bundle that another writer changed is a conflict.
+// The status of a failover is written beside the rest of the status, and taken away again. A Bundle that another writer changed is a conflict.
 func TestSetBundleFailover(t *testing.T) {
 	made := &v1alpha1.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "bundle-uid"}, Status: v1alpha1.BundleStatus{Rollout: &v1alpha1.RolloutStatus{CurrentStage: "canary"}}}
 	b, x, _ := newTestBinder(t, made)

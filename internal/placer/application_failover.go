@@ -89,7 +89,7 @@ type healthWatch struct {
 	settle time.Duration
 }
 
-// beginStep forgets reports that a step will read. It is for a watch that may be nil.
+// beginStep drops reports that a step will read. It is for a watch that may be nil.
 func (w *healthWatch) beginStep() {
 	if w != nil {
 		w.during = nil

@@ -17,7 +17,7 @@ import (
 )
 
 // An application that is unhealthy in a connected cluster for tolerationSeconds counts as failed there, and the next decision takes it out if
-// something replaces it. What counts is stored first, so that a hub that ends in between goes on with the same.
+// something replaces it. A failure is stored first, so that a hub that ends in between goes on with the same.
 //
 // A change of the templates is the matter of its rollout: a copy counts only at a revision that some cluster has reported healthy. If none ever
 // did, as after a first installation, each copy counts that was applied. A new revision begins the time again.

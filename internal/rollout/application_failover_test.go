@@ -151,7 +151,7 @@ func TestAnUnhealthyCopyFails(t *testing.T) {
 	}
 }
 
-// What begins to count is reported once, with the clusters that had a copy.
+// A copy that begins to count as failed is reported once, with the clusters that had a copy.
 func TestAFailureIsReportedOnce(t *testing.T) {
 	w := newFailoverWorld(v1alpha1.ApplicationFailover{})
 	w.reportState(atoll.RowReady, "b")
@@ -304,7 +304,7 @@ func TestTheHealthyRevisionIsStored(t *testing.T) {
 	}
 }
 
-// A stop by a person lets no further copy fail, and keeps one that has not left. What leaves already goes on.
+// A stop by a person lets no further copy fail, and keeps one that has not left. A copy that leaves already goes on.
 func TestAHoldOfAFailover(t *testing.T) {
 	w := newFailoverWorld(v1alpha1.ApplicationFailover{MaxAvoidedClusters: new(int32(9))})
 	w.reportState(atoll.RowReady, "x")
@@ -456,7 +456,7 @@ func TestTermsOfAFailover(t *testing.T) {
 	}
 }
 
-// What is stored is bounded. What moved is kept, and clocks that began late are not.
+// The stored list is bounded. It keeps the failovers, and drops the clocks that began last.
 func TestWhatIsStoredIsBounded(t *testing.T) {
 	w := newFailoverWorld(v1alpha1.ApplicationFailover{MaxAvoidedClusters: new(int32(2))})
 	w.reportState(atoll.RowReady, "x")

@@ -421,11 +421,6 @@ func (in ExplanationInput) isAboutWholeBundles() bool {
 	return in.Object.Group == v1alpha1.GroupVersion.Group || in.isAboutNamespace()
 }
 
-// isAboutNamespace reports whether the request is about a Namespace.
-func (in ExplanationInput) isAboutNamespace() bool {
-	return in.Object.Group == "" && in.Object.Kind == "Namespace"
-}
-
 func (in ExplanationInput) explainBundle(b Bundle) BundleExplanation {
 	out := BundleExplanation{
 		Namespace: b.Ref.Namespace, Name: b.Ref.Name, UID: b.Ref.UID, Source: b.Spec.Source,

@@ -257,3 +257,8 @@ func abbreviateNames(names []string, n int) string {
 	}
 	return phrase.JoinFirst(names, n, len(names))
 }
+
+// isAboutNamespace reports whether the request is about a Namespace.
+func (in ExplanationInput) isAboutNamespace() bool {
+	return in.Object.Group == "" && in.Object.Kind == "Namespace"
+}
