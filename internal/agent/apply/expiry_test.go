@@ -41,7 +41,7 @@ func TestFinishedObjectsAreDeletedAfterTheirTime(t *testing.T) {
 		api.expectWrites(t)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		api.expectWrites(t, "DELETE conf")
+		api.expectWrites(t, "DELETE conf", "APPLY shop "+atoll.FieldManager) // the namespace is labelled again
 		e.expectFinished(t)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -92,7 +92,7 @@ func TestTheTimeAfterFinishOutlivesTheAgent(t *testing.T) {
 					api.expectWrites(t)
 					return
 				}
-				api.expectWrites(t, "DELETE conf")
+				api.expectWrites(t, "DELETE conf", "APPLY shop "+atoll.FieldManager) // the namespace is labelled again
 			})
 		})
 	}
