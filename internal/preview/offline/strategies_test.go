@@ -8,8 +8,8 @@ import (
 	"atoll.dev/atoll/internal/atoll"
 )
 
-// Files decide about rollouts as a hub does: by the strategy that is enforced for the namespace, by that of rolloutRef, or by the policy. What names
-// a strategy that the files do not have is not placed.
+// Files decide about rollouts as a hub does: by the strategy that is enforced for the namespace, by that of rolloutRef, or by the policy. A policy
+// that names a strategy which the files do not have places nothing.
 func TestStrategiesOfFiles(t *testing.T) {
 	policy := func(name, namespace, spec string) string {
 		return objectHeader + "PropagationPolicy\nmetadata: {name: " + name + ", namespace: " + namespace + "}\nspec:\n  resourceSelectors: [{apiVersion: v1, kind: ConfigMap}]\n  " + spec

@@ -87,9 +87,9 @@ func TestPoliciesShareARollout(t *testing.T) {
 	setImageOf(t, ns, "web", second, "1h")
 	setImageOf(t, ns, "api", second, "1h")
 	testwait.UntilNil(t, "both are in the first stage", both(second, first))
-	all := strings.Replace(sharedStrategy, sharedStrategy[strings.Index(sharedStrategy, "  type:"):], "  type: All\n", 1)
-	plan := runCLI(t, "plan", "-f", writeManifest(t, "strategy.yaml", ns, all))
-	expectOutput(t, "the plan of the edit", plan, "(PropagationPolicy web)\n", "(PropagationPolicy api)\n", "Its rollout would change: stages canary (RolloutStrategy careful) -> all clusters at once (RolloutStrategy careful).")
+	wide := strings.Replace(sharedStrategy, "canary\n    clusters: {names: [member1]}", "wide\n    clusters: {labelSelector: {}}", 1)
+	plan := runCLI(t, "plan", "-f", writeManifest(t, "strategy.yaml", ns, wide))
+	expectOutput(t, "the plan of the edit", plan, "(PropagationPolicy web)\n", "(PropagationPolicy api)\n", "Its rollout would change: stages canary (RolloutStrategy careful) -> stages wide (RolloutStrategy careful).")
 	if err := both(second, first)(t.Context()); err != nil {
 		t.Errorf("the second stage has begun: %v", err)
 	}
