@@ -247,6 +247,11 @@ type RowStatus struct {
 	NamespaceKept bool `json:"v,omitempty"`
 }
 
+// IsReportOf reports whether the status has the state of a generation. It is false without a status.
+func (s *RowStatus) IsReportOf(generation int64, state RowState) bool {
+	return s != nil && s.Generation == generation && s.State == state
+}
+
 // SinceTime returns Since as a time of the years 1970 to 9999, whatever was stored.
 func (s *RowStatus) SinceTime() time.Time {
 	return time.Unix(min(max(s.Since, 0), MaxUnixSeconds), 0)

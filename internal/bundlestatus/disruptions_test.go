@@ -11,7 +11,7 @@ import (
 	"atoll.dev/atoll/internal/rollout"
 )
 
-// What waits for a disruption budget has its reason in the rollout and in the wait of the Bundle, with the counts and the actor. A
+// A wait for a disruption budget has its reason in the rollout and in the wait of the Bundle, with the counts and the actor. A
 // Bundle at rest has none.
 func TestADisruptionBudgetInAStatus(t *testing.T) {
 	behind := &atoll.RowStatus{Generation: 4, State: atoll.RowReady}

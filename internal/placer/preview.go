@@ -85,22 +85,8 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 			return nil, err
 		}
 	}
-	for changed, n := true, 0; changed && n < maxPreviewSteps; n++ {
-		changed = false
-		for i := range out {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			p, snap, err := f.previewWithInput(ctx, withoutTurns(out[i].Bundle))
-			if err != nil {
-				return nil, err
-			}
-			out[i].Decision, out[i].HeldPlan, out[i].Waits, out[i].Shortages = p.Decision, p.Output.PendingRemoval, p.Output.Waits, p.Output.Shortages
-			out[i].recordOldCopyWaits(p.Output.Changes)
-			f.capacity.promiseCapacity(&snap.rollout, p.Output.Changes)
-			changed = s.applyStep(out[i].Bundle.Ref.UID, p, f.Clusters) || changed
-			f.groups.readRows(out[i].Bundle.Ref.UID, f.Rows)
-		}
+	if err := f.previewSteps(ctx, s, out); err != nil {
+		return nil, err
 	}
 	_, holding := r.Hub.HoldReason()
 	for i := range out {
@@ -110,6 +96,28 @@ func (r *PlacementReconciler) PreviewBundles(ctx context.Context, t *SupposedTab
 		}
 	}
 	return out, nil
+}
+
+// previewSteps takes the steps of all Bundles until none changes a row. r is the fork.
+func (r *PlacementReconciler) previewSteps(ctx context.Context, s *supposedState, out []PreviewedBundle) error {
+	for changed, n := true, 0; changed && n < maxPreviewSteps; n++ {
+		changed = false
+		for i := range out {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			p, snap, err := r.previewWithInput(ctx, withoutTurns(out[i].Bundle))
+			if err != nil {
+				return err
+			}
+			out[i].Decision, out[i].HeldPlan, out[i].Waits, out[i].Shortages = p.Decision, p.Output.PendingRemoval, p.Output.Waits, p.Output.Shortages
+			out[i].recordOldCopyWaits(p.Output.Changes)
+			r.capacity.promiseCapacity(&snap.rollout, p.Output.Changes)
+			changed = s.applyStep(out[i].Bundle.Ref.UID, p, r.Clusters) || changed
+			r.groups.readRows(out[i].Bundle.Ref.UID, r.Rows)
+		}
+	}
+	return nil
 }
 
 // addBundle adds a Bundle and its rows to the hypothetical state.
@@ -318,18 +326,17 @@ func (s *supposedState) applyStep(uid string, p BundlePreview, clusters Clusters
 func (s *supposedState) simulateReports(uid string, clusters Clusters) (changed bool) {
 	rows := s.rows[uid]
 	for cluster, row := range rows {
-		done := row.Status != nil && row.Status.Generation == row.Spec.Generation && row.Status.State == atoll.RowReady
 		switch {
-		case !clusters.IsOnline(row.Spec.UID) || done:
+		case !clusters.IsOnline(row.Spec.UID), row.Status.IsReportOf(row.Spec.Generation, atoll.RowReady):
 		case row.Spec.Phase == atoll.RowRemoving && row.Spec.Recall == nil:
 			delete(rows, cluster)
 			s.rowMoved(uid, row.Spec.UID)
 			changed = true
 		case row.Spec.Phase != atoll.RowRemoving && !row.Spec.Phase.OrdersNothing():
 			next := s.reportOf(uid, cluster, &row)
-			isNews := row.Status == nil || row.Status.Generation != next.Generation || row.Status.State != next.State
+			changed = changed || !row.Status.IsReportOf(next.Generation, next.State)
 			row.Status = next
-			rows[cluster], changed = row, changed || isNews
+			rows[cluster] = row
 		}
 	}
 	return changed

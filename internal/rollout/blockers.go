@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -113,10 +114,7 @@ func (s *rolloutStep) blockingClusters() []string {
 			}
 		}
 	}
-	for _, c := range s.awaitedOldCopies() {
-		all[c] = true
-	}
-	for _, c := range s.awaitedCopies() {
+	for _, c := range slices.Concat(s.awaitedOldCopies(), s.awaitedCopies()) {
 		all[c] = true
 	}
 	if s.turns.isBounded && s.followsReports() {
@@ -124,10 +122,5 @@ func (s *rolloutStep) blockingClusters() []string {
 			all[c] = true
 		}
 	}
-	out := make([]string, 0, len(all))
-	for c := range all {
-		out = append(out, c)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(all))
 }

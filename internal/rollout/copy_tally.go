@@ -11,8 +11,8 @@ import (
 // CopyTally counts the copies of a Bundle for its disruption budget. The zero value has no budget, and bounds nothing.
 type CopyTally struct {
 	budget *v1alpha1.DisruptionBudget
-	// expected counts the connected clusters that are to hold the Bundle, and those that lose it without a replacement. Of the copies in
-	// connected clusters, present counts all and available the healthy ones.
+	// expected counts the connected clusters that are to hold the Bundle, and those that lose it without a replacement. present counts
+	// the copies in connected clusters, and available the healthy ones of these.
 	expected, present, available int
 	// chosen counts the clusters that are to hold the Bundle, connected or not, and withheld those of them that come after old copies have ended.
 	chosen, withheld int
@@ -85,8 +85,8 @@ func (t *CopyTally) roomOfEdit() int {
 	return t.available - min(t.budget.RequiredOf(t.expected), t.expected)
 }
 
-// take counts an available copy as taken by this step.
-func (t *CopyTally) take(cluster string) {
+// takeCopy counts an available copy as taken by this step.
+func (t *CopyTally) takeCopy(cluster string) {
 	t.available--
 	t.addUnavailable(1, cluster)
 }

@@ -198,7 +198,7 @@ func (s *rolloutStep) takeCopy(c string, row Row) bool {
 		if t.Room() < 1 {
 			return false
 		}
-		t.take(c)
+		t.takeCopy(c)
 	case copyUncertain:
 		return t.Room() >= 0
 	}

@@ -110,7 +110,7 @@ func formatChanges(out Output) (text string) {
 	return text
 }
 
-// What a budget counts: percentages are rounded up, as those of a PodDisruptionBudget. Disconnected clusters are outside, and copies
+// A budget counts copies: percentages are rounded up, as those of a PodDisruptionBudget. Disconnected clusters are outside, and copies
 // that leave without a replacement are expected.
 func TestCopiesThatABudgetCounts(t *testing.T) {
 	ready, broken := benchRow("a"), benchRow("b")

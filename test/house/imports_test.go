@@ -492,12 +492,12 @@ var stacked = map[string][]string{
 	"internal/bundlecontent": {"internal/policymatch"},
 	// expressions over a Cluster; where replicas and requests are in an object
 	"internal/schedule": {"internal/expr", "internal/kinds"},
-	// expressions over objects
-	"internal/assess": {"internal/expr"},
+	// expressions over objects; kinds that run to completion
+	"internal/assess": {"internal/expr", "internal/kinds"},
 	// expressions over objects; what pods request and need
 	"internal/kinds/script": {"internal/expr", "internal/kinds"},
-	// the decision that it carries out; expressions of gates; times of changes
-	"internal/rollout": {"internal/schedule", "internal/expr", "internal/changewindow"},
+	// the decision that it carries out; expressions of gates; times of changes; disruptions that an object allows
+	"internal/rollout": {"internal/schedule", "internal/expr", "internal/changewindow", "internal/kinds"},
 }
 
 // allowSiblings lists the layers that are one part in several directories.
