@@ -215,6 +215,7 @@ func TestAClusterThatJoinsCountsForTheBudget(t *testing.T) {
 	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
 		m.changeBundle("web", nil)
 		m.cutRevision("web", oneItem())
+		synctest.Wait()
 		m.settleRows("web")
 		m.setBudget("web", "", "1")
 		time.Sleep(time.Hour)
@@ -222,6 +223,8 @@ func TestAClusterThatJoinsCountsForTheBudget(t *testing.T) {
 		expectOrdered(t, m, "web", "a Active r1, b Active r1, c Active r1")
 		m.cutRevision("web", oneItem())
 		expectOrdered(t, m, "web", "a Active r1, b Active r1, c Active r2")
+		m.settleRows("web")
+		expectOrdered(t, m, "web", "a Active r2, b Active r1, c Active r2")
 		m.settleRows("web")
 		expectOrdered(t, m, "web", "a Active r2, b Active r2, c Active r2")
 	})
