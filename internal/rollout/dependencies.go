@@ -92,12 +92,26 @@ func (s *rolloutStep) orderWaitOf(c string) *atoll.RowReason {
 }
 
 func (s *rolloutStep) findOrderWait(c string) *atoll.RowReason {
+	if s.replacesRemovedCopy(c) {
+		return s.findDependentsWait(c)
+	}
 	for i := range s.Order.Dependencies {
 		if w := s.findDependencyWait(i, c); w != nil {
 			return w
 		}
 	}
 	return s.findDependentsWait(c)
+}
+
+// replacesRemovedCopy reports whether a cluster is to get the copy of a move whose old copies are all being removed or gone. The dependencies
+// were in an accepted state when the removal began. A change of a dependency since then would leave the application without a copy.
+func (s *rolloutStep) replacesRemovedCopy(c string) bool {
+	spec := s.Rows[c].Spec
+	if v, _ := s.Decision.FindVerdict(c); spec.Phase != atoll.RowPending || spec.UID != v.UID || len(s.leavingClusters()) > 0 {
+		return false
+	}
+	reason := atoll.ParseRowReason(spec.Reason).Reason
+	return reason == atoll.ReasonWaitsForOldCopy || reason == atoll.ReasonWaitsForDisconnectedCopy
 }
 
 // findDependencyWait returns the wait of a cluster for a dependency. One in a circle says so, since it may have no other end.

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,7 +140,7 @@ func checkOrder(t testing.TB, in Input, out Output) {
 	for c, spec := range out.Changes {
 		old, had := in.Rows[c]
 		runs := had && spec != nil && old.Spec.UID == spec.UID && old.Spec.Phase != atoll.RowRemoving && old.Spec.Phase != atoll.RowPending
-		if spec == nil || s.findOrderWait(c) == nil {
+		if spec == nil || !waitsForDependency(s, c) || endsMove(in, c) {
 			continue
 		}
 		isBack := runs && spec.Revision == old.Spec.PreviousRevision
@@ -147,6 +148,26 @@ func checkOrder(t testing.TB, in Input, out Output) {
 			t.Fatalf("%s changes before others: %+v to %+v", c, old.Spec, *spec)
 		}
 	}
+}
+
+func waitsForDependency(s *rolloutStep, c string) bool {
+	for i := range s.Order.Dependencies {
+		if s.findDependencyWait(i, c) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// endsMove reports whether a row waits for old copies alone, and no old copy can stay.
+func endsMove(in Input, c string) bool {
+	for _, row := range in.Rows {
+		if row.Spec.Phase == atoll.RowLeaving || row.Spec.Phase == atoll.RowHeld {
+			return false
+		}
+	}
+	row := in.Rows[c]
+	return row.Spec.Phase == atoll.RowPending && strings.Contains(row.Spec.Reason, "the old copy in ")
 }
 
 // A dependency accepts only what a connected cluster reports of the order that stands.
