@@ -73,7 +73,14 @@ func (s *testbed) timeUnplacedBundles(ctx context.Context, before costReading, a
 	unplaced := func(b *v1alpha1.Bundle) bool {
 		return b.Status.Clusters.Desired == 0 && meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.BundleScheduled)
 	}
+	// A list of all Bundles allocates, which counts, so it waits until nothing is written. The revision of the store costs nothing.
+	var revision int64
 	err = pollUntil(ctx, "all Bundles are shown unplaced", 2*time.Second, 5*time.Minute, func(ctx context.Context) (bool, error) {
+		size, err := s.etcd.ReadSize(ctx)
+		if err != nil || size.Revision != revision {
+			revision = size.Revision
+			return false, err
+		}
 		n, err := s.countBundlesThat(ctx, unplaced)
 		return n == apps, err
 	})
