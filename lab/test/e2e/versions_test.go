@@ -84,15 +84,18 @@ func TestAMemberGetsTheVersionThatItServes(t *testing.T) {
 	createNamespace(t, ns)
 	expectOutput(t, "the objects", kubectlAt(t, hub, strings.ReplaceAll(versionedObjects, "$NS", ns), "apply -f -"), "tile.versions.example/floor created")
 
-	// A version that member2 always serves: kubectl keeps for minutes what a member served before.
+	// A version that member2 always serves, and a cache of its own: kubectl keeps what a server at this address served before.
 	const autoscaler = "hpa.v1.autoscaling/web"
+	readUncached := func(kubeconfig, args string) string {
+		return kubectlAt(t, kubeconfig, "", "get -n "+ns+" --cache-dir="+t.TempDir()+" "+args)
+	}
 	appliedAs := func(kubeconfig, object, want string) func(context.Context) error {
 		return func(context.Context) error {
 			read := object
 			if object == "hpa/web" {
 				read = autoscaler
 			}
-			out := kubectlAt(t, kubeconfig, "", "get -n "+ns+" "+read+" --show-managed-fields -o jsonpath={.metadata.managedFields[?(@.operation==\"Apply\")].apiVersion}")
+			out := readUncached(kubeconfig, read+" --show-managed-fields -o jsonpath={.metadata.managedFields[?(@.operation==\"Apply\")].apiVersion}")
 			if strings.TrimSpace(out) != want {
 				return fmt.Errorf("%s is applied as %s, want %s; explained: %s", object, out, want, onHub(t, ns, "explain "+object))
 			}
@@ -102,7 +105,7 @@ func TestAMemberGetsTheVersionThatItServes(t *testing.T) {
 	testwait.UntilNil(t, "each member has the version that it serves", allChecks(
 		appliedAs(member1, "hpa/web", "autoscaling/v2"), appliedAs(member2, "hpa/web", "autoscaling/v1"), appliedAs(member2, "tile/floor", "versions.example/v1beta1"),
 	))
-	if got := strings.TrimSpace(kubectlAt(t, member2, "", "get -n "+ns+" "+autoscaler+" -o jsonpath={.spec.targetCPUUtilizationPercentage}")); got != "65" {
+	if got := strings.TrimSpace(readUncached(member2, autoscaler+" -o jsonpath={.spec.targetCPUUtilizationPercentage}")); got != "65" {
 		t.Errorf("the CPU target in member2 is %q, want 65", got)
 	}
 	expectOutput(t, "explain", onHub(t, ns, "explain hpa/web"), `/apiVersion = "autoscaling/v1" by what the cluster serves, in member2`)
@@ -114,14 +117,14 @@ func TestAMemberGetsTheVersionThatItServes(t *testing.T) {
 		}
 		return nil
 	})
-	before := kubectlAt(t, member2, "", "get -n "+ns+" "+autoscaler+" -o jsonpath={.metadata.uid}")
+	before := readUncached(member2, autoscaler+" -o jsonpath={.metadata.uid}")
 	restartWithAPIs(t.Context(), t, "member2", "")
 	isOlder = false
 	kubectlAt(t, member2, versionedDefinition+strings.ReplaceAll(olderTile, "$STORED", "false")+newerTile, "apply -f -")
 	testwait.UntilNil(t, "member2 has the templates' versions", allChecks(
 		appliedAs(member2, "hpa/web", "autoscaling/v2"), appliedAs(member2, "tile/floor", "versions.example/v1"),
 	))
-	if after := kubectlAt(t, member2, "", "get -n "+ns+" "+autoscaler+" -o jsonpath={.metadata.uid}"); after != before {
+	if after := readUncached(member2, autoscaler+" -o jsonpath={.metadata.uid}"); after != before {
 		t.Errorf("the autoscaler was %s and is %s", before, after)
 	}
 }
