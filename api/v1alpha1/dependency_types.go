@@ -49,6 +49,9 @@ const (
 // MaxDependencies is how many policies a policy may depend on.
 const MaxDependencies = 16
 
+// MaxDependentOverrides is how many override policies a policy may wait for.
+const MaxDependentOverrides = 32
+
 // PolicyRef names a policy. The namespace is empty for a ClusterPropagationPolicy.
 type PolicyRef struct{ Kind, Namespace, Name string }
 

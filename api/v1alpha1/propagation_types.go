@@ -136,6 +136,15 @@ type PropagationSpec struct {
 	// +listType=atomic
 	DependsOn []PolicyDependency `json:"dependsOn,omitempty"`
 
+	// DependentOverrides are names of override policies that must exist before anything of this policy is sent: OverridePolicies of its
+	// namespace, or ClusterOverridePolicies for a ClusterPropagationPolicy. They count until a Bundle has its first revision.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	DependentOverrides []string `json:"dependentOverrides,omitempty"`
+
 	// ItemRules specify how members treat objects. For each field, the first rule counts that selects
 	// the object and states the field. Annotations of the object win over rules:
 	// atoll.dev/update, atoll.dev/ignore-fields, atoll.dev/drift, atoll.dev/conflict-resolution and

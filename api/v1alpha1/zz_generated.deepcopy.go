@@ -3008,6 +3008,11 @@ func (in *PropagationSpec) DeepCopyInto(out *PropagationSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.DependentOverrides != nil {
+		in, out := &in.DependentOverrides, &out.DependentOverrides
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.ItemRules != nil {
 		in, out := &in.ItemRules, &out.ItemRules
 		*out = make([]ItemRule, len(*in))

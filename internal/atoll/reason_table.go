@@ -135,6 +135,7 @@ var Reasons = []ReasonInfo{
 	{ReasonSelectsNothing, "policy", ActorUser, "No object that is free matches the resourceSelectors."},
 	{ReasonPlacementMissing, "policy", ActorUser, "The policy names a Placement that does not exist."},
 	{ReasonNamespaceUnknown, "policy", ActorUser, "The namespace of the objects does not exist on the hub."},
+	{ReasonOverridesMissing, "policy", ActorUser, "An override policy that dependentOverrides names does not exist; the first revision waits for it."},
 	{ReasonNameTaken, "policy", ActorUser, "Another object has the name already."},
 	{ReasonRulesApply, "override policy", ActorNone, "Rules of the policy are in the content of Bundles."},
 	{ReasonInvalidRule, "override policy", ActorUser, "A selector or a rule of the policy cannot be carried out in any cluster."},

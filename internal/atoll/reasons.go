@@ -113,6 +113,7 @@ const (
 	ReasonSelectsNothing   Reason = "SelectsNothing"
 	ReasonPlacementMissing Reason = "PlacementMissing"
 	ReasonNamespaceUnknown Reason = "NamespaceUnknown"
+	ReasonOverridesMissing Reason = "OverridesMissing"
 	ReasonNameTaken        Reason = "NameTaken"
 )
 

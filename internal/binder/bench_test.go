@@ -86,7 +86,7 @@ func newFilledHub(b *testing.B, namespaces, apps int) (*fakeHub, *Binder) {
 	h := &fakeHub{templates: map[atoll.ItemKey]*unstructured.Unstructured{}, byNamespace: map[string][]*unstructured.Unstructured{}, ownPolicies: map[[2]string]*v1alpha1.PropagationPolicy{}}
 	binder := &Binder{
 		Options:   Options{Templates: h, Kinds: h, Policies: fakeHubPolicies{fakeHub: h}, Overrides: fakeHubPolicies{fakeHub: h}, Namespaces: fakeHubNamespaces{h}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
-		ownership: newOwnershipIndex(), events: newEventQueue(), unreadableKinds: newPendingSince[schema.GroupKind](), missingNamespaces: newPendingSince[policymatch.BundleID](), missingPlacements: newPendingSince[policymatch.BundleID](),
+		ownership: newOwnershipIndex(), events: newEventQueue(),
 		overrideSelections: map[PolicyKey]objectSet{}, lastClustersAnnotation: map[string]string{}, lastTemplates: map[atoll.ItemKey]templateState{}, lastRecallDecision: map[string]string{},
 	}
 	binder.touchBundle = func(policymatch.BundleID) {}

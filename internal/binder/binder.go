@@ -170,12 +170,14 @@ type Binder struct {
 	bundleQueue       *reconcile.Loop[policymatch.BundleID]
 	touchBundle       func(policymatch.BundleID)
 	policyStatus      *policyStatusWriter
-	unreadableKinds   *pendingSince[schema.GroupKind]
-	missingNamespaces *pendingSince[policymatch.BundleID]
+	unreadableKinds   pendingSince[schema.GroupKind]
+	missingNamespaces pendingSince[policymatch.BundleID]
 	// missingPlacements holds Bundles whose Placement does not exist.
-	missingPlacements *pendingSince[policymatch.BundleID]
+	missingPlacements pendingSince[policymatch.BundleID]
+	// missingOverrides holds Bundles whose first Revision waits for override policies.
+	missingOverrides pendingSince[policymatch.BundleID]
 	// touched holds Bundles that changed and are not reconciled yet.
-	touched *pendingSince[policymatch.BundleID]
+	touched pendingSince[policymatch.BundleID]
 	loaded  atomic.Bool
 	// unselected writes the conditions of templates that nothing places.
 	unselected *reconcile.Loop[atoll.ItemKey]
@@ -203,7 +205,7 @@ func New(o Options) *Binder {
 		o.OnRevision = func(string, string, time.Time) {}
 	}
 	b := &Binder{
-		Options: o, ownership: newOwnershipIndex(), events: newEventQueue(), unreadableKinds: newPendingSince[schema.GroupKind](), missingNamespaces: newPendingSince[policymatch.BundleID](), missingPlacements: newPendingSince[policymatch.BundleID](), touched: newPendingSince[policymatch.BundleID](),
+		Options: o, ownership: newOwnershipIndex(), events: newEventQueue(),
 		overrideSelections: map[PolicyKey]objectSet{}, lastClustersAnnotation: map[string]string{}, lastNamespaceMeta: map[string]string{}, lastTemplates: map[atoll.ItemKey]templateState{},
 		lastRecallDecision: map[string]string{}, warnedParents: map[atoll.ItemKey]string{}, eventPauses: map[tableEvent]time.Duration{},
 	}

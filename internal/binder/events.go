@@ -239,6 +239,7 @@ func (b *Binder) overridePolicyChanged(key PolicyKey) {
 	if b.overrideSelections[key] = now; !exists {
 		delete(b.overrideSelections, key)
 	}
+	b.touchBundles(b.bundlesAwaitingOverride(key)...)
 	b.policyStatus.enqueuePolicy(key)
 }
 

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	enginev1 "atoll.dev/atoll/api/engine/v1alpha1"
@@ -77,7 +76,6 @@ func TestWaitingForANamespaceIsSaid(t *testing.T) {
 				templates, spaces, refusals := &unsyncedTemplates{fakeHub: h}, namespaceMap{}, recordedRefusals{}
 				table := &singleBundle{stored: there}
 				b.Templates, b.Kinds, b.Policies, b.Overrides, b.Namespaces, b.Bundles, b.Revisions, b.Events = syncedTemplates{}, syncedTemplates{}, fakeHubPolicies{fakeHub: h}, fakeHubPolicies{fakeHub: h}, spaces, table, noRevisions{}, refusals
-				b.unreadableKinds, b.missingNamespaces, b.missingPlacements = newPendingSince[schema.GroupKind](), newPendingSince[policymatch.BundleID](), newPendingSince[policymatch.BundleID]()
 
 				id, web := policymatch.BundleID{Namespace: "shop", Name: "web"}, newKey("Deployment", "web")
 				b.ownership.assignTemplate(web, id, bundleOrigin{source: source})

@@ -54,7 +54,7 @@ func TestNothingIsCutBeforeItsNamespaceIsKnown(t *testing.T) {
 		templates, spaces := &unsyncedTemplates{fakeHub: h}, namespaceMap{}
 		b := &Binder{
 			Options:   Options{Templates: templates, Kinds: templates, Policies: fakeHubPolicies{fakeHub: h}, Overrides: fakeHubPolicies{fakeHub: h}, Namespaces: spaces, Bundles: emptyBundles{}, ReadOnly: true},
-			ownership: newOwnershipIndex(), events: newEventQueue(), missingNamespaces: newPendingSince[policymatch.BundleID](), missingPlacements: newPendingSince[policymatch.BundleID](),
+			ownership: newOwnershipIndex(), events: newEventQueue(),
 			overrideSelections: map[PolicyKey]objectSet{}, lastClustersAnnotation: map[string]string{}, lastNamespaceMeta: map[string]string{}, lastTemplates: map[atoll.ItemKey]templateState{},
 		}
 		var touched []policymatch.BundleID

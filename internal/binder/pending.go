@@ -21,21 +21,20 @@ const (
 	recheckWaitAfter = time.Minute
 )
 
-// pendingSince records since when each key waits. It is safe for concurrent use.
+// pendingSince records since when each key waits. The zero value is empty. It is safe for concurrent use.
 type pendingSince[K comparable] struct {
 	mu         sync.Mutex
 	startTimes map[K]time.Time
 	reported   map[K]bool
 }
 
-func newPendingSince[K comparable]() *pendingSince[K] {
-	return &pendingSince[K]{startTimes: map[K]time.Time{}, reported: map[K]bool{}}
-}
-
 // startWait records the start of a wait, unless the key waits already, and returns it.
 func (w *pendingSince[K]) startWait(k K, now time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.startTimes == nil {
+		w.startTimes = map[K]time.Time{}
+	}
 	if _, ok := w.startTimes[k]; !ok {
 		w.startTimes[k] = now
 	}
@@ -47,8 +46,19 @@ func (w *pendingSince[K]) markReported(k K) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	reported := w.reported[k]
+	if w.reported == nil {
+		w.reported = map[K]bool{}
+	}
 	w.reported[k] = true
 	return !reported
+}
+
+// isWaiting reports whether a key waits.
+func (w *pendingSince[K]) isWaiting(k K) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, waits := w.startTimes[k]
+	return waits
 }
 
 // endWait ends the wait of a key.

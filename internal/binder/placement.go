@@ -69,21 +69,14 @@ func (b *Binder) missingPlacementReason(kind, namespace string, spec *v1alpha1.P
 
 // missingPlacementReasonForSource is missingPlacementReason for the source of a Bundle.
 func (b *Binder) missingPlacementReasonForSource(id policymatch.BundleID, from bundleOrigin) string {
-	switch from.source.Kind {
-	case v1alpha1.SourcePropagationPolicy:
-		if p, ok := b.Policies.GetPropagationPolicy(id.Namespace, from.source.Name); ok {
-			return b.missingPlacementReason(from.source.Kind, id.Namespace, &p.Spec)
-		}
-	case v1alpha1.SourceClusterPropagationPolicy:
-		if p, ok := b.Policies.GetClusterPropagationPolicy(from.source.Name); ok {
-			return b.missingPlacementReason(from.source.Kind, id.Namespace, &p.Spec)
-		}
-	case v1alpha1.SourceHubSettings:
-		if spec := b.hubDefaultSpec(); spec != nil {
-			return b.missingPlacementReason(from.source.Kind, "", spec)
-		}
+	spec := b.policySpecOf(id, from.source)
+	if from.source.Kind == v1alpha1.SourceHubSettings {
+		spec = b.hubDefaultSpec()
 	}
-	return ""
+	if spec == nil {
+		return ""
+	}
+	return b.missingPlacementReason(from.source.Kind, id.Namespace, spec)
 }
 
 // MissingPlacementReason explains why no Bundle comes from a source: its Placement does not exist. It

@@ -140,7 +140,7 @@ func TestWaitingForAPlacementIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _, _ := newTestBinder(t)
 		refusals := recordedRefusals{}
-		b.Events, b.missingPlacements = refusals, newPendingSince[policymatch.BundleID]()
+		b.Events = refusals
 		id, web := policymatch.BundleID{Namespace: "shop", Name: "web"}, newKey("Deployment", "web")
 		var again time.Duration
 		await := func(claimed ...atoll.ItemKey) []string {
@@ -276,7 +276,6 @@ func TestMissingPlacementIsSaid(t *testing.T) {
 	policy := &v1alpha1.PropagationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: v1alpha1.PropagationSpec{PlacementRef: &v1alpha1.PlacementRef{Name: "edge"}}}
 	b, _, p := newTestBinder(t, bundle, policy)
 	p.policies = []*v1alpha1.PropagationPolicy{policy}
-	b.unreadableKinds = newPendingSince[schema.GroupKind]()
 	from := bundleOrigin{source: v1alpha1.BundleSource{Kind: policyKind, Name: "web"}}
 	id := policymatch.BundleID{Namespace: "shop", Name: "web"}
 	b.ownership.assignTemplate(atoll.ItemKey{Kind: "ConfigMap", Namespace: "shop", Name: "web"}, id, from)

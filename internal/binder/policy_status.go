@@ -116,10 +116,12 @@ func (r *policyStatusWriter) computeStatus(key PolicyKey, old v1alpha1.Propagati
 			unread = r.binder.unreadableReason(policymatch.SelectorKind(rs))
 		}
 	}
-	unplaced := r.binder.missingPlacementReason(key.Kind, key.Namespace, spec)
+	unplaced, lacking := r.binder.missingPlacementReason(key.Kind, key.Namespace, spec), r.binder.overridesWaitOf(key, spec)
 	switch {
 	case unplaced != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(atoll.ReasonPlacementMissing), unplaced
+	case lacking != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(atoll.ReasonOverridesMissing), lacking
 	case unread != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(atoll.ReasonCannotRead), unread
 	case len(broken) > 0:

@@ -61,7 +61,6 @@ func TestAPolicyIsToldWhatIsWrong(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b, _, _ := newTestBinder(t)
-			b.unreadableKinds = newPendingSince[schema.GroupKind]()
 			b.Kinds = unreadKinds{reasons: map[string]error{"Widget": errors.New("no CRD"), "Gadget": errors.New("no CRD, too"), "Unserved": errors.New("not served")}}
 			for _, kind := range []string{"Widget", "Gadget", "Unserved"} {
 				b.unreadableKinds.startWait(schema.GroupKind{Group: "x.dev", Kind: kind}, time.Now())

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/internal/atoll"
@@ -125,9 +125,12 @@ func (b *Binder) forkForPreview(s SupposedTables) (f *Binder, touched map[policy
 	o.Client, o.Events, o.ReadOnly, o.Log = nil, nil, true, slog.New(slog.DiscardHandler)
 	o.Fingerprints = &FingerprintCache{} // keeps hypothetical templates out of the shared cache
 	f = &Binder{
-		Options: o, ownership: b.ownership.clone(), events: newEventQueue(), unreadableKinds: newPendingSince[schema.GroupKind](), missingNamespaces: newPendingSince[policymatch.BundleID](), missingPlacements: newPendingSince[policymatch.BundleID](), touched: newPendingSince[policymatch.BundleID](),
+		Options: o, ownership: b.ownership.clone(), events: newEventQueue(),
 		overrideSelections: map[PolicyKey]objectSet{}, lastInterpreters: b.Overrides.InterpreterLibrary(), lastDefaultPlacement: b.defaultPlacement(), lastChildPlacement: b.childPlacement(), lastEmptyNamespaces: b.createsEmptyNamespaces(), warnedParents: map[atoll.ItemKey]string{}, lastClustersAnnotation: map[string]string{}, lastNamespaceMeta: map[string]string{}, lastTemplates: map[atoll.ItemKey]templateState{}, lastRecallDecision: map[string]string{},
 		touchBundle: func(id policymatch.BundleID) { touched[id] = true },
+	}
+	for _, id := range b.missingOverrides.pendingKeys() {
+		f.missingOverrides.startWait(id, time.Now())
 	}
 	f.policyStatus = newPolicyStatusWriter(f)
 	b.index.mu.RLock()
@@ -212,6 +215,9 @@ func (b *Binder) waitReason(id policymatch.BundleID, p bundlePlan, exists bool) 
 	}
 	if p.isNamespaceMissing() {
 		return atoll.ReasonNamespaceUnknown, fmt.Sprintf("namespace %s is not there", id.Namespace)
+	}
+	if why := b.MissingOverridesReason(id, p.origin.source); why != "" {
+		return atoll.ReasonOverridesMissing, why
 	}
 	if kind, unread := b.firstUnsyncedInput(p); unread {
 		return atoll.ReasonCannotRead, fmt.Sprintf("objects of kind %s are not read yet", kind)

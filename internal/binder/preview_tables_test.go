@@ -136,6 +136,12 @@ func TestAPreviewShowsWhyABundleWaits(t *testing.T) {
 			l.policies = append(l.policies, far)
 			s.ChangedPolicies = []PolicyKey{{policyKind, "shop", "far"}}
 		}, "far", true, atoll.ReasonPlacementMissing, "Placement shop/edge, which placementRef names, does not exist: what is placed stays in its clusters, and nothing new is placed. Create it, or name another"},
+		"an override policy is missing": {func(l *fakeTables, s *SupposedTables) {
+			p := far.DeepCopy()
+			p.Spec.PlacementRef, p.Spec.DependentOverrides = nil, []string{"eu"}
+			l.policies = append(l.policies, p)
+			s.ChangedPolicies = []PolicyKey{{policyKind, "shop", "far"}}
+		}, "far", true, atoll.ReasonOverridesMissing, "nothing is sent before each OverridePolicy of dependentOverrides exists; missing: eu. Create what is missing, or edit dependentOverrides"},
 		"its namespace is missing": {func(l *fakeTables, s *SupposedTables) {
 			clear(l.namespaces)
 			s.ChangedPolicies = []PolicyKey{{policyKind, "shop", "web"}}

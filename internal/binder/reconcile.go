@@ -56,6 +56,9 @@ func (b *Binder) reconcileBundle(ctx context.Context, id policymatch.BundleID) (
 		return b.awaitNamespace(ctx, id, bundle, p.origin, p.input.Chosen)
 	}
 	b.missingNamespaces.endWait(id)
+	if why := b.updateOverridesWait(id, p.origin.source); why != "" {
+		return b.awaitOverrides(ctx, id, bundle, p, why)
+	}
 	if kind, unread := b.firstUnsyncedInput(p); unread {
 		return b.awaitKind(ctx, id, bundle, p.origin, kind)
 	}
@@ -261,13 +264,9 @@ func policyNamespace(kind string, id policymatch.BundleID) string {
 // read.
 func (b *Binder) intentOf(id policymatch.BundleID, from bundleOrigin) *policymatch.Intent {
 	switch from.source.Kind {
-	case v1alpha1.SourcePropagationPolicy:
-		if p, ok := b.Policies.GetPropagationPolicy(id.Namespace, from.source.Name); ok {
-			return b.intentWithPlacement(id, from.source.Kind, p.Spec)
-		}
-	case v1alpha1.SourceClusterPropagationPolicy:
-		if p, ok := b.Policies.GetClusterPropagationPolicy(from.source.Name); ok {
-			return b.intentWithPlacement(id, from.source.Kind, p.Spec)
+	case v1alpha1.SourcePropagationPolicy, v1alpha1.SourceClusterPropagationPolicy:
+		if spec := b.policySpecOf(id, from.source); spec != nil {
+			return b.intentWithPlacement(id, from.source.Kind, *spec)
 		}
 	case v1alpha1.SourceNamespaceAnnotation:
 		return policymatch.IntentFromAnnotation(b.namespaceOf(id.Namespace).Annotations)

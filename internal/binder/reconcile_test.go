@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -80,8 +79,6 @@ func newWritingBinder(t *testing.T) (*fakeTables, *Binder, *[]string) {
 	b.OnRevision = func(bundle, revision string, _ time.Time) {
 		*writes = append(*writes, "OnRevision "+revision)
 	}
-	b.touched, b.unreadableKinds = newPendingSince[policymatch.BundleID](), newPendingSince[schema.GroupKind]()
-	b.missingNamespaces, b.missingPlacements = newPendingSince[policymatch.BundleID](), newPendingSince[policymatch.BundleID]()
 	b.policyStatus = newPolicyStatusWriter(b)
 	return l, b, writes
 }

@@ -121,7 +121,7 @@ func TestAMissingPlacementIsSaidOfSomeObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _, _ := newTestBinder(t)
 		refusals := recordedRefusals{}
-		b.Events, b.missingPlacements = refusals, newPendingSince[policymatch.BundleID]()
+		b.Events = refusals
 		id := policymatch.BundleID{Namespace: "shop", Name: "web"}
 		var claimed []atoll.ItemKey
 		for i := range 101 {

@@ -99,7 +99,7 @@ func TestARevisionIsReportedWithItsTrace(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, b := newShopTables(t)
-		b.Traces, b.Revisions, b.touched = tracer, orderedRevisions{fails: tc.fails}, newPendingSince[policymatch.BundleID]()
+		b.Traces, b.Revisions = tracer, orderedRevisions{fails: tc.fails}
 		var reported []any
 		b.OnRevision = func(bundle, revision string, changed time.Time) {
 			reported = append(reported, bundle, revision, changed)

@@ -103,7 +103,7 @@ func TestAKindThatCannotBeReadIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _, _ := newTestBinder(t)
 		log := &countedLog{}
-		b.Log, b.unreadableKinds = slog.New(log), newPendingSince[schema.GroupKind]()
+		b.Log = slog.New(log)
 		b.Kinds = unreadKinds{reasons: map[string]error{"Widget": errors.New("no CRD of that version")}}
 		takeDue := recordPolicyQueue(t, b)
 		bundle, id := newStoredBundle(t, b), policymatch.BundleID{Namespace: "shop", Name: "web"}
@@ -147,7 +147,6 @@ func TestAKindThatCannotBeReadIsReported(t *testing.T) {
 func TestAKindThatIsReadSoonIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _, _ := newTestBinder(t)
-		b.unreadableKinds = newPendingSince[schema.GroupKind]()
 		b.Kinds = unreadKinds{reasons: map[string]error{"Widget": errors.New("no CRD")}}
 		widget, gadget := schema.GroupKind{Kind: "Widget"}, schema.GroupKind{Kind: "Gadget"}
 		for _, step := range []struct {
@@ -191,7 +190,7 @@ func TestTheEndOfAWaitIsReported(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b, _, _ := newTestBinder(t)
-			b.unreadableKinds, b.ReadOnly = newPendingSince[schema.GroupKind](), tc.readOnly
+			b.ReadOnly = tc.readOnly
 			b.Kinds = unreadKinds{reasons: map[string]error{"Widget": errors.New("no CRD")}}
 			widget, conf := schema.GroupKind{Kind: "Widget"}, schema.GroupKind{Kind: "ConfigMap"}
 			b.unreadableKinds.startWait(widget, time.Now())
@@ -277,7 +276,6 @@ func TestTheProblemsOfABundleAreReported(t *testing.T) {
 		"nothing":          {"", nil, says(metav1.ConditionTrue, atoll.ReasonRead, "all kinds of its objects are read, and all can be sent")},
 	} {
 		b, _, _ := newTestBinder(t)
-		b.unreadableKinds = newPendingSince[schema.GroupKind]()
 		bundle := newStoredBundle(t, b, metav1.Condition{Type: v1alpha1.BundleBound, Status: metav1.ConditionFalse, Reason: "Before", LastTransitionTime: metav1.NewTime(time.Unix(1, 0))})
 		if err := b.reportProblems(t.Context(), bundle, bundleOrigin{}, tc.unplaced, tc.problems); err != nil {
 			t.Fatal(err)

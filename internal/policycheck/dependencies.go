@@ -55,6 +55,22 @@ func checkDependencyChoices(d *v1alpha1.PolicyDependency, at *field.Path) (errs 
 	return errs
 }
 
+// checkDependentOverrides refuses malformed names of override policies, and a name that stands twice.
+func checkDependentOverrides(names []string, at *field.Path) (errs field.ErrorList) {
+	if len(names) > v1alpha1.MaxDependentOverrides {
+		errs = append(errs, field.TooMany(at, len(names), v1alpha1.MaxDependentOverrides))
+	}
+	for i, name := range names {
+		for _, msg := range validation.IsDNS1123Subdomain(name) {
+			errs = append(errs, field.Invalid(at.Index(i), name, msg))
+		}
+		if slices.Contains(names[:i], name) {
+			errs = append(errs, field.Duplicate(at.Index(i), name))
+		}
+	}
+	return errs
+}
+
 // DependenciesOf returns what a policy depends on; nil: nothing, or there is no such policy.
 type DependenciesOf func(policy v1alpha1.PolicyRef) []v1alpha1.PolicyDependency
 

@@ -73,3 +73,28 @@ func TestCirclesOfDependencies(t *testing.T) {
 		}
 	}
 }
+
+// Names of override policies are those of objects, each once, and bounded.
+func TestNamesOfDependentOverrides(t *testing.T) {
+	many := make([]string, v1alpha1.MaxDependentOverrides+1)
+	for i := range many {
+		many[i] = fmt.Sprint("o", i)
+	}
+	for name, c := range map[string]struct {
+		names   []string
+		refused string
+	}{
+		"none":                    {nil, "<nil>"},
+		"two":                     {[]string{"eu", "us"}, "<nil>"},
+		"no name":                 {[]string{"eu", ""}, "spec.dependentOverrides[1]: Invalid"},
+		"with a namespace":        {[]string{"shop/eu"}, "spec.dependentOverrides[0]: Invalid"},
+		"twice":                   {[]string{"eu", "us", "eu"}, "spec.dependentOverrides[2]: Duplicate"},
+		"as many as there may be": {many[1:], "<nil>"},
+		"more":                    {many, "spec.dependentOverrides: Too many"},
+	} {
+		spec := &v1alpha1.PropagationSpec{DependentOverrides: c.names}
+		if got := fmt.Sprint(CheckPropagation(spec, "shop", nil, field.NewPath("spec")).ToAggregate()); !strings.Contains(got, c.refused) {
+			t.Errorf("%s: %s, want %q", name, got, c.refused)
+		}
+	}
+}

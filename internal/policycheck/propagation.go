@@ -27,6 +27,7 @@ func CheckPropagation(spec *v1alpha1.PropagationSpec, namespace string, refused 
 	errs = append(errs, rollout.CheckGateSecrets(spec.Rollout, namespace, at.Child("rollout"), func(*field.Path, v1alpha1.GateSecretRef) {})...)
 	errs = append(errs, checkSuspension(spec.Suspension, at.Child("suspension"))...)
 	errs = append(errs, checkDependencies(spec.DependsOn, namespace, at.Child("dependsOn"))...)
+	errs = append(errs, checkDependentOverrides(spec.DependentOverrides, at.Child("dependentOverrides"))...)
 	errs = append(errs, policymatch.CheckIgnoredFieldsOfRules(spec.ItemRules, at.Child("itemRules"))...)
 	return append(errs, checkRemovalBudget(spec.Removal.Budget, at.Child("removal", "budget"))...)
 }

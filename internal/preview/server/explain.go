@@ -263,6 +263,8 @@ func (x *userQuery) explainMatch(ctx context.Context, key atoll.ItemKey, why bin
 			c.WaitsReason = atoll.ReasonNamespaceUnknown
 		} else if c.WaitsFor = x.sources.Binder.MissingPlacementReason(why.Bundle, why.Winner.Source); c.WaitsFor != "" {
 			c.WaitsReason = atoll.ReasonPlacementMissing
+		} else if c.WaitsFor = x.sources.Binder.MissingOverridesReason(why.Bundle, why.Winner.Source); c.WaitsFor != "" {
+			c.WaitsReason = atoll.ReasonOverridesMissing
 		}
 	}
 	for i, o := range why.Others {

@@ -20,6 +20,7 @@ var harmlessFields = map[string]string{
 	"PropagationPolicy.spec.rollout":                                    "delays changes of what the policy placed; a cluster that it names gets nothing by that. For gates the hub refuses addresses of its own machine, and a Secret needs the right to get it: TestGateSecretsThatAreRefused",
 	"PropagationPolicy.spec.suspension":                                 "delays changes of what the policy placed, and moves of it; a cluster that it names gets nothing by that",
 	"PropagationPolicy.spec.dependsOn":                                  "delays changes of what the policy placed. The removal of what a cluster policy placed waits 10 minutes at most: TestADependencyOnAClusterPolicy",
+	"PropagationPolicy.spec.dependentOverrides":                         "delays the first revision of what the policy places",
 	"PropagationPolicy.spec.placement.clusterAffinity.exclude":          "narrows",
 	"PropagationPolicy.spec.placement.clusterAffinity.labelSelector":    "TestSelectorsStayInTheSets",
 	"PropagationPolicy.spec.placement.clusterAffinity.fieldSelector":    "TestSelectorsStayInTheSets",
