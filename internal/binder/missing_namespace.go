@@ -2,12 +2,10 @@ package binder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/bundlecontent"
 	"atoll.dev/atoll/internal/phrase"
 	"atoll.dev/atoll/internal/policymatch"
 	"atoll.dev/atoll/internal/state"
@@ -38,10 +36,6 @@ func (b *Binder) awaitNamespace(ctx context.Context, id policymatch.BundleID, bu
 	case why == "":
 		return reportWaitAfter, nil
 	}
-	var problems []bundlecontent.TemplateProblem
-	for _, key := range claimed {
-		problems = append(problems, bundlecontent.TemplateProblem{Key: key, Err: errors.New(why)})
-	}
-	b.policyStatus.setProblems(id, atoll.ReasonNamespaceUnknown, problems)
+	b.policyStatus.setProblems(id, atoll.ReasonNamespaceUnknown, newProblems(claimed, why))
 	return 0, b.setUnboundCondition(ctx, id, bundle, from, atoll.ReasonNamespaceUnknown, why)
 }

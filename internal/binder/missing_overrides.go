@@ -2,7 +2,6 @@ package binder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/bundlecontent"
 	"atoll.dev/atoll/internal/policymatch"
 	"atoll.dev/atoll/internal/state"
 )
@@ -84,11 +82,7 @@ func (b *Binder) awaitOverrides(ctx context.Context, id policymatch.BundleID, bu
 		return reportWaitAfter, nil
 	}
 	chosen := p.input.Chosen[:min(len(p.input.Chosen), maxMissingPlacementEvents)]
-	problems := make([]bundlecontent.TemplateProblem, 0, len(chosen))
-	for _, key := range chosen {
-		problems = append(problems, bundlecontent.TemplateProblem{Key: key, Err: errors.New(why)})
-	}
-	b.policyStatus.setProblems(id, atoll.ReasonOverridesMissing, problems)
+	b.policyStatus.setProblems(id, atoll.ReasonOverridesMissing, newProblems(chosen, why))
 	if bundle.Ref.UID == "" {
 		return 0, nil
 	}

@@ -2,6 +2,7 @@ package binder
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/bundlecontent"
 	"atoll.dev/atoll/internal/policymatch"
 	"atoll.dev/atoll/internal/state"
 )
@@ -78,6 +80,15 @@ func (w *pendingSince[K]) pendingKeys() []K {
 		all = append(all, k)
 	}
 	return all
+}
+
+// newProblems returns one problem for each of some templates.
+func newProblems(keys []atoll.ItemKey, why string) []bundlecontent.TemplateProblem {
+	problems := make([]bundlecontent.TemplateProblem, 0, len(keys))
+	for _, key := range keys {
+		problems = append(problems, bundlecontent.TemplateProblem{Key: key, Err: errors.New(why)})
+	}
+	return problems
 }
 
 // setUnboundCondition reports on the Bundle and its policy why no Revision is created.

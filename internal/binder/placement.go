@@ -1,7 +1,6 @@
 package binder
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
-	"atoll.dev/atoll/internal/bundlecontent"
 	"atoll.dev/atoll/internal/policymatch"
 	"atoll.dev/atoll/internal/state"
 )
@@ -139,11 +137,7 @@ func (b *Binder) awaitReference(id policymatch.BundleID, missing missingReferenc
 	if now := time.Now(); now.Sub(b.missingReferences.startWait(id, now)) < reportWaitAfter {
 		return reportWaitAfter
 	}
-	problems := make([]bundlecontent.TemplateProblem, 0, min(len(claimed), maxMissingPlacementEvents))
-	for _, key := range claimed[:min(len(claimed), maxMissingPlacementEvents)] {
-		problems = append(problems, bundlecontent.TemplateProblem{Key: key, Err: errors.New(missing.why)})
-	}
-	b.policyStatus.setProblems(id, missing.reason, problems)
+	b.policyStatus.setProblems(id, missing.reason, newProblems(claimed[:min(len(claimed), maxMissingPlacementEvents)], missing.why))
 	return 0
 }
 
