@@ -144,6 +144,22 @@ func IsOrphanedByDecommission(row atoll.RowSpec) bool {
 	return row.Phase == atoll.RowRemoving && row.Orphan && atoll.ParseRowReason(row.Reason).Reason == atoll.ReasonClusterRemoved
 }
 
+// isDeletedWithBundle reports whether a row is removed because its Bundle is deleted, or the Bundle's namespace.
+func isDeletedWithBundle(row atoll.RowSpec) bool {
+	return row.Phase == atoll.RowRemoving && atoll.ParseRowReason(row.Reason).Reason == atoll.ReasonBundleDeleted
+}
+
+// KeepReason returns the part of a row's reason on which its manifest depends; empty: none.
+func KeepReason(row atoll.RowSpec) string {
+	switch {
+	case IsOrphanedByDecommission(row):
+		return string(atoll.ReasonClusterRemoved)
+	case isDeletedWithBundle(row):
+		return string(atoll.ReasonBundleDeleted)
+	}
+	return ""
+}
+
 // removalModeTombstones returns tombstones of the items of a row that goes, where they are removed in another
 // mode than all others. A row that is orphaned as a whole has none.
 func removalModeTombstones(in ManifestInput) (out []atoll.Tombstone) {
@@ -151,7 +167,7 @@ func removalModeTombstones(in ManifestInput) (out []atoll.Tombstone) {
 		return nil
 	}
 	stays := (*atoll.Item).StaysAsOrphan
-	if atoll.ParseRowReason(in.Row.Reason).Reason == atoll.ReasonBundleDeleted {
+	if isDeletedWithBundle(in.Row) {
 		stays = (*atoll.Item).StaysWithoutBundle
 	}
 	for i := range in.Content.Items {

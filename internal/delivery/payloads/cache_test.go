@@ -331,6 +331,24 @@ func TestCacheKeyHasWhyARowIsOrphaned(t *testing.T) {
 	}
 }
 
+// A row that is removed with its Bundle deletes the items that stay in clusters otherwise.
+func TestCacheKeyHasThatTheBundleIsDeleted(t *testing.T) {
+	r := newTestRenderer(newTestTables())
+	keys := map[atoll.Reason]string{}
+	for _, reason := range []atoll.Reason{atoll.ReasonBundleDeleted, atoll.ReasonPlacementEdited, atoll.ReasonObjectsDeleted} {
+		row := testRow("tokyo")
+		row.Spec.Phase, row.Spec.Reason = atoll.RowRemoving, atoll.RowReason{Reason: reason, Text: "text"}.String()
+		in, err := r.ReadManifestInput(t.Context(), row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[reason] = in.CacheKey()
+	}
+	if keys[atoll.ReasonBundleDeleted] == keys[atoll.ReasonPlacementEdited] || keys[atoll.ReasonPlacementEdited] != keys[atoll.ReasonObjectsDeleted] {
+		t.Errorf("the keys are %v", keys)
+	}
+}
+
 func TestCacheIsBounded(t *testing.T) {
 	const maxBytes = 20_000
 	cache := newTestCache(t, newTestTables())

@@ -44,17 +44,14 @@ func (in ManifestInput) hasPresentBundle(bundleUID string) bool {
 }
 
 // manifestFields returns a copy of the spec with only the fields that a manifest depends on. It
-// keeps of the reason whether the cluster leaves the fleet, and of ExcludedPending the keys.
+// keeps of the reason what the manifest depends on, and of ExcludedPending the keys.
 func manifestFields(spec atoll.RowSpec) atoll.RowSpec {
 	out := atoll.RowSpec{
 		Revision: spec.Revision, Variant: spec.Variant, Assigned: spec.Assigned, OrdinalStarts: spec.OrdinalStarts,
-		Phase: atoll.RowActive, Orphan: spec.Orphan,
+		Phase: atoll.RowActive, Orphan: spec.Orphan, Reason: manifest.KeepReason(spec),
 	}
 	if spec.Phase == atoll.RowRemoving {
 		out.Phase, out.RemovalHooks = atoll.RowRemoving, spec.RemovalHooks
-	}
-	if manifest.IsOrphanedByDecommission(spec) {
-		out.Reason = string(atoll.ReasonClusterRemoved)
 	}
 	if len(spec.ExcludedPending) > 0 {
 		out.ExcludedPending = make(map[string]int64, len(spec.ExcludedPending))
