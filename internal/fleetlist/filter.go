@@ -241,11 +241,8 @@ func hasField(r *Row, field, wanted string) bool {
 	case "reason":
 		return matchesValue(r.stateReason(), wanted)
 	default:
-		p, matches := findProperty(field), false
-		if p != nil {
-			p.EachValue(r, func(value string) { matches = matches || matchesValue(value, wanted) })
-		}
-		return matches
+		p := findProperty(field)
+		return p != nil && p.matchesWord(r, wanted)
 	}
 	return false
 }

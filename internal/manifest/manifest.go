@@ -51,7 +51,7 @@ func BuildManifest(in ManifestInput) atoll.Manifest {
 		m.Remove, m.Items, m.RemovalHooks = true, nil, in.Row.RemovalHooks
 		if in.Row.Orphan {
 			m.Removal = v1alpha1.RemoveOrphan
-			m.ClusterDecommissioned = IsOrphanedByDecommission(in.Row)
+			m.ClusterDecommissioned = isOrphanedByDecommission(in.Row)
 		}
 	} else {
 		in.Items = withApprovals(in.Items, in.Row.Approvals)
@@ -135,12 +135,12 @@ func (in *ManifestInput) isMovedWhileClusterLeaves(t atoll.Tombstone) bool {
 	if len(t.MovedTo) == 0 || in.HasActiveRow != nil && slices.ContainsFunc(t.MovedTo, in.HasActiveRow) {
 		return false
 	}
-	return in.ClusterLeaving || IsOrphanedByDecommission(in.Row)
+	return in.ClusterLeaving || isOrphanedByDecommission(in.Row)
 }
 
-// IsOrphanedByDecommission returns whether a row is orphaned because its cluster leaves the fleet, and not
+// isOrphanedByDecommission returns whether a row is orphaned because its cluster leaves the fleet, and not
 // because a policy requests it.
-func IsOrphanedByDecommission(row atoll.RowSpec) bool {
+func isOrphanedByDecommission(row atoll.RowSpec) bool {
 	return row.Phase == atoll.RowRemoving && row.Orphan && atoll.ParseRowReason(row.Reason).Reason == atoll.ReasonClusterRemoved
 }
 
@@ -152,7 +152,7 @@ func isDeletedWithBundle(row atoll.RowSpec) bool {
 // KeepReason returns the part of a row's reason on which its manifest depends; empty: none.
 func KeepReason(row atoll.RowSpec) string {
 	switch {
-	case IsOrphanedByDecommission(row):
+	case isOrphanedByDecommission(row):
 		return string(atoll.ReasonClusterRemoved)
 	case isDeletedWithBundle(row):
 		return string(atoll.ReasonBundleDeleted)
