@@ -80,7 +80,9 @@ func (f *failoverStep) awaitedConnections(held []string, rows map[string]rollout
 type healthWatch struct {
 	// reports by cluster, as a step or a later report has them. during are those that came in the step under way.
 	reports, during map[string]rollout.CopyHealth
-	watched         map[string]rollout.WatchedCopy
+	// isStepping: a step is under way that has not recorded what it judged.
+	isStepping bool
+	watched    map[string]rollout.WatchedCopy
 	// clocks are the clusters whose unhealthy copies the status lists.
 	clocks map[string]bool
 	// healthy is the number of the latest revision that a cluster has reported healthy.
@@ -92,7 +94,7 @@ type healthWatch struct {
 // beginStep drops reports that a step will read. It is for a watch that may be nil.
 func (w *healthWatch) beginStep() {
 	if w != nil {
-		w.during = nil
+		w.isStepping, w.during = true, nil
 	}
 }
 
@@ -139,7 +141,7 @@ func (x *bundleIndex) recordReport(uid, cluster string, row rollout.Row, now tim
 		return 0, false
 	}
 	w, is := e.health, rollout.HealthOf(row)
-	if e.isStepping { // the end of the step compares it with what the step has read
+	if w.isStepping { // the end of the step compares it with what the step has read
 		if w.during == nil {
 			w.during = map[string]rollout.CopyHealth{}
 		}

@@ -461,8 +461,8 @@ func TestAReportDuringAStep(t *testing.T) {
 		if again := x.recordHealth("web", watch(tc.read)); again != tc.again {
 			t.Errorf("%s after %d was read: again %t", tc.report, tc.read, again)
 		}
-		e.isStepping = false
 	}
+	// The step has recorded what it judged, and has not ended: further reports are news.
 	if after, isNews := x.recordReport("web", "a", row(atoll.RowDegraded), now); !isNews || after != time.Minute || !e.health.watched["a"].Since.Equal(now) {
 		t.Errorf("an unhealthy report: %t after %s, %+v", isNews, after, e.health.watched)
 	}

@@ -407,20 +407,40 @@ func changesCount(in Input, out Output) bool {
 }
 
 // followCount makes the step that follows a change of the count. It lets further rows take their turn, or admits what they
-// lose in it.
+// lose in it. With a disruption budget, further copies may go, or stay for another reason.
 func (s *scriptStage) followCount() (Input, Output) {
 	in := s.buildInput()
 	out := AdvanceRows(in)
 	checkOutput(s.t, in, out)
 	for c, spec := range out.Changes {
 		row, has := s.rows[c]
-		takesTurn := has && spec != nil && spec.Phase == row.Spec.Phase && spec.Revision == in.Revision && spec.Revision != row.Spec.Revision
-		isAdmitted := has && spec != nil && isSameWork(row.Spec, *spec) && spec.AdmittedRemoval != row.Spec.AdmittedRemoval
-		if !takesTurn && !isAdmitted && in.Budget == nil {
+		if !has || spec == nil || !takesTurn(in, row.Spec, *spec) && !isAdmission(row.Spec, *spec) && !(in.Budget != nil && followsBudget(row.Spec, *spec)) {
 			s.t.Fatalf("more than turns change: %s\n%s", s.applyOutput(in, out), s.formatRows())
 		}
 	}
 	return in, out
+}
+
+// takesTurn reports whether a row takes the target revision.
+func takesTurn(in Input, was, is atoll.RowSpec) bool {
+	return is.Phase == was.Phase && is.Revision == in.Revision && is.Revision != was.Revision
+}
+
+// isAdmission reports whether a row is admitted to lose something in its turn, and nothing else.
+func isAdmission(was, is atoll.RowSpec) bool {
+	return isSameWork(was, is) && is.AdmittedRemoval != was.AdmittedRemoval
+}
+
+// followsBudget reports whether a row changes as the counts of a disruption budget let it: a copy that is to go does so, or stays for another reason, or a
+// first copy comes with the share that waits for it.
+func followsBudget(was, is atoll.RowSpec) bool {
+	switch was.Phase {
+	case atoll.RowLeaving:
+		return isSameWork(was, is) && (is.Phase == atoll.RowLeaving || is.Phase == atoll.RowRemoving)
+	case atoll.RowPending:
+		return is.Phase == atoll.RowActive && maps.Equal(was.Assigned, is.Assigned)
+	}
+	return false
 }
 
 // applyOutput the changes and describe them: "+" came, "-" taken away, "~" changed, "^"

@@ -80,7 +80,9 @@ spec:
 `, clusters, rest)
 	}
 	const two, three = "member2, member3", "member1, member2, member3"
-	const moves = "  failover: {application: {decisionConditions: {tolerationSeconds: 10}, purgeMode: Graciously, gracePeriodSeconds: 3600, backoffSeconds: 3600}}"
+	// With movesOnce, the replacement does not count as failed before the test makes it healthy.
+	const terms = "  failover: {application: {decisionConditions: {tolerationSeconds: 10}, purgeMode: Graciously, gracePeriodSeconds: 3600, backoffSeconds: 3600"
+	const moves, movesOnce = terms + "}}", terms + ", maxAvoidedClusters: 1}}"
 	apply(t, ns, policy(two, "")+`
 apiVersion: v1
 kind: Service
@@ -97,7 +99,7 @@ spec: {type: LoadBalancer, selector: {app: web}, ports: [{port: 80}]}
 		}
 	}
 	testwait.UntilNil(t, "it is healthy", ready("1/1"))
-	apply(t, ns, policy(two, moves))
+	apply(t, ns, policy(two, movesOnce))
 	testwait.UntilNil(t, "its health is stored", func(context.Context) error {
 		if out := kubectlOutput(t, "", "get", "bundles", "-n", ns, "-o", "jsonpath={.items[*].status.failover.healthyRevision}"); out == "" {
 			return errors.New("no revision is stored as healthy")
@@ -114,8 +116,9 @@ spec: {type: LoadBalancer, selector: {app: web}, ports: [{port: 80}]}
 		t.Errorf("the Events are %q", out)
 	}
 
+	apply(t, ns, policy(two, moves))
 	testwait.UntilNil(t, "it becomes unhealthy again", s.setAddress("member2", ""))
-	testwait.UntilNil(t, "the copy that nothing replaces stays", explanationMatches("service/web -n "+ns, `^ +member2 +unhealthy, and keeps its copy: no other cluster can take its place`, `the application left member3 for its health \(1 time\), and does not come back before `))
+	testwait.UntilNil(t, "the copy that nothing replaces stays", explanationMatches("service/web -n "+ns, `^ +member2 +unhealthy, and keeps its copy: no other cluster can take its place`, `the application left member3 for its health \(1 time\), and does not come back before `, `^  Clusters before the last failover: member2\.$`))
 	testwait.UntilNil(t, "member3 is avoided", s.isIn("member2"))
 	apply(t, ns, policy(three, moves))
 	testwait.UntilNil(t, "another member is there", s.isIn("member1", "member2"))
