@@ -106,8 +106,10 @@ func TestHooksOfARemoval(t *testing.T) {
 	}
 	resume("bye")
 	testwait.UntilNil(t, "nothing is left", allChecks(member("Job", "bye", false), member("Job", "backup", false), func(context.Context) error {
-		if out := runCLI(t, "get", "rows", "-n", ns); strings.Contains(out, "member1") {
-			return fmt.Errorf("the rows are\n%s", out)
+		for line := range strings.Lines(runCLI(t, "get", "rows", "-n", ns)) {
+			if fields := strings.Fields(line); len(fields) > 2 && fields[1] == "app" && fields[2] == "member1" {
+				return fmt.Errorf("the application has the row %s", line)
+			}
 		}
 		return nil
 	}))
