@@ -73,12 +73,13 @@ func (p *Property) EachValue(r *Row, fn func(value string)) {
 	}
 }
 
-// matchesWord reports whether a value of the row matches the word of a filter. A row without a value in a list matches none.
+// matchesWord reports whether a value of the row matches the word of a filter. A row without a value in a list matches the empty word alone.
 func (p *Property) matchesWord(r *Row, wanted string) bool {
 	if p.single != nil {
 		return matchesValue(p.single(r), wanted)
 	}
-	return slices.ContainsFunc(p.list(r), func(v string) bool { return matchesValue(v, wanted) })
+	values := p.list(r)
+	return len(values) == 0 && wanted == "" || slices.ContainsFunc(values, func(v string) bool { return matchesValue(v, wanted) })
 }
 
 // HasValue reports whether the row has the value.

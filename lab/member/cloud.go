@@ -174,9 +174,9 @@ func (c *fakeCloud) deleteReleasedVolume(ctx context.Context, volume *corev1.Per
 	})
 }
 
-// assignServiceAddress assigns an address to a Service of type LoadBalancer.
+// assignServiceAddress assigns an address to a Service of type LoadBalancer. As in a cloud, one with a loadBalancerClass is left to another controller.
 func (c *fakeCloud) assignServiceAddress(ctx context.Context, service *corev1.Service) error {
-	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || len(service.Status.LoadBalancer.Ingress) > 0 || service.DeletionTimestamp != nil {
+	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.Spec.LoadBalancerClass != nil || len(service.Status.LoadBalancer.Ingress) > 0 || service.DeletionTimestamp != nil {
 		return nil
 	}
 	service = service.DeepCopy()

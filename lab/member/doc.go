@@ -18,8 +18,8 @@
 //     package lab change these times per pod. A namespace with pods takes 15 seconds to
 //     vanish, because upstream's controller waits for half their grace period.
 //   - Cloud features are simulated: the default StorageClass binds claims to volumes that
-//     exist in name only, and Services of type LoadBalancer and Ingresses receive an
-//     address of a documentation range. There is no metrics API. Without fake nodes, pods
+//     exist in name only, and Ingresses and Services of type LoadBalancer without a
+//     class receive an address of a documentation range. There is no metrics API. Without fake nodes, pods
 //     are real: the API server then reaches the backends of Services at the pods' own
 //     addresses.
 package member

@@ -21,6 +21,8 @@ func (h *hub) BundlesHolding(atoll.ItemKey) []policymatch.BundleID { return nil 
 
 // Fetch answers as the repository of the tests.
 func (h *hub) Fetch(_ context.Context, r fetch.Request) (*fetch.Answer, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.fails != nil {
 		return nil, h.fails
 	}
@@ -43,6 +45,7 @@ func TestARunningHubFollowsARepository(t *testing.T) {
 		h.setFiles("c1", "apps/web/a", "apps/db/a")
 		ctx, stop := context.WithCancel(t.Context())
 		run := NewRunner(h.cfg, h)
+		h.mu.Lock()
 		var done sync.WaitGroup
 		done.Go(func() {
 			if err := run(ctx); err != nil {
@@ -51,9 +54,11 @@ func TestARunningHubFollowsARepository(t *testing.T) {
 		})
 		expect := func(when string, after time.Duration, writes, status string) {
 			t.Helper()
+			h.mu.Unlock()
 			time.Sleep(after)
 			synctest.Wait()
 			slices.Sort(h.store.writes)
+			h.mu.Lock() // synctest orders nothing between this goroutine and one that a timer wakes
 			h.expectStep(when, strings.Join(h.store.writes, ", "), writes, status)
 			h.store.writes = nil
 		}
@@ -75,6 +80,7 @@ func TestARunningHubFollowsARepository(t *testing.T) {
 		h.fails = nil
 		h.setFiles("c4", "apps/web/a", "apps/new/a")
 		expect("both are back", 2*v1alpha1.DefaultRepositoryInterval, "", good)
+		h.mu.Unlock()
 		stop()
 		done.Wait()
 	})

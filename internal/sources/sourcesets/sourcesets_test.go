@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -46,6 +47,7 @@ const (
 
 // hub is a Reconciler over a store in memory, and a repository.
 type hub struct {
+	mu     sync.Mutex // of a running hub, held except in a sleep
 	t      *testing.T
 	r      *Reconciler
 	cfg    Config

@@ -14,7 +14,8 @@ import (
 	"atoll.dev/atoll/internal/testwait"
 )
 
-// balancedService is a Service of type LoadBalancer, which is healthy in a member while its status has an address there.
+// balancedService is a Service of type LoadBalancer, which is healthy in a member while its status has an address there. No controller of the member
+// assigns one, because of its class.
 type balancedService struct{ namespace string }
 
 // setAddress makes the copy in a member healthy, or unhealthy without an address.
@@ -87,7 +88,7 @@ spec:
 apiVersion: v1
 kind: Service
 metadata: {name: web, namespace: $NS}
-spec: {type: LoadBalancer, selector: {app: web}, ports: [{port: 80}]}
+spec: {type: LoadBalancer, loadBalancerClass: example.com/by-hand, selector: {app: web}, ports: [{port: 80}]}
 `)
 	testwait.UntilNil(t, "delivery", s.setAddress("member3", "192.0.2.3"))
 	ready := func(want string) func(context.Context) error {
