@@ -29,7 +29,7 @@ func createLargeFleet(t *testing.T) {
 // removeLargeFleet deletes what createLargeFleet has created.
 func removeLargeFleet(t *testing.T) {
 	t.Helper()
-	runKubectl(t, "", "delete", "clusters", "-l", "edge=true", "--wait=false")
+	runKubectl(t, "", "delete", "--raw", "/apis/atoll.dev/v1alpha1/clusters?labelSelector=edge%3Dtrue")
 	testwait.UntilNil(t, "the clusters of the test are gone", func(context.Context) error {
 		if left := runKubectl(t, "", "get", "clusters", "-l", "edge=true", "-o", "name"); left != "" {
 			return errors.New(left)
