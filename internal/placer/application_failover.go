@@ -78,11 +78,10 @@ func (f *failoverStep) awaitedConnections(held []string, rows map[string]rollout
 
 // healthWatch is what of the health of a Bundle's copies was last seen, so that only news begin a step.
 type healthWatch struct {
-	// reports by cluster, as a step or a later report has them. during are those that came in the step under way.
+	// reports by cluster, as a step or a later report has them. during are those that came in the step under way, until it has recorded what it
+	// judged; nil: none is under way.
 	reports, during map[string]rollout.CopyHealth
-	// isStepping: a step is under way that has not recorded what it judged.
-	isStepping bool
-	watched    map[string]rollout.WatchedCopy
+	watched         map[string]rollout.WatchedCopy
 	// clocks are the clusters whose unhealthy copies the status lists.
 	clocks map[string]bool
 	// healthy is the number of the latest revision that a cluster has reported healthy.
@@ -94,7 +93,7 @@ type healthWatch struct {
 // beginStep drops reports that a step will read. It is for a watch that may be nil.
 func (w *healthWatch) beginStep() {
 	if w != nil {
-		w.isStepping, w.during = true, nil
+		w.during = map[string]rollout.CopyHealth{}
 	}
 }
 
@@ -141,10 +140,7 @@ func (x *bundleIndex) recordReport(uid, cluster string, row rollout.Row, now tim
 		return 0, false
 	}
 	w, is := e.health, rollout.HealthOf(row)
-	if w.isStepping { // the end of the step compares it with what the step has read
-		if w.during == nil {
-			w.during = map[string]rollout.CopyHealth{}
-		}
+	if w.during != nil { // the end of the step compares it with what the step has read
 		w.during[cluster] = is
 		return 0, false
 	}

@@ -155,13 +155,14 @@ func checkTree(t *v1alpha1.TreeGenerator, at *field.Path) (errs field.ErrorList)
 
 // checkPattern returns why a pattern could match nothing of a repository.
 func checkPattern(pattern string) error {
-	_, err := path.Match(pattern, "")
+	parts := strings.Split(strings.Trim(pattern, "/"), "/")
+	isMalformed := func(part string) bool { _, err := path.Match(part, ""); return err != nil } // a class may not span two parts
 	switch {
-	case err != nil || strings.Trim(pattern, "/") == "":
+	case slices.ContainsFunc(parts, isMalformed) || strings.Trim(pattern, "/") == "":
 		return errors.New("is no pattern")
 	case strings.HasPrefix(pattern, "/"):
 		return errors.New("must be relative to the root of the repository")
-	case slices.ContainsFunc(strings.Split(strings.Trim(pattern, "/"), "/"), func(part string) bool { return part == ".." || part == "." || part == "" }):
+	case slices.ContainsFunc(parts, func(part string) bool { return part == ".." || part == "." || part == "" }):
 		return errors.New("may not contain .., a dot alone or an empty part")
 	case strings.ContainsFunc(pattern, func(r rune) bool { return phrase.IsControl(r) || r == '\\' }):
 		return errors.New(`may not contain control characters or \`)
@@ -185,10 +186,11 @@ func checkTemplate(t *v1alpha1.SourceTemplate, at *field.Path) (errs field.Error
 			}
 		}
 	}
-	if _, err := NewTemplate(t); err != nil {
+	parsed, err := NewTemplate(t)
+	if err != nil {
 		return append(errs, invalidText(err, at))
 	}
-	if err := checkSpecFields(t); err != nil {
+	if err := checkSpec(parsed.spec); err != nil { // its texts are not filled in yet
 		errs = append(errs, field.Invalid(at.Child("spec"), field.OmitValueType{}, err.Error()))
 	}
 	return errs
@@ -201,13 +203,4 @@ func invalidText(err error, at *field.Path) *field.Error {
 		return field.Invalid(field.NewPath(at.String()+"."+text.Path), field.OmitValueType{}, text.Err.Error())
 	}
 	return field.Invalid(at, field.OmitValueType{}, err.Error())
-}
-
-// checkSpecFields returns why the fields of a template are none of a Source, before its texts are filled in.
-func checkSpecFields(t *v1alpha1.SourceTemplate) error {
-	parsed, err := NewTemplate(t)
-	if err != nil {
-		return err
-	}
-	return checkSpec(parsed.spec)
 }

@@ -39,6 +39,7 @@ func TestCheck(t *testing.T) {
 		"an absolute path":         {tree("files", ", paths: [a, /a]"), plainTemplate, "spec.generators[0].files.paths[1]: Invalid value"},
 		"an empty part":            {tree("files", ", paths: [a//b]"), plainTemplate, "spec.generators[0].files.paths[0]: Invalid value"},
 		"no pattern":               {tree("directories", ", paths: ['[']"), plainTemplate, "spec.generators[0].directories.paths[0]: Invalid value"},
+		"a class over two parts":   {tree("directories", ", paths: ['apps/[a/b]']"), plainTemplate, "is no pattern"},
 		"a slash alone":            {tree("directories", ", paths: ['/']"), plainTemplate, "is no pattern"},
 		"a backslash":              {tree("directories", `, paths: ['a\b']`), plainTemplate, "control characters"},
 		"an exclusion out":         {tree("directories", ", paths: [a], exclude: [../b]"), plainTemplate, "spec.generators[0].directories.exclude[0]: Invalid value"},

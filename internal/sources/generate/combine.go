@@ -2,6 +2,7 @@ package generate
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -30,10 +31,10 @@ func Expand(spec *v1alpha1.SourceSetSpec, facts Facts) (Expansion, []Problem) {
 			out.Empty = append(out.Empty, i)
 			continue
 		}
-		out.Entries = append(out.Entries, entries...)
-	}
-	if len(found) == 0 && len(out.Entries) > v1alpha1.MaxGeneratedSources {
-		found.addProblem(tooManyEntries("generators", len(out.Entries)))
+		if out.Entries = append(out.Entries, entries...); len(out.Entries) > v1alpha1.MaxGeneratedSources {
+			found.addProblem(tooManyEntries("generators", len(out.Entries)))
+			break
+		}
 	}
 	if len(found) > 0 {
 		return Expansion{}, found
@@ -80,6 +81,10 @@ func combineMatrix(_ *v1alpha1.SourceGenerator, parts [][]Entry, path string, fo
 		found.addProblem(tooManyEntries(path, n))
 		return nil
 	}
+	if n := len(parts[1])*countParameters(parts[0]) + len(parts[0])*countParameters(parts[1]); n > MaxParameters {
+		found.addProblem(Problem{Reason: atoll.ReasonParametersInvalid, Generator: path, Message: fmt.Sprintf("its combinations have %d parameters together, and at most %d are allowed", n, MaxParameters)})
+		return nil
+	}
 	for _, a := range parts[0] {
 		for _, b := range parts[1] {
 			both := maps.Clone(a.Parameters)
@@ -99,6 +104,14 @@ func combineMatrix(_ *v1alpha1.SourceGenerator, parts [][]Entry, path string, fo
 		}
 	}
 	return out
+}
+
+// countParameters counts the parameters of all entries.
+func countParameters(entries []Entry) (n int) {
+	for i := range entries {
+		n += len(entries[i].Parameters)
+	}
+	return n
 }
 
 // combineMerge adds the parameters of later parts to the entries of the first part with the same keys.

@@ -12,37 +12,64 @@ import (
 	"text/template"
 )
 
-// scalarFunction ends each pipeline that writes. It is not listed for people.
-const scalarFunction = "atollScalar"
+// scalarFunction ends each pipeline that writes, and comparedFunction counts the arguments of comparisons. They are not listed for people.
+const (
+	scalarFunction   = "atollScalar"
+	comparedFunction = "atollCompared"
+)
 
 // builtins are the functions of Go's templates that texts may use: none of them makes a text.
-var builtins = []string{"and", "eq", "ge", "gt", "le", "len", "lt", "ne", "not", "or"}
+var builtins = slices.Concat(comparisons, []string{"and", "len", "not", "or"})
 
-// functions of templates. None reads anything but its arguments, and each text that one returns has a bound.
-var functions = template.FuncMap{
-	scalarFunction: formatScalar,
-	"default":      chooseDefault,
-	"hasKey":       hasKey,
-	"hash":         hashText,
-	"index":        indexStrictly,
-	"join":         joinTexts,
-	"lower":        func(s string) (string, error) { return boundText(strings.ToLower(s)) },
-	"normalize":    normalizeName,
-	"print":        printScalars,
-	"replace":      replaceText,
-	"split":        splitText,
-	"trim":         strings.TrimSpace,
-	"trimPrefix":   func(prefix, s string) string { return strings.TrimPrefix(s, prefix) },
-	"trimSuffix":   func(suffix, s string) string { return strings.TrimSuffix(s, suffix) },
-	"upper":        func(s string) (string, error) { return boundText(strings.ToUpper(s)) },
+// functionNames are the functions of templates that are listed for people.
+var functionNames = listFunctionNames()
+
+// newFunctions returns the functions of templates. None reads anything but its arguments, each text that one returns has a bound, and the meter
+// counts what they read.
+func newFunctions(m *meter) template.FuncMap {
+	return template.FuncMap{
+		scalarFunction:   m.readScalar,
+		comparedFunction: m.meterCompared,
+		"default":        chooseDefault,
+		"hasKey":         hasKey,
+		"hash":           m.hashText,
+		"index":          indexStrictly,
+		"join":           m.joinTexts,
+		"lower":          m.changeText(strings.ToLower),
+		"normalize":      m.changeText(normalizeName),
+		"print":          func(values ...any) (string, error) { return m.joinTexts("", values) },
+		"replace":        m.replaceText,
+		"split":          m.splitText,
+		"trim":           m.changeText(strings.TrimSpace),
+		"trimPrefix":     m.cutText(strings.TrimPrefix),
+		"trimSuffix":     m.cutText(strings.TrimSuffix),
+		"upper":          m.changeText(strings.ToUpper),
+	}
 }
 
 // FunctionNames lists the functions that a text may use.
-func FunctionNames() []string {
-	names := slices.Concat(builtins, slices.Collect(maps.Keys(functions)))
-	names = slices.DeleteFunc(names, func(name string) bool { return name == scalarFunction })
+func FunctionNames() []string { return slices.Clone(functionNames) }
+
+func listFunctionNames() []string {
+	names := slices.Concat(builtins, slices.Collect(maps.Keys(newFunctions(&meter{}))))
+	names = slices.DeleteFunc(names, func(name string) bool { return name == scalarFunction || name == comparedFunction })
 	slices.Sort(names)
 	return names
+}
+
+// changeText returns a function of one text, whose result has the bound of texts.
+func (m *meter) changeText(change func(string) string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		if err := m.spendTexts(s); err != nil {
+			return "", err
+		}
+		return boundText(change(s))
+	}
+}
+
+// cutText returns a function that cuts a part off a text.
+func (m *meter) cutText(cut func(s, part string) string) func(part, s string) (string, error) {
+	return func(part, s string) (string, error) { return cut(s, part), m.spendTexts(part) }
 }
 
 // boundText returns a text that is within its bound.
@@ -76,6 +103,15 @@ func formatScalar(v any) (string, error) {
 	return "", fmt.Errorf("the parameter is a %T, which is no text", v)
 }
 
+// readScalar returns a text, a number or a boolean as text, and counts it.
+func (m *meter) readScalar(v any) (string, error) {
+	text, err := formatScalar(v)
+	if err != nil {
+		return "", err
+	}
+	return text, m.spendTexts(text)
+}
+
 // formatCount returns a number as text.
 func formatCount(n int) string { return strconv.Itoa(n) }
 
@@ -98,8 +134,8 @@ func hasKey(of any, key string) (bool, error) {
 }
 
 // hashText returns the first 8 digits of a SHA-256, to make names unique.
-func hashText(v any) (string, error) {
-	text, err := formatScalar(v)
+func (m *meter) hashText(v any) (string, error) {
+	text, err := m.readScalar(v)
 	if err != nil {
 		return "", err
 	}
@@ -155,14 +191,14 @@ func itemAt(list []any, key any) (any, error) {
 }
 
 // joinTexts joins the items of a list.
-func joinTexts(separator string, list []any) (string, error) {
+func (m *meter) joinTexts(separator string, list []any) (string, error) {
 	var out boundedText
 	for i, v := range list {
-		text, err := formatScalar(v)
+		text, err := m.readScalar(v)
 		if err != nil {
 			return "", err
 		}
-		if i > 0 {
+		if i > 0 { // the bound of a text bounds the separators
 			text = separator + text
 		}
 		if _, err := out.Write([]byte(text)); err != nil {
@@ -187,13 +223,13 @@ func normalizeName(s string) string {
 	return strings.TrimRight(mapped[:min(63, len(mapped))], "-")
 }
 
-// printScalars joins texts, numbers and booleans.
-func printScalars(values ...any) (string, error) { return joinTexts("", values) }
-
 // replaceText replaces each occurrence of a text. The size is checked before.
-func replaceText(old, by, s string) (string, error) {
+func (m *meter) replaceText(old, by, s string) (string, error) {
 	if old == "" {
 		return "", errors.New("replace needs a text to replace")
+	}
+	if err := m.spendTexts(old, by, s); err != nil {
+		return "", err
 	}
 	if len(s)+strings.Count(s, old)*len(by) > MaxTextBytes {
 		return "", errTextTooLong
@@ -201,10 +237,16 @@ func replaceText(old, by, s string) (string, error) {
 	return strings.ReplaceAll(s, old, by), nil
 }
 
-// splitText returns the parts of a text between separators.
-func splitText(separator, s string) ([]any, error) {
+// splitText returns the parts of a text between separators. They are counted before.
+func (m *meter) splitText(separator, s string) ([]any, error) {
 	if separator == "" {
 		return nil, errors.New("split needs a separator")
+	}
+	if err := m.spendTexts(separator, s); err != nil {
+		return nil, err
+	}
+	if n := strings.Count(s, separator); n >= MaxParts {
+		return nil, fmt.Errorf("split gives %d parts, and at most %d are allowed", n+1, MaxParts)
 	}
 	var out []any
 	for part := range strings.SplitSeq(s, separator) {

@@ -135,6 +135,14 @@ func TestMadeSource(t *testing.T) {
 	}
 }
 
+// numberedKeys returns keys of parameters.
+func numberedKeys(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprintf("k%d", i))
+	}
+	return out
+}
+
 // Each bound is a problem with the place that exceeds it.
 func TestBounds(t *testing.T) {
 	elements := func(n int) string {
@@ -144,6 +152,7 @@ func TestBounds(t *testing.T) {
 		}
 		return "{list: {elements: [" + strings.Join(out, ", ") + "]}}"
 	}
+	wide := strings.ReplaceAll(elements(40), "name", strings.Join(numberedKeys(300), ": 1, ")+": 1, name")
 	long := strings.Repeat("x", MaxTextBytes)
 	for name, c := range map[string]struct {
 		generators, template, want string
@@ -151,6 +160,8 @@ func TestBounds(t *testing.T) {
 		"as many as allowed": {"[" + elements(v1alpha1.MaxGeneratedSources) + "]", plainTemplate, ""},
 		"too many":           {"[" + elements(v1alpha1.MaxGeneratedSources) + ", {list: {elements: [{name: more}]}}]", plainTemplate, "TooManySources spec.generators: it gives 1001 entries, and a SourceSet makes at most 1000 Sources"},
 		"a large matrix":     {"[{matrix: {generators: [" + elements(40) + ", " + strings.ReplaceAll(elements(26), "name", "other") + "]}}]", plainTemplate, "TooManySources spec.generators[0].matrix: it gives 1040 entries"},
+		"a wide matrix":      {"[{matrix: {generators: [" + wide + ", " + strings.ReplaceAll(elements(25), "name", "other") + "]}}]", plainTemplate, "ParametersInvalid spec.generators[0].matrix: its combinations have 304000 parameters together, and at most 262144 are allowed"},
+		"much work":          {"[{list: {elements: [{name: a, x: " + long[:8000] + "}, {name: b, x: " + long[:8000] + "}, {name: c, x: " + long[:8000] + "}]}}]", "{metadata: {name: '{{.name}}'}, spec: {repository: shop, paths: [" + strings.Repeat("'{{$x := print .x .x}}"+strings.Repeat("{{$y := lower $x}}", 800)+"a', ", 4) + "]}}", "TemplateFailed spec.generators[0].list: spec.template.spec.paths[2]: the texts of all Sources together take more than 128 MiB of work"},
 		"a large element":    {"[{list: {elements: [{name: a, x: " + long[:MaxElementBytes] + "}]}}]", plainTemplate, "ParametersInvalid spec.generators[0].list.elements[0]: the element has more than 8192 bytes"},
 		"a large text":       {"[{list: {elements: [{name: a, x: " + long[:6000] + "}]}}]", "{metadata: {name: '{{.name}}'}, spec: {repository: shop, targetNamespace: '{{.x}}{{.x}}{{.x}}'}}", "TemplateFailed spec.generators[0].list: spec.template.spec.targetNamespace: the text has more than 16384 bytes"},
 		"a growing text":     {"[{list: {elements: [{name: a}]}}]", `{metadata: {name: '{{$x := print .name .name}}` + strings.Repeat("{{$x = print $x $x}}", 30) + `{{.name}}'}, spec: {repository: shop}}`, "the text has more than 16384 bytes"},

@@ -14,8 +14,9 @@ import (
 	"atoll.dev/atoll/internal/sources/render"
 )
 
-// Template is the template of a SourceSet, with its texts parsed.
+// Template is the template of a SourceSet, with its texts parsed. It is for one goroutine, and for one call of Generate, whose work it counts.
 type Template struct {
+	meter    meter
 	metadata v1alpha1.SourceTemplateMetadata
 	spec     map[string]any
 	texts    map[string]*template.Template
@@ -43,12 +44,13 @@ func NewTemplate(t *v1alpha1.SourceTemplate) (*Template, error) {
 	if err != nil || spec == nil {
 		return nil, &TextError{"spec", errors.New("is no map of fields")}
 	}
-	out := &Template{metadata: t.Metadata, spec: spec, texts: map[string]*template.Template{}}
-	_, err = out.mapTexts(func(path, text string) (string, error) {
+	out := &Template{meter: meter{left: MaxWorkBytes}, metadata: t.Metadata, spec: spec, texts: map[string]*template.Template{}}
+	functions := newFunctions(&out.meter)
+	_, err = out.mapTexts(func(text string) (string, error) {
 		if !strings.Contains(text, "{{") || out.texts[text] != nil {
 			return text, nil
 		}
-		parsed, err := parseText(text)
+		parsed, err := parseText(text, functions)
 		if err != nil {
 			return "", err
 		}
@@ -70,66 +72,96 @@ type filled struct {
 
 // fillIn returns the template with the parameters of an entry. The error is a *TextError.
 func (t *Template) fillIn(parameters map[string]any) (filled, error) {
-	return t.mapTexts(func(_, text string) (string, error) {
+	return t.mapTexts(func(text string) (string, error) {
+		if err := t.meter.spendTexts(text); err != nil {
+			return "", err
+		}
 		parsed := t.texts[text]
 		if parsed == nil {
 			return text, nil
 		}
 		var out boundedText
 		if err := parsed.Execute(&out, parameters); err != nil {
+			if t.meter.left < 0 {
+				return "", errTooMuchWork
+			}
 			return "", errors.New(strings.TrimPrefix(err.Error(), "template: "))
 		}
 		return out.String(), nil
 	})
 }
 
-// mapTexts returns the template with each text replaced by what change returns.
-func (t *Template) mapTexts(change func(path, text string) (string, error)) (out filled, err error) {
-	apply := func(path, text string) string {
-		if err != nil {
-			return ""
-		}
-		changed, failed := change(path, text)
-		if failed != nil {
-			err = &TextError{path, failed}
-		}
-		return changed
+// mapTexts returns the template with each text replaced by what change returns. The error is a *TextError.
+func (t *Template) mapTexts(change func(text string) (string, error)) (out filled, err error) {
+	if out.name, err = change(t.metadata.Name); err != nil {
+		return filled{}, &TextError{"metadata.name", err}
 	}
-	out.name = apply("metadata.name", t.metadata.Name)
-	out.labels = mapValues(t.metadata.Labels, "metadata.labels", apply)
-	out.annotations = mapValues(t.metadata.Annotations, "metadata.annotations", apply)
-	out.spec, _ = mapTree(t.spec, "spec", apply).(map[string]any)
-	return out, err
+	if out.labels, err = mapValues(t.metadata.Labels, change); err != nil {
+		return filled{}, addPath("metadata.labels", err)
+	}
+	if out.annotations, err = mapValues(t.metadata.Annotations, change); err != nil {
+		return filled{}, addPath("metadata.annotations", err)
+	}
+	spec, err := mapTree(t.spec, MaxDepth, change)
+	if err != nil {
+		return filled{}, addPath("spec", err)
+	}
+	out.spec, _ = spec.(map[string]any)
+	return out, nil
+}
+
+// addPath returns an error of a text with what goes before its path. A path is made of an error alone.
+func addPath(prefix string, err error) error {
+	var at *TextError
+	if errors.As(err, &at) {
+		return &TextError{prefix + at.Path, at.Err}
+	}
+	return &TextError{prefix, err}
 }
 
 // mapValues returns a map with each value replaced, in the order of its keys.
-func mapValues(from map[string]string, path string, apply func(path, text string) string) map[string]string {
+func mapValues(from map[string]string, change func(text string) (string, error)) (map[string]string, error) {
 	out := make(map[string]string, len(from))
 	for _, key := range slices.Sorted(maps.Keys(from)) {
-		out[key] = apply(path+"["+key+"]", from[key])
+		text, err := change(from[key])
+		if err != nil {
+			return nil, &TextError{"[" + key + "]", err}
+		}
+		out[key] = text
 	}
-	return out
+	return out, nil
 }
 
-// mapTree returns a value of JSON with each text replaced, in the order of its keys.
-func mapTree(v any, path string, apply func(path, text string) string) any {
+// mapTree returns a value of JSON with each text replaced, in the order of its keys. It may have so many levels.
+func mapTree(v any, levels int, change func(text string) (string, error)) (any, error) {
+	if levels < 0 {
+		return nil, fmt.Errorf("is nested deeper than %d levels", MaxDepth)
+	}
 	switch v := v.(type) {
 	case string:
-		return apply(path, v)
+		return change(v)
 	case []any:
 		out := make([]any, 0, len(v))
 		for i, one := range v {
-			out = append(out, mapTree(one, fmt.Sprintf("%s[%d]", path, i), apply))
+			mapped, err := mapTree(one, levels-1, change)
+			if err != nil {
+				return nil, addPath(fmt.Sprintf("[%d]", i), err)
+			}
+			out = append(out, mapped)
 		}
-		return out
+		return out, nil
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			out[key] = mapTree(v[key], path+"."+key, apply)
+			mapped, err := mapTree(v[key], levels-1, change)
+			if err != nil {
+				return nil, addPath("."+key, err)
+			}
+			out[key] = mapped
 		}
-		return out
+		return out, nil
 	}
-	return v
+	return v, nil
 }
 
 // boundedText takes what a template writes, up to a bound.
@@ -145,8 +177,8 @@ func (b *boundedText) Write(p []byte) (int, error) {
 
 var errTextTooLong = fmt.Errorf("the text has more than %d bytes", MaxTextBytes)
 
-// parseText parses a text. Its cost is bounded by its length: it has no loop, and each of its functions bounds what it returns.
-func parseText(text string) (*template.Template, error) {
+// parseText parses a text. Its cost is bounded: it has no loop, each of its functions bounds what it returns, and the functions are metered.
+func parseText(text string, functions template.FuncMap) (*template.Template, error) {
 	if len(text) > MaxTextBytes {
 		return nil, errTextTooLong
 	}
@@ -220,6 +252,9 @@ func restrictPipe(n *parse.PipeNode) error {
 				return err
 			}
 		}
+		if name, is := c.Args[0].(*parse.IdentifierNode); is && slices.Contains(comparisons, name.Ident) {
+			meterArguments(c)
+		}
 	}
 	return nil
 }
@@ -231,8 +266,8 @@ func restrictArgument(n parse.Node) error {
 	case *parse.ChainNode:
 		return restrictArgument(n.Node)
 	case *parse.IdentifierNode:
-		if _, own := functions[n.Ident]; !own && !slices.Contains(builtins, n.Ident) {
-			return fmt.Errorf("the function %s is not one of templates of Sources: %s", n.Ident, strings.Join(FunctionNames(), ", "))
+		if !slices.Contains(functionNames, n.Ident) {
+			return fmt.Errorf("the function %s is not one of templates of Sources: %s", n.Ident, strings.Join(functionNames, ", "))
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +110,34 @@ func TestFunctionsHaveBounds(t *testing.T) {
 	}
 }
 
+// Each function that reads a text counts it, and all texts of a SourceSet share one meter.
+func TestTheWorkOfTextsIsBounded(t *testing.T) {
+	parameters := map[string]any{"s": strings.Repeat("a", 1000), "list": []any{strings.Repeat("a", 1000)}}
+	for _, text := range []string{
+		"{{lower .s}}", "{{upper .s}}", "{{trim .s}}", "{{normalize .s}}", "{{hash .s}}", "{{print .s}}", `{{join "" .list}}`, `{{replace "b" "" .s}}`, "{{.s}}",
+		`{{len (split "b" .s)}}`, `{{trimPrefix .s "a"}}`, `{{trimSuffix .s "a"}}`, `{{eq "a" .s}}`, `{{if ne .s "b"}}{{end}}`, `{{.s | lt "b"}}{{.s | trim}}`,
+	} {
+		parsed, err := NewTemplate(&v1alpha1.SourceTemplate{Metadata: v1alpha1.SourceTemplateMetadata{Name: text}, Spec: apiextensionsv1.JSON{Raw: []byte("{}")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed.meter.left = 2500 // an entry takes a thousand or two
+		if _, err := parsed.fillIn(parameters); err != nil {
+			t.Errorf("%s: the first entry: %v", text, err)
+		}
+		_, _ = parsed.fillIn(parameters)
+		if _, err := parsed.fillIn(parameters); !errors.Is(err, errTooMuchWork) {
+			t.Errorf("%s: the third entry: %v", text, err)
+		}
+	}
+	if got := fillText(`{{len (split "," .s)}}`, map[string]any{"s": strings.Repeat(",", MaxParts-1)}); got != "1024" {
+		t.Error(got)
+	}
+	if got := fillText(`{{len (split "," .s)}}`, map[string]any{"s": strings.Repeat(",", MaxParts)}); !strings.Contains(got, "split gives 1025 parts, and at most 1024 are allowed") {
+		t.Error(got)
+	}
+}
+
 func TestNormalizeName(t *testing.T) {
 	for in, want := range map[string]string{
 		"Web_App.v1": "web-app-v1", "--a--": "a", "": "", "ä": "", "aä": "a", strings.Repeat("a", 62) + "-b": strings.Repeat("a", 62), strings.Repeat("b", 70): strings.Repeat("b", 63),
@@ -123,6 +152,7 @@ func TestNormalizeName(t *testing.T) {
 func TestTemplatesThatAreNone(t *testing.T) {
 	for raw, want := range map[string]string{
 		"[]": "template.spec: is no map of fields", "null": "template.spec: is no map of fields", "": "template.spec: is no map of fields",
+		`{"a":` + strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1) + `}`: "template.spec.a" + strings.Repeat("[0]", MaxDepth) + ": is nested deeper than 64 levels",
 		`{"paths": ["a", "{{.x"]}`:                               "template.spec.paths[1]: text:1: unclosed action",
 		`{"a": "` + strings.Repeat("x", MaxTemplateBytes) + `"}`: "template.spec: has more than 65536 bytes",
 	} {

@@ -25,6 +25,9 @@ import (
 
 var sourcesResource = v1alpha1.GroupVersion.WithResource("sources")
 
+// maxDenied is how many Sources are tried without the right to write them, so that a missing role costs few requests.
+const maxDenied = generate.MaxProblems
+
 // application carries a decision out.
 type application struct {
 	reconciler *Reconciler
@@ -41,6 +44,8 @@ type application struct {
 	failed int
 	reason atoll.Reason
 	errors []v1alpha1.SourceError
+	// denied counts Sources for which the ServiceAccount had no right.
+	denied int
 	// mayRetry is true where another try can help without a change that is watched.
 	mayRetry bool
 	// hasChanged is true where a Source was made, changed, deleted or kept.
@@ -115,6 +120,10 @@ func (a *application) applyAll(ctx context.Context) error {
 			a.noteApplied(c.Made, a.entryOf(c.Name).UID)
 			continue
 		}
+		if a.denied >= maxDenied {
+			a.addFailure(c.Made, atoll.ReasonPermissionMissing, fmt.Sprintf("Source %s was not tried, since %d others were refused for a missing right", c.Name, a.denied))
+			continue
+		}
 		if err := a.applyOne(ctx, c); err != nil {
 			return err
 		}
@@ -170,6 +179,7 @@ func (a *application) applyOne(ctx context.Context, c generate.Change) error {
 	case apierrors.IsConflict(err):
 		a.addFailure(c.Made, atoll.ReasonNotApplied, fmt.Sprintf("Source %s was changed at the same time, and is applied again: %v", c.Name, err))
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "system:serviceaccount:"):
+		a.denied++
 		a.addFailure(c.Made, atoll.ReasonPermissionMissing, fmt.Sprintf("Source %s: %v", c.Name, err))
 	case changes.IsRefusal(err):
 		a.addFailure(c.Made, atoll.ReasonNotApplied, fmt.Sprintf("Source %s: %v", c.Name, err))

@@ -149,6 +149,9 @@ func newReconciler(cfg Config) *Reconciler {
 
 // enqueueAll enqueues each SourceSet. One that has considered its spec is reconciled within a part of the interval of Repositories.
 func (r *Reconciler) enqueueAll() {
+	for _, c := range r.Clusters.List() {
+		r.noteLabels(c.Name) // so that the first event of a Cluster is none
+	}
 	for _, set := range r.Sets.InNamespace("") {
 		key := client.ObjectKeyFromObject(set)
 		if isSettled(set) {
@@ -196,8 +199,16 @@ func (r *Reconciler) readersOf(repository types.NamespacedName) []*v1alpha1.Sour
 
 // clusterChanged reconciles the SourceSets with a clusters generator when the labels of a Cluster changed, or the Cluster came or went.
 func (r *Reconciler) clusterChanged(name string) {
+	if r.noteLabels(name) {
+		r.enqueueUsersOfClusters("")
+	}
+}
+
+// noteLabels notes the labels of an accepted Cluster, and reports whether they are others than before.
+func (r *Reconciler) noteLabels(name string) (changed bool) {
 	c, exists := r.Clusters.Get(name)
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	before, had := r.clusterLabels[name]
 	if exists && c.Spec.Accepted {
 		r.clusterLabels[name] = c.Labels
@@ -205,10 +216,7 @@ func (r *Reconciler) clusterChanged(name string) {
 		delete(r.clusterLabels, name)
 	}
 	now, has := r.clusterLabels[name]
-	r.mu.Unlock()
-	if had != has || !maps.Equal(before, now) {
-		r.enqueueUsersOfClusters("")
-	}
+	return had != has || !maps.Equal(before, now)
 }
 
 // enqueueUsersOfClusters reconciles the SourceSets of a namespace with a clusters generator; of all namespaces for "".

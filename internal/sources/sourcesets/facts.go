@@ -176,8 +176,9 @@ func (r *Reconciler) listClusters(namespace string) (out []generate.Cluster) {
 	return out
 }
 
+// mayPlaceOn reports whether a namespace may place on a Cluster. One that is being deleted keeps its Sources until it is gone.
 func (r *Reconciler) mayPlaceOn(allowed []string, c *v1alpha1.Cluster) bool {
-	return c.Spec.Accepted && c.DeletionTimestamp == nil && slices.ContainsFunc(r.ClusterSets.OfCluster(c.Name), func(set string) bool { return slices.Contains(allowed, set) })
+	return c.Spec.Accepted && slices.ContainsFunc(r.ClusterSets.OfCluster(c.Name), func(set string) bool { return slices.Contains(allowed, set) })
 }
 
 // findBarred returns the Clusters of made Sources that exist and that the namespace may no longer place on. A lost right is no removal.

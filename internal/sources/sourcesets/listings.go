@@ -59,13 +59,24 @@ type repositoryFailure struct {
 // idPrefix begins the IDs of listings. No Source has a slash in its name.
 const idPrefix = "source-set/"
 
-func (k listingKey) formatID() string { return idPrefix + k.set.Name + "/" + k.path }
+// request is one request of a generator, by its identity. The generator may request something else before the answer comes.
+type request struct {
+	listingKey
+	identity string
+}
 
-// parseID returns the generator of an ID.
-func parseID(namespace, id string) (listingKey, bool) {
+func (q request) formatID() string {
+	return idPrefix + q.set.Name + "/" + q.identity + "/" + q.path
+}
+
+// parseID returns the request of an ID.
+func parseID(namespace, id string) (request, bool) {
 	rest, ok := strings.CutPrefix(id, idPrefix)
-	name, path, cut := strings.Cut(rest, "/")
-	return listingKey{types.NamespacedName{Namespace: namespace, Name: name}, path}, ok && cut
+	parts := strings.SplitN(rest, "/", 3)
+	if !ok || len(parts) != 3 {
+		return request{}, false
+	}
+	return request{listingKey{types.NamespacedName{Namespace: namespace, Name: parts[0]}, parts[2]}, parts[1]}, true
 }
 
 // identifyRequest returns a digest of all that decides what a generator lists of a Repository, but the commit.
@@ -103,9 +114,9 @@ func (r *Reconciler) ListWants(c sources.ListingCheck) (out []fetch.Want) {
 			if err != nil {
 				continue // the reconcile of the SourceSet reports it
 			}
-			key := listingKey{client.ObjectKeyFromObject(set), l.Path}
-			w := fetch.Want{ID: key.formatID(), Ref: ref, Listing: &reading.Want}
-			r.noteRequest(key, &w, identifyRequest(c.Repository, ref, reading), c.TrustedKeys)
+			q := request{listingKey{client.ObjectKeyFromObject(set), l.Path}, identifyRequest(c.Repository, ref, reading)}
+			w := fetch.Want{ID: q.formatID(), Ref: ref, Listing: &reading.Want}
+			r.noteRequest(q, &w, c.TrustedKeys)
 			out = append(out, w)
 		}
 	}
@@ -113,19 +124,19 @@ func (r *Reconciler) ListWants(c sources.ListingCheck) (out []fetch.Want) {
 }
 
 // noteRequest notes the request of a generator. Content that the generator has already is not sent again.
-func (r *Reconciler) noteRequest(key listingKey, w *fetch.Want, identity, trustedKeys string) {
+func (r *Reconciler) noteRequest(q request, w *fetch.Want, trustedKeys string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.listings[key.set] == nil {
-		r.listings[key.set] = map[string]*listing{}
+	if r.listings[q.set] == nil {
+		r.listings[q.set] = map[string]*listing{}
 	}
-	known := r.listings[key.set][key.path]
+	known := r.listings[q.set][q.path]
 	if known == nil {
 		known = &listing{}
-		r.listings[key.set][key.path] = known
+		r.listings[q.set][q.path] = known
 	}
-	known.asked, known.askedKeys = identity, trustedKeys
-	if known.isRead(identity) && known.keys == trustedKeys && (known.failure == nil || isOfContent(known.failure.Reason)) {
+	known.asked, known.askedKeys = q.identity, trustedKeys
+	if known.isRead(q.identity) && known.keys == trustedKeys && (known.failure == nil || isOfContent(known.failure.Reason)) {
 		w.SeenCommit = known.commit
 		if known.content != nil {
 			w.SeenDigest = known.digest
@@ -147,24 +158,33 @@ func (r *Reconciler) TakeListings(ctx context.Context, c sources.ListingCheck, c
 		r.enqueueReaders(repository)
 	}
 	for _, content := range contents {
-		key, ok := parseID(c.Repository.Namespace, content.ID)
+		q, ok := parseID(c.Repository.Namespace, content.ID)
 		if !ok {
 			continue
 		}
-		changed, again := r.takeListing(key, content)
-		compared, unread := r.compareCommits(ctx, c, key)
+		changed, again := r.takeListing(q, content)
+		compared, unread := r.compareCommits(ctx, c, q)
 		if retry = retry || again || unread; changed || compared {
-			r.loop.EnqueueNow(key.set)
+			r.loop.EnqueueNow(q.set)
 		}
 	}
 	return retry
 }
 
+// findListing returns the listing whose request is this one; nil where the generator has requested something else since, perhaps of another
+// Repository. The caller holds the lock.
+func (r *Reconciler) findListing(q request) *listing {
+	if known := r.listings[q.set][q.path]; known != nil && known.asked == q.identity {
+		return known
+	}
+	return nil
+}
+
 // takeListing notes one listing. It reports whether it is another one than before, and whether the next check must come soon.
-func (r *Reconciler) takeListing(key listingKey, c fetch.Content) (changed, retry bool) {
+func (r *Reconciler) takeListing(q request, c fetch.Content) (changed, retry bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known := r.listings[key.set][key.path]
+	known := r.findListing(q)
 	if known == nil || c.Postponed {
 		return false, known != nil
 	}
@@ -210,9 +230,9 @@ func (l *listing) noteContent(c fetch.Content) (changed bool) {
 
 // compareCommits compares the commit of a listing with the one for which a removal waits. It reports whether it could, and whether the next
 // check must try again.
-func (r *Reconciler) compareCommits(ctx context.Context, c sources.ListingCheck, key listingKey) (compared, retry bool) {
+func (r *Reconciler) compareCommits(ctx context.Context, c sources.ListingCheck, q request) (compared, retry bool) {
 	r.mu.Lock()
-	known := r.listings[key.set][key.path]
+	known := r.findListing(q)
 	if known == nil || known.compareFrom == "" || known.failure != nil {
 		r.mu.Unlock()
 		return false, false
@@ -223,7 +243,7 @@ func (r *Reconciler) compareCommits(ctx context.Context, c sources.ListingCheck,
 	var failure *fetch.Failure
 	if err != nil {
 		if !errors.As(err, &failure) && ctx.Err() == nil {
-			r.Log.Warn("commits could not be compared, trying again", "namespace", key.set.Namespace, "sourceSet", key.set.Name, "err", err)
+			r.Log.Warn("commits could not be compared, trying again", "namespace", q.set.Namespace, "sourceSet", q.set.Name, "err", err)
 		}
 		return false, true
 	}

@@ -2,6 +2,7 @@ package sourcesets
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -195,6 +197,26 @@ func TestRefusedSources(t *testing.T) {
 	}
 }
 
+// A missing right costs a bounded number of requests, and each Source counts as failed.
+func TestAMissingRightIsNotTriedForEachSource(t *testing.T) {
+	var names []string
+	for i := range 3 * maxDenied {
+		names = append(names, fmt.Sprintf("n%02d", i))
+	}
+	h := newHub(t, listOf(names...))
+	for _, name := range names {
+		h.store.refuse[name] = apierrors.NewForbidden(schema.GroupResource{Group: "atoll.dev", Resource: "sources"}, name, errors.New(`User "system:serviceaccount:shop:atoll-sources" cannot create it`))
+	}
+	h.runReconcile()
+	if h.store.refused != maxDenied {
+		t.Errorf("%d writes were tried, want %d", h.store.refused, maxDenied)
+	}
+	applied := meta.FindStatusCondition(h.readSet().Status.Conditions, "Applied")
+	if want := fmt.Sprintf("%d ", len(names)); applied == nil || applied.Reason != "PermissionMissing" || !strings.Contains(applied.Message, want) {
+		t.Errorf("the condition is %+v", applied)
+	}
+}
+
 // An error of the hub is returned. Sources that were made before it are in the inventory, so that they can be deleted later.
 func TestAnErrorInBetweenForgetsNothing(t *testing.T) {
 	h := newHub(t, listOf("a", "b", "c"))
@@ -286,6 +308,8 @@ func TestClustersOfTheNamespace(t *testing.T) {
 	}
 	h.clusters.setCluster("bergen", map[string]string{"env": "test", "set": "a"})
 	h.expectStep("another label", h.runReconcile(), "delete web-bergen", good)
+	h.clusters["bodo"].DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	h.expectStep("a cluster that is being deleted", h.runReconcile(), "", good)
 	delete(h.clusters, "bodo")
 	h.expectStep("a cluster that is gone", h.runReconcile(), "delete web-bodo", good)
 	h.clusters.setCluster("hamar", prod("b"))
@@ -310,5 +334,9 @@ func TestLabelsOfClustersAreNoted(t *testing.T) {
 	h.r.clusterChanged("oslo")
 	if seen() != nil {
 		t.Errorf("a Cluster that is not accepted is noted: %v", seen())
+	}
+	h.clusters.setCluster("bergen", map[string]string{"set": "a"})
+	if h.r.enqueueAll(); h.r.noteLabels("bergen") {
+		t.Error("the first event of a Cluster after the start is news")
 	}
 }

@@ -74,6 +74,7 @@ type sourceStore struct {
 	writes  []string
 	// refuse is the error of writes of a Source of that name.
 	refuse  map[string]error
+	refused int
 	version int
 }
 
@@ -168,6 +169,7 @@ func (s *sourceStore) newClient(t *testing.T) *dynamicfake.FakeDynamicClient {
 			return true, nil, apierrors.NewNotFound(a.Resource.GroupResource(), a.Name)
 		case clienttesting.PatchActionImpl:
 			if err := s.refuse[a.Name]; err != nil {
+				s.refused++
 				return true, nil, err
 			}
 			u, err := s.applyPatch(a)

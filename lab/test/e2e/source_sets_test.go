@@ -91,4 +91,7 @@ spec: {git: {url: "`+g.URL+`/shop.git"}, interval: 30s}
 	if out := mustKubectl(t, "", "get sources -n "+ns); !strings.Contains(out, "web") || !strings.Contains(out, "api") {
 		t.Errorf("the Sources went with their SourceSet:\n%s", out)
 	}
+	if owners := kubectlOutput(t, "", "get", "sources", "-n", ns, "-o", "jsonpath={.items[*].metadata.ownerReferences}"); owners != "" {
+		t.Errorf("the Sources will go with their SourceSet, because they have the owners %s", owners)
+	}
 }
