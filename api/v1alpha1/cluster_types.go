@@ -121,6 +121,14 @@ type ClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Provider string `json:"provider,omitempty"`
 
+	// TimeZone of the cluster, such as Europe/Oslo. Change windows with useClusterTimeZone follow it. Default: the time zone
+	// that the window states.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$`
+	TimeZone string `json:"timeZone,omitempty"`
+
 	// Taints repel placements that do not tolerate them. NoSchedule keeps new Bundles away.
 	// PreferNoSchedule lowers the cluster's score where a placement chooses among clusters; it
 	// has no effect where all fitting clusters are chosen. NoExecute also moves Bundles that

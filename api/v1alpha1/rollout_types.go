@@ -73,6 +73,10 @@ type ChangeWindow struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$`
 	TimeZone string `json:"timeZone,omitempty"`
+	// UseClusterTimeZone: the schedule follows the clock of each cluster, by the timeZone of its Cluster. The window's own
+	// timeZone is for Clusters without one. Default false.
+	// +optional
+	UseClusterTimeZone bool `json:"useClusterTimeZone,omitempty"`
 	// ClusterSelector chooses the clusters that the window concerns, by the labels of Clusters. Absent: all.
 	// +optional
 	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`

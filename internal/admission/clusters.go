@@ -17,12 +17,13 @@ import (
 
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/changewindow"
 	"atoll.dev/atoll/internal/policycheck"
 	"atoll.dev/atoll/internal/refusal"
 	"atoll.dev/atoll/internal/schedule"
 )
 
-// validateCluster refuses malformed taints, zones and capacity, and writes by users that manage no set of
+// validateCluster refuses malformed taints, zones, time zones and capacity, and writes by users that manage no set of
 // the Cluster or may not accept.
 func (p *AdmissionPlugin) validateCluster(ctx context.Context, a admission.Attributes) error {
 	now, before, err := typedObjects[v1alpha1.Cluster](a)
@@ -41,6 +42,9 @@ func (p *AdmissionPlugin) validateCluster(ctx context.Context, a admission.Attri
 	}
 	errs = append(errs, checkDrainTaints(now.Spec.Taints, before)...)
 	errs = append(errs, policycheck.CheckZones(&now.Spec, field.NewPath("spec"))...)
+	if before == nil || before.Spec.TimeZone != now.Spec.TimeZone { // a hub with a smaller database leaves a stored one as it is
+		errs = append(errs, changewindow.CheckTimeZone(now.Spec.TimeZone, field.NewPath("spec", "timeZone"))...)
+	}
 	errs = append(errs, schedule.CheckCapacity(now.Spec.Capacity, field.NewPath("spec", "capacity"))...)
 	if len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)

@@ -54,29 +54,27 @@ func TestMalformedDrainsAreRefused(t *testing.T) {
 	}
 }
 
-// Capacity that bounds nothing is refused with its path and the reason.
-func TestMalformedCapacityIsRefused(t *testing.T) {
+// A field of a Cluster that cannot be honoured is refused with its path and the reason.
+func TestFieldsOfAClusterAreChecked(t *testing.T) {
 	p := New(Options{Own: func(user.Info) bool { return false }})
 	p.authorizer = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil
 	})
-	for _, tc := range []struct{ capacity, want string }{
-		{"{replicas: 0, objects: 10, resources: {cpu: '0.5', memory: 1Gi, nvidia.com/gpu: 4}}", ""},
-		{"{replicas: -1}", "spec.capacity.replicas: Invalid value: -1: must not be negative"},
-		{"{objects: -5}", "spec.capacity.objects: Invalid value: -5: must not be negative"},
-		{"{resources: {memory: -1Gi}}", "spec.capacity.resources[memory]: Invalid value: \"-1Gi\": must not be negative"},
-		{"{resources: {gpu: 4}}", "spec.capacity.resources[gpu]: Invalid value: \"gpu\": is no resource that pods request"},
-		{"{resources: {limits.memory: 1Gi}}", "use memory, which bounds what is requested"},
-		{"{}", "spec.zones: Invalid value: [\"a\",\"b\"]: zone is \"a\""},
+	for _, tc := range []struct{ spec, want string }{
+		{"{capacity: {replicas: 0, objects: 10, resources: {cpu: '0.5', memory: 1Gi, nvidia.com/gpu: 4}}}", ""},
+		{"{capacity: {replicas: -1}}", "spec.capacity.replicas: Invalid value: -1: must not be negative"},
+		{"{capacity: {objects: -5}}", "spec.capacity.objects: Invalid value: -5: must not be negative"},
+		{"{capacity: {resources: {memory: -1Gi}}}", "spec.capacity.resources[memory]: Invalid value: \"-1Gi\": must not be negative"},
+		{"{capacity: {resources: {gpu: 4}}}", "spec.capacity.resources[gpu]: Invalid value: \"gpu\": is no resource that pods request"},
+		{"{capacity: {resources: {limits.memory: 1Gi}}}", "use memory, which bounds what is requested"},
+		{"{timeZone: Europe/Oslo}", ""},
+		{"{timeZone: Europe/Nowhere}", "spec.timeZone: Invalid value: \"Europe/Nowhere\": must be a name of the IANA time zone database"},
+		{"{zone: a, zones: [a, b]}", "spec.zones: Invalid value: [\"a\",\"b\"]: zone is \"a\""},
 	} {
 		u := taintedCluster(t, "[]")
-		var capacity map[string]any
-		if err := yaml.Unmarshal([]byte(tc.capacity), &capacity); err != nil {
+		var spec map[string]any
+		if err := yaml.Unmarshal([]byte(tc.spec), &spec); err != nil {
 			t.Fatal(err)
-		}
-		spec := map[string]any{"capacity": capacity}
-		if strings.HasPrefix(tc.want, "spec.zones") {
-			spec = map[string]any{"zone": "a", "zones": []any{"a", "b"}}
 		}
 		u.Object["spec"] = spec
 		for op, old := range map[admission.Operation]runtime.Object{admission.Create: nil, admission.Update: taintedCluster(t, "[]")} {
@@ -84,7 +82,7 @@ func TestMalformedCapacityIsRefused(t *testing.T) {
 			a := admission.NewAttributesRecord(u, old, gvk, "", "tokyo", v1alpha1.GroupVersion.WithResource("clusters"), "", op, nil, false, &user.DefaultInfo{Name: "jane"})
 			err := p.Validate(t.Context(), a, nil)
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%s %s: %v, want %q", op, tc.capacity, err, tc.want)
+				t.Errorf("%s %s: %v, want %q", op, tc.spec, err, tc.want)
 			}
 			wantReason(t, err)
 		}

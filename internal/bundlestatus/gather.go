@@ -169,7 +169,7 @@ func (r *BundleReconciler) isShownReachable(clusterUID string) bool {
 func (r *BundleReconciler) clusterLinks(clusterUID string) seenCluster {
 	out := seenCluster{reachable: r.isShownReachable(clusterUID), online: r.holdsStream(clusterUID)}
 	if c, ok := r.Clusters.GetByUID(clusterUID); ok {
-		out.labels = c.Labels
+		out.labels, out.timeZone = c.Labels, c.Spec.TimeZone
 	}
 	return out
 }

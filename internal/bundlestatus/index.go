@@ -60,6 +60,7 @@ type seenTemplate struct {
 type seenCluster struct {
 	reachable, online bool
 	labels            map[string]string
+	timeZone          string
 }
 
 type seenBundle struct {
@@ -293,7 +294,7 @@ func (x *bundleIndex) recordTemplateChange(key atoll.ItemKey, t *unstructured.Un
 	return true
 }
 
-// recordLinkChange reports whether a cluster can be reached, holds a stream or is labelled other than at the
+// recordLinkChange reports whether a cluster can be reached, holds a stream, or has labels or a time zone other than at the
 // last look. It reads under the lock: of two concurrent readers the later one would count, though
 // it may have read before.
 func (x *bundleIndex) recordLinkChange(uid string, look func(uid string) seenCluster) (reach, stream, relabelled bool) {
@@ -302,7 +303,7 @@ func (x *bundleIndex) recordLinkChange(uid string, look func(uid string) seenClu
 	was, seen := x.clusters[uid]
 	is := look(uid)
 	x.clusters[uid] = is
-	return !seen || was.reachable != is.reachable, !seen || was.online != is.online, seen && !maps.Equal(was.labels, is.labels)
+	return !seen || was.reachable != is.reachable, !seen || was.online != is.online, seen && (was.timeZone != is.timeZone || !maps.Equal(was.labels, is.labels))
 }
 
 // setWaitingRemoval stores whether a removal waits in the Bundle.

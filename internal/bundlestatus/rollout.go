@@ -66,7 +66,7 @@ func (r *BundleReconciler) rowInRollout(row state.Row, v rolloutView) Row {
 	}
 	if c, ok := r.Clusters.GetByUID(row.Spec.UID); ok {
 		out.Stage = v.terms.StageOf(row.Cluster, c.Labels, c.CreationTimestamp.Unix())
-		out.Windows = v.terms.WindowsOf(c.Labels)
+		out.Windows = v.terms.WindowsOf(c.Labels, c.Spec.TimeZone)
 		out.setLoss(c, v.terms, time.Now())
 		out.setDeadline(c, v.terms, time.Now())
 	}

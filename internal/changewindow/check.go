@@ -48,7 +48,7 @@ func checkWindow(w *v1alpha1.ChangeWindow, at *field.Path) (errs field.ErrorList
 	}
 	zone, err := loadZone(w.TimeZone)
 	if err != nil {
-		return append(errs, field.Invalid(at.Child("timeZone"), phrase.CutText(w.TimeZone, shownBytes), err.Error()))
+		return append(errs, CheckTimeZone(w.TimeZone, at.Child("timeZone"))...)
 	}
 	wall, err := parseSchedule(w.Schedule)
 	if err != nil {
@@ -59,6 +59,14 @@ func checkWindow(w *v1alpha1.ChangeWindow, at *field.Path) (errs field.ErrorList
 		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "never starts: no year has such a day"))
 	}
 	return errs
+}
+
+// CheckTimeZone refuses a time zone that the hub does not have. An empty name is UTC.
+func CheckTimeZone(name string, at *field.Path) field.ErrorList {
+	if _, err := loadZone(name); err != nil {
+		return field.ErrorList{field.Invalid(at, phrase.CutText(name, shownBytes), err.Error())}
+	}
+	return nil
 }
 
 // checkOpenings refuses windows by which no cluster could ever change: those of all clusters, and those with one more.

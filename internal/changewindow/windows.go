@@ -10,8 +10,9 @@ import (
 	"atoll.dev/atoll/api/v1alpha1"
 )
 
-// Mask has a bit for each window that concerns a cluster. Clusters of one mask may change at the same times.
-type Mask uint16
+// Mask has a bit for each window that concerns a cluster. The bits above are the number of the cluster's time zone, where one of
+// these windows follows it. Clusters of one mask may change at the same times.
+type Mask uint32
 
 // MaxWindows is how many windows a mask has bits for.
 const MaxWindows = 16
@@ -28,8 +29,8 @@ type search struct{ left int }
 // Windows are compiled windows; nil: changes may always start.
 type Windows struct {
 	list []window
-	// allow has the bits of the Allow windows.
-	allow Mask
+	// allow has the bits of the Allow windows, and byCluster those of the windows that follow the time zone of the cluster.
+	allow, byCluster Mask
 }
 
 // window is a compiled window. Its schedule is read when it is first needed.
@@ -61,6 +62,9 @@ func CompileWindows(stated []v1alpha1.ChangeWindow) *Windows {
 				c.selector = selector
 			}
 		}
+		if w.UseClusterTimeZone {
+			out.byCluster |= 1 << i
+		}
 		if w.Type != v1alpha1.ChangeWindowDeny {
 			out.allow |= 1 << i
 		}
@@ -69,8 +73,8 @@ func CompileWindows(stated []v1alpha1.ChangeWindow) *Windows {
 	return out
 }
 
-// MaskOf returns which windows concern a cluster with these labels.
-func (w *Windows) MaskOf(clusterLabels map[string]string) (m Mask) {
+// MaskOf returns which windows concern a cluster with these labels and this time zone; empty: the Cluster states none.
+func (w *Windows) MaskOf(clusterLabels map[string]string, timeZone string) (m Mask) {
 	if w == nil {
 		return 0
 	}
@@ -79,7 +83,31 @@ func (w *Windows) MaskOf(clusterLabels map[string]string) (m Mask) {
 			m |= 1 << i
 		}
 	}
+	if m&w.byCluster != 0 {
+		m |= clusterZones.numberOf(timeZone) << MaxWindows
+	}
 	return m
+}
+
+// scheduleOf returns the schedule of a window for clusters with a mask; nil: it cannot be read.
+func (w *Windows) scheduleOf(m Mask, i int) *zonedSchedule {
+	z, number := w.list[i].schedule(), w.zoneOf(m, i)
+	if z == nil || number == 0 {
+		return z
+	}
+	zone := clusterZones.zoneOf(number)
+	if zone == nil {
+		return nil
+	}
+	return &zonedSchedule{wall: z.wall, zone: zone}
+}
+
+// zoneOf returns the number of the time zone that a window takes from clusters with a mask; 0: it has its own.
+func (w *Windows) zoneOf(m Mask, i int) Mask {
+	if w.byCluster&(1<<i) == 0 {
+		return 0
+	}
+	return m >> MaxWindows
 }
 
 // findStart returns the first start after a time; zero: there is none, or the search is at its bound.
@@ -91,8 +119,7 @@ func (w *window) findStart(z *zonedSchedule, after time.Time, in *search) time.T
 }
 
 // stateAt reports whether a window is open at a time, and until when at least that stays so; zero: always.
-func (w *window) stateAt(at time.Time, isAllow bool, in *search) (isOpen bool, until time.Time) {
-	z := w.schedule()
+func (w *window) stateAt(z *zonedSchedule, at time.Time, isAllow bool, in *search) (isOpen bool, until time.Time) {
 	if z == nil { // an Allow window never opens, a Deny window never closes
 		return !isAllow, time.Time{}
 	}
@@ -168,7 +195,7 @@ func (v *verdict) notBefore() time.Time {
 
 // judgeAt returns what the windows of a mask decide at a time.
 func (w *Windows) judgeAt(m Mask, at time.Time, in *search) verdict {
-	return w.judgeBy(m, func(i int) (bool, time.Time) { return w.list[i].stateAt(at, w.isAllow(i), in) })
+	return w.judgeBy(m, func(i int) (bool, time.Time) { return w.list[i].stateAt(w.scheduleOf(m, i), at, w.isAllow(i), in) })
 }
 
 // judgeBy returns what the windows of a mask decide, by the state of each of them.
@@ -225,14 +252,20 @@ type View struct {
 	windows *Windows
 	now     time.Time
 	in      search
-	states  [MaxWindows]windowState
+	states  map[windowInZone]windowState
 	judged  map[Mask]Opening
+}
+
+// windowInZone is a window, with the number of the time zone that it takes from its clusters; 0: it has its own.
+type windowInZone struct {
+	index int
+	zone  Mask
 }
 
 // windowState is whether a window is open at the moment of a View, and until when at least that stays so.
 type windowState struct {
-	isKnown, isOpen bool
-	until           time.Time
+	isOpen bool
+	until  time.Time
 }
 
 // Opening is when changes of clusters with a mask may start.
@@ -250,12 +283,16 @@ func (w *Windows) NewView(now time.Time) View {
 	return View{windows: w, now: now, in: search{left: searchSteps}}
 }
 
-// stateOf returns the state of a window. It is computed once.
-func (v *View) stateOf(i int) (isOpen bool, until time.Time) {
-	s := &v.states[i]
-	if !s.isKnown {
-		s.isKnown = true
-		s.isOpen, s.until = v.windows.list[i].stateAt(v.now, v.windows.isAllow(i), &v.in)
+// stateOf returns the state of a window for clusters with a mask. It is computed once for a time zone.
+func (v *View) stateOf(m Mask, i int) (isOpen bool, until time.Time) {
+	key := windowInZone{i, v.windows.zoneOf(m, i)}
+	s, isKnown := v.states[key]
+	if !isKnown {
+		s.isOpen, s.until = v.windows.list[i].stateAt(v.windows.scheduleOf(m, i), v.now, v.windows.isAllow(i), &v.in)
+		if v.states == nil {
+			v.states = map[windowInZone]windowState{}
+		}
+		v.states[key] = s
 	}
 	return s.isOpen, s.until
 }
@@ -268,7 +305,7 @@ func (v *View) OpeningOf(m Mask) Opening {
 	if o, has := v.judged[m]; has {
 		return o
 	}
-	is := v.windows.judgeBy(m, v.stateOf)
+	is := v.windows.judgeBy(m, func(i int) (bool, time.Time) { return v.stateOf(m, i) })
 	out := Opening{IsOpen: is.isOpen(), Until: is.until}
 	if !out.IsOpen {
 		out.At, out.Opens = v.windows.searchOpening(m, v.now, is, &v.in)

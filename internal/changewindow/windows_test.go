@@ -21,7 +21,7 @@ func parseTime(t testing.TB, text string) time.Time {
 	return at
 }
 
-// newWindow returns a window of "TYPE|SCHEDULE|DURATION|ZONE|KEY=VALUE".
+// newWindow returns a window of "TYPE|SCHEDULE|DURATION|ZONE|KEY=VALUE". A zone that begins with ~ is for clusters without one.
 func newWindow(t testing.TB, text string) v1alpha1.ChangeWindow {
 	t.Helper()
 	f := append(strings.Split(text, "|"), "", "")
@@ -29,7 +29,8 @@ func newWindow(t testing.TB, text string) v1alpha1.ChangeWindow {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := v1alpha1.ChangeWindow{Type: v1alpha1.ChangeWindowType(f[0]), Schedule: f[1], Duration: metav1.Duration{Duration: d}, TimeZone: f[3]}
+	out := v1alpha1.ChangeWindow{Type: v1alpha1.ChangeWindowType(f[0]), Schedule: f[1], Duration: metav1.Duration{Duration: d}}
+	out.TimeZone, out.UseClusterTimeZone = strings.CutPrefix(f[3], "~")
 	if k, v, is := strings.Cut(f[4], "="); is {
 		out.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{k: v}}
 	}
@@ -47,22 +48,37 @@ func newWindows(t testing.TB, texts []string) (out []v1alpha1.ChangeWindow) {
 func TestOpenings(t *testing.T) {
 	for name, c := range map[string]struct {
 		windows []string
-		labels  map[string]string
+		labels  map[string]string // zone is the time zone of the cluster
 		now     string
 		want    string
 	}{
-		"none":                       {nil, nil, "2026-12-01T12:00:00Z", "open"},
-		"before an Allow window":     {[]string{"Allow|0 22 * * *|4h"}, nil, "2026-12-01T21:59:59Z", "opens at 2026-12-01T22:00:00Z"},
-		"at its start":               {[]string{"Allow|0 22 * * *|4h"}, nil, "2026-12-01T22:00:00Z", "open until 2026-12-02T02:00:00Z"},
-		"in its last second":         {[]string{"Allow|0 22 * * *|4h"}, nil, "2026-12-02T01:59:59Z", "open until 2026-12-02T02:00:00Z"},
-		"at its end":                 {[]string{"Allow|0 22 * * *|4h"}, nil, "2026-12-02T02:00:00Z", "opens at 2026-12-02T22:00:00Z"},
-		"outside a Deny window":      {[]string{"Deny|0 22 * * *|4h"}, nil, "2026-12-01T21:00:00Z", "open until 2026-12-01T22:00:00Z"},
-		"in a Deny window":           {[]string{"Deny|0 22 * * *|4h"}, nil, "2026-12-01T23:00:00Z", "opens at 2026-12-02T02:00:00Z"},
-		"Deny wins":                  {[]string{"Allow|0 22 * * *|4h", "Deny|0 23 * * *|1h"}, nil, "2026-12-01T23:00:00Z", "opens at 2026-12-02T00:00:00Z"},
-		"two Allow windows":          {[]string{"Allow|0 22 * * *|1h", "Allow|0 4 * * *|1h"}, nil, "2026-12-01T23:00:00Z", "opens at 2026-12-02T04:00:00Z"},
-		"Deny at the next Allow":     {[]string{"Allow|0 22 * * *|1h", "Deny|0 0 2 12 *|24h"}, nil, "2026-12-01T23:00:00Z", "opens at 2026-12-03T22:00:00Z"},
-		"starts that overlap":        {[]string{"Deny|0 * * * *|90m"}, nil, "2026-12-01T12:00:00Z", "never opens"},
-		"a zone":                     {[]string{"Allow|0 22 * * *|4h|America/New_York"}, nil, "2026-12-01T22:00:00Z", "opens at 2026-12-02T03:00:00Z"},
+		"none":                   {nil, nil, "2026-12-01T12:00:00Z", "open"},
+		"before an Allow window": {[]string{"Allow|0 22 * * *|4h"}, nil, "2026-12-01T21:59:59Z", "opens at 2026-12-01T22:00:00Z"},
+		"at its start":           {[]string{"Allow|0 22 * * *|4h"}, nil, "2026-12-01T22:00:00Z", "open until 2026-12-02T02:00:00Z"},
+		"in its last second":     {[]string{"Allow|0 22 * * *|4h"}, nil, "2026-12-02T01:59:59Z", "open until 2026-12-02T02:00:00Z"},
+		"at its end":             {[]string{"Allow|0 22 * * *|4h"}, nil, "2026-12-02T02:00:00Z", "opens at 2026-12-02T22:00:00Z"},
+		"outside a Deny window":  {[]string{"Deny|0 22 * * *|4h"}, nil, "2026-12-01T21:00:00Z", "open until 2026-12-01T22:00:00Z"},
+		"in a Deny window":       {[]string{"Deny|0 22 * * *|4h"}, nil, "2026-12-01T23:00:00Z", "opens at 2026-12-02T02:00:00Z"},
+		"Deny wins":              {[]string{"Allow|0 22 * * *|4h", "Deny|0 23 * * *|1h"}, nil, "2026-12-01T23:00:00Z", "opens at 2026-12-02T00:00:00Z"},
+		"two Allow windows":      {[]string{"Allow|0 22 * * *|1h", "Allow|0 4 * * *|1h"}, nil, "2026-12-01T23:00:00Z", "opens at 2026-12-02T04:00:00Z"},
+		"Deny at the next Allow": {[]string{"Allow|0 22 * * *|1h", "Deny|0 0 2 12 *|24h"}, nil, "2026-12-01T23:00:00Z", "opens at 2026-12-03T22:00:00Z"},
+		"starts that overlap":    {[]string{"Deny|0 * * * *|90m"}, nil, "2026-12-01T12:00:00Z", "never opens"},
+		"a zone":                 {[]string{"Allow|0 22 * * *|4h|America/New_York"}, nil, "2026-12-01T22:00:00Z", "opens at 2026-12-02T03:00:00Z"},
+		"the zone of the cluster": {
+			[]string{"Allow|0 22 * * *|4h|~"}, map[string]string{"zone": "America/New_York"}, "2026-12-01T22:00:00Z", "opens at 2026-12-02T03:00:00Z",
+		},
+		"a cluster without a zone": {
+			[]string{"Allow|0 22 * * *|4h|~Europe/Oslo"}, nil, "2026-12-01T21:30:00Z", "open until 2026-12-02T01:00:00Z",
+		},
+		"the zone of the cluster before that of the window": {
+			[]string{"Allow|0 22 * * *|4h|~Europe/Oslo"}, map[string]string{"zone": "America/New_York"}, "2026-12-01T21:30:00Z", "opens at 2026-12-02T03:00:00Z",
+		},
+		"a zone that another window follows": {
+			[]string{"Allow|0 22 * * *|4h|Europe/Oslo", "Deny|0 6 * * *|12h|~"}, map[string]string{"zone": "America/New_York"}, "2026-12-01T21:30:00Z", "opens at 2026-12-01T23:00:00Z",
+		},
+		"a zone of the cluster that the hub does not have": {
+			[]string{"Allow|0 22 * * *|4h|~"}, map[string]string{"zone": "Mars/Olympus"}, "2026-12-01T22:00:00Z", "never opens",
+		},
 		"another cluster":            {[]string{"Allow|0 22 * * *|4h||env=prod"}, map[string]string{"env": "test"}, "2026-12-01T12:00:00Z", "open"},
 		"its cluster":                {[]string{"Allow|0 22 * * *|4h||env=prod"}, map[string]string{"env": "prod"}, "2026-12-01T12:00:00Z", "opens at 2026-12-01T22:00:00Z"},
 		"the night without the hour": {[]string{"Deny|30 2 * * *|1h|Europe/Oslo"}, nil, "2027-03-28T01:30:00Z", "opens at 2027-03-28T02:00:00Z"},
@@ -78,7 +94,7 @@ func TestOpenings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, now := CompileWindows(newWindows(t, c.windows)), parseTime(t, c.now)
 			view := w.NewView(now)
-			m, got := w.MaskOf(c.labels), ""
+			m, got := w.MaskOf(c.labels, c.labels["zone"]), ""
 			switch o := view.OpeningOf(m); {
 			case o.IsOpen && o.Until.IsZero():
 				got = "open"
@@ -102,7 +118,7 @@ func TestOpenings(t *testing.T) {
 // findOpening returns the first minute at which changes may start, by looking at each minute.
 func TestOpeningsMinuteByMinute(t *testing.T) {
 	w := CompileWindows(newWindows(t, []string{"Allow|20 */5 * * *|50m|Europe/Oslo", "Allow|0 3 * * *|2h|Asia/Kolkata", "Deny|*/45 2-6 * * *|10m|America/New_York", "Deny|30 2 * * *|1h|Europe/Oslo"}))
-	m := w.MaskOf(nil)
+	m := w.MaskOf(nil, "")
 	for _, from := range []string{"2027-03-27T20:00:00Z", "2027-10-30T20:00:00Z", "2026-12-01T00:00:00Z"} {
 		begin := parseTime(t, from)
 		var open []bool
@@ -178,7 +194,7 @@ func TestClustersOfAWindow(t *testing.T) {
 		"of Europe":    {map[string]string{"env": "prod", "region": "eu"}, 0b011},
 		"of no window": {map[string]string{"env": "test", "region": "us"}, 0b001},
 	} {
-		if got := w.MaskOf(c.labels); got != c.want {
+		if got := w.MaskOf(c.labels, "Europe/Oslo"); got != c.want {
 			t.Errorf("%s: %b, want %b", name, got, c.want)
 		}
 	}
@@ -200,11 +216,11 @@ func TestDenseWindowsAreSearchedWithinTheBound(t *testing.T) {
 			dense = append(dense, text)
 		}
 		w, in, now := CompileWindows(newWindows(t, dense)), &search{left: searchSteps}, time.Unix(1_800_000_000, 0)
-		at, opens := w.findOpening(w.MaskOf(nil), now, searchSteps)
-		if w.judgeAt(w.MaskOf(nil), now, in); in.left < -MaxWindows {
+		at, opens := w.findOpening(w.MaskOf(nil, ""), now, searchSteps)
+		if w.judgeAt(w.MaskOf(nil, ""), now, in); in.left < -MaxWindows {
 			t.Errorf("%s: %d starts above the bound", text, -in.left)
 		}
-		if v := w.judgeAt(w.MaskOf(nil), at, &search{left: searchSteps}); opens && !v.isOpen() || !at.After(now) {
+		if v := w.judgeAt(w.MaskOf(nil, ""), at, &search{left: searchSteps}); opens && !v.isOpen() || !at.After(now) {
 			t.Errorf("%s: at %s it is open: %t, found: %t", text, at, v.isOpen(), opens)
 		}
 	}
@@ -221,7 +237,7 @@ func BenchmarkOpeningOfDenseWindows(b *testing.B) {
 			w, now := CompileWindows(newWindows(b, dense)), time.Unix(1_800_000_000, 0)
 			for b.Loop() {
 				view := w.NewView(now)
-				view.OpeningOf(w.MaskOf(nil))
+				view.OpeningOf(w.MaskOf(nil, ""))
 			}
 		})
 	}
@@ -245,5 +261,27 @@ func TestManyMasksShareOneSearch(t *testing.T) {
 	}
 	if steps := searchSteps - view.in.left; steps > masks+2*searchSteps {
 		t.Errorf("%d steps for %d masks", steps, masks)
+	}
+}
+
+// Clusters have one mask where their time zones make no difference. A zone has the same number in all policies.
+func TestMasksOfTimeZones(t *testing.T) {
+	w := CompileWindows(newWindows(t, []string{"Allow|0 22 * * *|4h", "Deny|0 8 * * *|1h|~Europe/Oslo|env=prod"}))
+	prod := map[string]string{"env": "prod"}
+	for _, c := range []struct {
+		a, b   Mask
+		isSame bool
+	}{
+		{w.MaskOf(nil, "Europe/Oslo"), w.MaskOf(nil, "Asia/Kolkata"), true},
+		{w.MaskOf(prod, "Europe/Oslo"), w.MaskOf(prod, "Asia/Kolkata"), false},
+		{w.MaskOf(prod, "Asia/Kolkata"), CompileWindows(newWindows(t, []string{"Allow|0 22 * * *|4h", "Deny|0 8 * * *|1h|~|env=prod"})).MaskOf(prod, "Asia/Kolkata"), true},
+		{w.MaskOf(prod, ""), 0b11, true},
+	} {
+		if (c.a == c.b) != c.isSame {
+			t.Errorf("%b and %b", c.a, c.b)
+		}
+	}
+	if a, b := w.MaskOf(prod, "Asia/Tokyo"), w.MaskOf(prod, "Asia/Tashkent"); a == b {
+		t.Errorf("two zones have the number %b", a)
 	}
 }

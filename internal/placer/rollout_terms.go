@@ -37,7 +37,7 @@ func (t turnTerms) countsFirstCopies() bool {
 
 // changesStage reports whether a cluster is in another stage than it was, or other change windows concern it.
 func (t turnTerms) changesStage(was, is *schedule.Cluster) bool {
-	return t.HasWindows() && t.WindowsOf(was.Labels) != t.WindowsOf(is.Labels) || t.HasStages() && t.StageOf(was.Name, was.Labels, was.CreatedAt) != t.StageOf(is.Name, is.Labels, is.CreatedAt)
+	return t.HasWindows() && t.WindowsOf(was.Labels, was.TimeZone) != t.WindowsOf(is.Labels, is.TimeZone) || t.HasStages() && t.StageOf(was.Name, was.Labels, was.CreatedAt) != t.StageOf(is.Name, is.Labels, is.CreatedAt)
 }
 
 // turnTermsOf returns the terms of a Bundle. They are compiled when they change.
@@ -127,7 +127,7 @@ func (r *PlacementReconciler) addRolloutTerms(s *stepInput, turns turnTerms, clu
 		if !has && !s.choosesCluster(c.Name) {
 			continue
 		}
-		at, windows, suspended := turns.StageOf(c.Name, c.Labels, c.CreatedAt), turns.WindowsOf(c.Labels), turns.halt.HasSuspendedCluster(c.Name)
+		at, windows, suspended := turns.StageOf(c.Name, c.Labels, c.CreatedAt), turns.WindowsOf(c.Labels, c.TimeZone), turns.halt.HasSuspendedCluster(c.Name)
 		switch {
 		case !has:
 			in.NewClusters[c.Name] = rollout.Row{Online: r.isConnected(c), Stage: at, Windows: windows, Suspended: suspended}

@@ -64,3 +64,29 @@ func TestALabelTakesAClusterOutOfAWindow(t *testing.T) {
 		expectRows(t, m, "web", "a Active r1")
 	})
 }
+
+// A window that follows the time zones of clusters opens in each at its own midnight. Another zone counts at once.
+func TestAWindowFollowsTheZoneOfItsCluster(t *testing.T) {
+	m := newRings("a", "b")
+	runReconciler(t, m, func(t *testing.T, _ *PlacementReconciler) {
+		byCluster := openAtMidnight()
+		byCluster.Windows[0].ClusterSelector, byCluster.Windows[0].UseClusterTimeZone = nil, true
+		m.changeCluster("b", func(c *v1alpha1.Cluster) { c.Spec.TimeZone = "Asia/Kolkata" }) // 05:30 ahead of UTC
+		m.changeBundle("web", func(b *state.Bundle) { b.Spec.Placement, b.Spec.Rollout = placementNamed("a", "b"), byCluster })
+		time.Sleep(time.Hour)
+		m.cutRevision("web", &atoll.Content{})
+		synctest.Wait()
+		expectRows(t, m, "web", "a Active r1, b Pending r1")
+		time.Sleep(17*time.Hour + 29*time.Minute) // 18:29 in UTC
+		expectRows(t, m, "web", "a Active r1, b Pending r1")
+		time.Sleep(2 * time.Minute)
+		expectRows(t, m, "web", "a Active r1, b Active r1")
+		m.settleRows("web")
+		m.cutRevision("web", &atoll.Content{})
+		synctest.Wait()
+		expectRows(t, m, "web", "a Active r1, b Active r2")
+		m.changeCluster("a", func(c *v1alpha1.Cluster) { c.Spec.TimeZone = "Asia/Kolkata" })
+		synctest.Wait()
+		expectRows(t, m, "web", "a Active r2, b Active r2")
+	})
+}

@@ -8,12 +8,12 @@ import (
 	"atoll.dev/atoll/internal/phrase"
 )
 
-// WindowsOf returns which change windows concern a cluster with these labels.
-func (t *Terms) WindowsOf(clusterLabels map[string]string) changewindow.Mask {
+// WindowsOf returns which change windows concern a cluster with these labels, and in which time zone.
+func (t *Terms) WindowsOf(clusterLabels map[string]string, timeZone string) changewindow.Mask {
 	if t == nil {
 		return 0
 	}
-	return t.windows.MaskOf(clusterLabels)
+	return t.windows.MaskOf(clusterLabels, timeZone)
 }
 
 // HasWindows reports whether changes may have to wait for a window.

@@ -21,8 +21,10 @@ type Cluster struct {
 	UID string
 	// CreatedAt is when the Cluster was created, in Unix seconds.
 	CreatedAt int64
-	Accepted  bool
-	Deleting  bool
+	// TimeZone that the Cluster states; empty: none.
+	TimeZone string
+	Accepted bool
+	Deleting bool
 	// Removal of the cluster from the fleet; empty: it stays.
 	Removal v1alpha1.ClusterRemovalMode
 	// RemovalHeld: the cluster keeps its rows although it is to leave the fleet, since its
@@ -41,7 +43,7 @@ type Cluster struct {
 // sets, served APIs and properties, which are not in the object alone.
 func ClusterOf(c *v1alpha1.Cluster) Cluster {
 	out := Cluster{
-		ClusterView: atoll.ClusterViewOf(c), UID: string(c.UID), CreatedAt: c.CreationTimestamp.Unix(),
+		ClusterView: atoll.ClusterViewOf(c), UID: string(c.UID), CreatedAt: c.CreationTimestamp.Unix(), TimeZone: c.Spec.TimeZone,
 		Accepted: c.Spec.Accepted, Deleting: c.DeletionTimestamp != nil, Taints: c.Spec.Taints,
 		Resources: ResourceAmountsOf(&c.Status.Resources), Capacity: CapacityOf(c.Spec.Capacity),
 	}

@@ -34,7 +34,7 @@ func (s *valueSharer) shareValues(obj any) (any, error) {
 	c.ManagedFields = nil
 	c.Labels, c.Annotations = s.shareLabels(c.Labels), shareKeys(c.Annotations)
 	for _, w := range []*string{
-		&c.Kind, &c.APIVersion, &c.Spec.Region, &c.Spec.Zone, &c.Spec.Provider,
+		&c.Kind, &c.APIVersion, &c.Spec.Region, &c.Spec.Zone, &c.Spec.Provider, &c.Spec.TimeZone,
 		&c.Status.KubernetesVersion, &c.Status.AgentVersion, &c.Status.APIsHash, &c.Status.Nodes.Summary,
 	} {
 		shareString(w)
