@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help console build nodes helm images testrun test test-all test-short flakes mutants lint generate demo attack corpus bench bench-quick soak clean
+.PHONY: help console build nodes helm images testrun test test-all test-long test-short flakes mutants lint generate demo attack corpus bench bench-quick soak clean
 
 BIN := $(CURDIR)/bin
 
@@ -62,6 +62,9 @@ test: build testrun ## run what decides whether a change is right: cores, shells
 
 test-all: build nodes helm testrun ## run every test: also all end-to-end tests, real containers, attacks, budgets, charts and images
 	$(BIN)/testrun all
+
+test-long: build nodes helm testrun ## run what test-all has and test has not
+	$(BIN)/testrun long
 
 test-short: testrun ## run what needs no cluster, in under three minutes
 	$(BIN)/testrun short

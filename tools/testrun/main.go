@@ -1,5 +1,5 @@
 // Command testrun runs the tests of a level, phase by phase, and reports what failed. `make test`,
-// `make test-all` and `make test-short` call it. With -runs it runs them again and again beside a load,
+// `make test-all`, `make test-long` and `make test-short` call it. With -runs it runs them again and again beside a load,
 // and prints how often each test failed; `make flakes` calls that.
 //
 // Contract: every phase runs, also after another one failed. gotestsum runs a failed test once more,
@@ -72,7 +72,7 @@ func parseOptions(args []string) (o testrunOptions, err error) {
 	}
 	o.level = f.Arg(0)
 	if _, ok := levelNames[o.level]; f.NArg() > 1 || ok == (o.pkg != "") || o.run != "" && o.pkg == "" {
-		return o, errors.New("name one level of short, test and all, or a package by -package")
+		return o, errors.New("name one level of short, test, long and all, or a package by -package")
 	}
 	o.root, err = filepath.Abs(o.root)
 	return o, err

@@ -21,17 +21,18 @@ type phase struct {
 	env []string
 }
 
-// level is a set of phases: each level runs those of the levels before it.
+// level is a set of phases: each of the first three runs those of the levels before it.
 type level int
 
 const (
 	levelShort level = iota // no cluster, no server
 	levelTest               // decides whether a change is right
 	levelAll                // everything
+	levelLong               // what levelAll has and levelTest has not
 )
 
 // levelNames are the words of the command line.
-var levelNames = map[string]level{"short": levelShort, "test": levelTest, "all": levelAll}
+var levelNames = map[string]level{"short": levelShort, "test": levelTest, "all": levelAll, "long": levelLong}
 
 // modules are those whose packages test/packages.sh sorts.
 var modules = []string{".", "lab"}
@@ -45,8 +46,11 @@ var (
 
 // phasesOf returns the phases of a level in their order.
 func phasesOf(l level) []phase {
-	if l == levelShort {
+	switch l {
+	case levelShort:
 		return shortTestPhases()
+	case levelLong:
+		return slices.DeleteFunc(allPhases(), func(p phase) bool { return p.level < levelAll })
 	}
 	return slices.DeleteFunc(allPhases(), func(p phase) bool { return p.level > l })
 }
@@ -61,7 +65,7 @@ func shortTestPhases() []phase {
 	return phases
 }
 
-// allPhases lists every phase, those of levelTest first. Packages that link Kubernetes or bring up
+// allPhases lists every phase, those of levelTest first, and short ones of the others before long ones. Packages that link Kubernetes or bring up
 // clusters run at most two at once, because each has servers that take memory.
 func allPhases() []phase {
 	promises := append(slices.Clone(plain), "ATOLL_E2E_PROMISES=1")
@@ -79,12 +83,12 @@ func allPhases() []phase {
 			flags: withUncachedTestFlags("-timeout", "15m", "-run", "^TestEveryAcknowledgedWriteSurvivesStopsAndKills$"),
 			env:   append(slices.Clone(plain), "ATOLL_TEST_ETCD_ROUNDS=100"),
 		}},
-		phasePerModule(phase{name: "labs", level: levelAll, kinds: []string{"labs"}, flags: withUncachedTestFlags("-p", "2", "-timeout", "25m"), env: plain}),
-		phasePerModule(phase{name: "alone", level: levelAll, kinds: []string{"alone"}, flags: withUncachedTestFlags("-p", "1", "-timeout", "40m"), env: plain}),
 		[]phase{
 			{name: "charts and images", level: levelAll, dir: "tools", packages: []string{"./charts/...", "./images/...", "./inventory/...", "./console/..."}, flags: withUncachedTestFlags("-timeout", "15m"), env: plain},
 			{name: "monitoring", level: levelAll, dir: "test/monitoring", packages: []string{"./..."}, flags: withUncachedTestFlags(), env: plain},
 		},
+		phasePerModule(phase{name: "labs", level: levelAll, kinds: []string{"labs"}, flags: withUncachedTestFlags("-p", "2", "-timeout", "25m"), env: plain}),
+		phasePerModule(phase{name: "alone", level: levelAll, kinds: []string{"alone"}, flags: withUncachedTestFlags("-p", "1", "-timeout", "70m"), env: plain}),
 	)
 }
 

@@ -120,6 +120,9 @@ func TestLevels(t *testing.T) {
 			t.Errorf("phase %d is %q of %s, and %q of %s in the whole", i, p.name, p.dir, all[i].name, all[i].dir)
 		}
 	}
+	if long := phasesOf(levelLong); len(test)+len(long) != len(all) || long[0].name != all[len(test)].name {
+		t.Errorf("%d phases decide, and %d are long, of %d", len(test), len(long), len(all))
+	}
 	seen := map[string]bool{}
 	for _, p := range all {
 		key := p.name + " " + p.dir
