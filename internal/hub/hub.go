@@ -170,11 +170,11 @@ func RunHub(ctx context.Context, o Options) error {
 	if err := h.registerMetrics(legacyregistry.Registerer()); err != nil {
 		return fmt.Errorf("register the hub's metrics: %w", err)
 	}
-	stopTracing, err := h.startTracing(ctx)
+	err := h.startTracing(ctx)
 	if err != nil {
 		return err
 	}
-	defer stopTracing()
+	defer h.traces.Shutdown(ctx)
 	if h.server, err = apiserver.StartAPIServer(ctx, h.options.API); err != nil {
 		return fmt.Errorf("start the hub's API server: %w", err)
 	}

@@ -64,6 +64,7 @@ type Tracer struct {
 	ratio       sdktrace.Sampler
 	hub, agent  trace.Tracer
 	shutdown    func(context.Context) error
+	log         *slog.Logger
 
 	writes  *lru.Cache // userWrite by atoll.ItemKey
 	orders  *lru.Cache // *order by orderKey
@@ -92,7 +93,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 		otel.SetErrorHandler(newErrorLogger(o.Log))
 	}
 	t := &Tracer{
-		ctx: context.WithoutCancel(ctx), traceparent: o.Traceparent, shutdown: o.Processor.Shutdown,
+		ctx: context.WithoutCancel(ctx), traceparent: o.Traceparent, shutdown: o.Processor.Shutdown, log: o.Log,
 		ratio:  sdktrace.TraceIDRatioBased(float64(o.SamplingRatePerMillion) / 1_000_000),
 		writes: lru.New(maxWrites), orders: lru.New(maxOrders), settled: lru.New(maxSettled),
 	}
@@ -124,12 +125,19 @@ func (t *Tracer) newTracer(ctx context.Context, o Options, service string) (trac
 	return provider.Tracer(scope), nil
 }
 
-// Shutdown sends the spans that wait, until ctx ends.
-func (t *Tracer) Shutdown(ctx context.Context) error {
+// flushTimeout bounds how long the last spans are sent.
+const flushTimeout = 3 * time.Second
+
+// Shutdown sends the spans that wait, for 3 seconds at most, also where ctx has ended. A failure is logged.
+func (t *Tracer) Shutdown(ctx context.Context) {
 	if t == nil {
-		return nil
+		return
 	}
-	return t.shutdown(ctx)
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	if err := t.shutdown(end); err != nil {
+		t.log.Warn("the last traces could not be sent", "err", err)
+	}
 }
 
 // span is a finished part of a change.

@@ -284,7 +284,8 @@ func TestNilTracerDoesNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("tracing that is off makes %v allocations", n)
 	}
-	if tr.Shutdown(ctx) != nil || trace.SpanContextFromContext(ctx).IsValid() {
+	tr.Shutdown(ctx)
+	if trace.SpanContextFromContext(ctx).IsValid() {
 		t.Error("tracing that is off did something")
 	}
 }
