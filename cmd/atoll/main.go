@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // time zones of change windows, also in an image without them
 
 	_ "k8s.io/client-go/plugin/pkg/client/auth/exec" // credential plugins that a kubeconfig may name
 

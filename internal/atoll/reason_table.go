@@ -239,6 +239,7 @@ var Reasons = []ReasonInfo{
 	{ReasonAdmissionDenied, "item", ActorMember, "An admission webhook or policy of the member refuses the object."},
 	{ReasonForbidden, "item", ActorMember, "The agent has no permission for the object in the member."},
 	{ReasonDeniedByPolicy, "item", ActorMember, "The AgentPolicy of the member does not allow the object."},
+	{ReasonHeldByPolicy, "item", ActorMember, "The AgentPolicy of the member lets no change start now, by spec.changes."},
 	{ReasonServiceAccountForbidden, "item", ActorMember, "The ServiceAccount that the hub names for the object lacks a right in the member. Grant it there, or name another one."},
 	{ReasonTooLarge, "item", ActorUser, "The object is too large for the member."},
 	{ReasonAgentMemoryFull, "item, request", ActorMember, "The agent has no memory for it; the member keeps what it has. Place or watch less there, or raise the pod's memory limit."},

@@ -259,6 +259,8 @@ const (
 	ReasonAdmissionDenied Reason = "AdmissionDenied"
 	ReasonForbidden       Reason = "Forbidden"
 	ReasonDeniedByPolicy  Reason = "DeniedByPolicy"
+	// ReasonHeldByPolicy: the administrator of the member lets no change start now.
+	ReasonHeldByPolicy Reason = "HeldByPolicy"
 	// ReasonServiceAccountForbidden: the ServiceAccount that the hub names lacks a right in the member.
 	ReasonServiceAccountForbidden Reason = "ServiceAccountForbidden"
 	ReasonTooLarge                Reason = "TooLarge"

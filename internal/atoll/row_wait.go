@@ -42,6 +42,8 @@ func (s *RowStatus) progressingReason() Reason {
 	switch {
 	case s.hasItemWith(ReasonHealthRuleFailed):
 		return ReasonHealthRuleFailed
+	case s.hasItemWith(ReasonHeldByPolicy):
+		return ReasonHeldByPolicy
 	case s.Reason == ReasonMissing:
 		return ReasonMissing
 	}
@@ -80,7 +82,7 @@ func (s *RowStatus) RemovalBlocker() string {
 		return ""
 	}
 	for _, it := range s.Items {
-		if it.Message != "" && (it.Error || it.Reason == ReasonTerminating || it.Reason == ReasonForeignObjects) {
+		if it.Message != "" && (it.Error || it.Reason == ReasonTerminating || it.Reason == ReasonForeignObjects || it.Reason == ReasonHeldByPolicy) {
 			return it.Key.Kind + " " + it.Key.Name + ": " + it.Message
 		}
 	}

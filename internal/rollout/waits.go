@@ -176,6 +176,7 @@ var statusWaits = map[atoll.Reason]string{
 	atoll.ReasonProgressing:             "items to become healthy",
 	atoll.ReasonDegraded:                "items that are not healthy",
 	atoll.ReasonDeniedByPolicy:          "the member's administrator",
+	atoll.ReasonHeldByPolicy:            "the member's administrator to let changes start",
 	atoll.ReasonServiceAccountForbidden: "a right of a ServiceAccount in the member",
 	atoll.ReasonFailed:                  "items that could not be applied",
 }

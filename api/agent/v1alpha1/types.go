@@ -84,6 +84,9 @@ type AgentPolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Optional
 	NamedServiceAccount NamedServiceAccount `json:"namedServiceAccount,omitempty"`
+	// Changes specifies when the agent carries out what the hub orders. Default: at any time.
+	// +optional
+	Changes *Changes `json:"changes,omitempty"`
 	// Reach limits the users that reach this cluster through the hub, and their requests.
 	// Default: all users that the agent may impersonate, with all requests that RBAC allows
 	// them.

@@ -49,7 +49,7 @@ func (e *MemberApplier) reevaluatePermission(key atoll.ItemKey) {
 	t := e.ensureTask(key)
 	t.weigh = true
 	e.markObservationStale(key)
-	if t.failure != nil && t.failure.Reason == atoll.ReasonDeniedByPolicy {
+	if t.failure.isForPolicy() {
 		t.failures = 0
 		e.markDue(key)
 		return
@@ -57,8 +57,42 @@ func (e *MemberApplier) reevaluatePermission(key atoll.ItemKey) {
 	e.markDueUnlessBackingOff(key)
 }
 
+// isForPolicy reports whether the member's policy keeps the object from being written.
+func (f *Failure) isForPolicy() bool {
+	return f != nil && (f.Reason == atoll.ReasonDeniedByPolicy || f.Reason == atoll.ReasonHeldByPolicy)
+}
+
+// changesMember reports whether the work creates, changes or deletes something in the member.
+func (p *pendingWork) changesMember() bool {
+	switch p.Verb {
+	case ownership.Apply, ownership.Replace, ownership.Expire, ownership.Delete, ownership.DeleteNamespace, ownership.Release, keepNamespace:
+		return true
+	}
+	return p.correct && p.Item != nil
+}
+
+// checkHold returns why the policy lets no change start now; nil: it does. The work is tried again when that may be different.
+func (e *MemberApplier) checkHold(p *pendingWork) *Failure {
+	if !p.changesMember() {
+		return nil
+	}
+	now := time.Now()
+	why, until := e.o.Policy().HoldAt(now)
+	if why == "" {
+		return nil
+	}
+	rest := deniedRest
+	if !until.IsZero() {
+		rest = min(rest, max(until.Sub(now), time.Second))
+	}
+	return &Failure{Reason: atoll.ReasonHeldByPolicy, Message: truncateText(why), Waits: true, First: rest, Most: rest}
+}
+
 // checkPermitted returns why the policy forbids the plan's operation; nil: it is allowed.
 func (e *MemberApplier) checkPermitted(ctx context.Context, p pendingWork) *Failure {
+	if failure := e.checkHold(&p); failure != nil {
+		return failure
+	}
 	switch p.Verb {
 	case ownership.Apply, ownership.Replace, ownership.Expire, observeItem: // Replace makes again what it deletes
 		return e.mayApply(ctx, p.Key, p.Account)
@@ -145,7 +179,7 @@ func (e *MemberApplier) recheckApplyPermission(ctx context.Context, p pendingWor
 // needed; nil where that is not the administrator's doing. The caller holds mu.
 func (e *MemberApplier) deniedNamespaceFailure(ns string) *Failure {
 	t := e.tasks[atoll.NamespaceKey(ns)]
-	if t == nil || t.failure == nil || t.failure.Reason != atoll.ReasonDeniedByPolicy && t.failure.Reason != atoll.ReasonServiceAccountForbidden {
+	if t == nil || !t.failure.isForPolicy() && (t.failure == nil || t.failure.Reason != atoll.ReasonServiceAccountForbidden) {
 		return nil
 	}
 	f := *t.failure

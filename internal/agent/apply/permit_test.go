@@ -122,6 +122,83 @@ func TestWhatAtollAppliedGoesUnlessRemovalIsDenied(t *testing.T) {
 	w.expectAbsent(b.Key)
 }
 
+// expectHeld waits until the item waits for the hold of the policy, without an error.
+func (w *world) expectHeld(bundle string, key atoll.ItemKey) {
+	w.t.Helper()
+	w.waitForStatus(bundle, func(s atoll.RowStatus) bool {
+		it, ok := saidOf(s, key)
+		return ok && !it.Error && s.State == atoll.RowProgressing && s.WaitReason() == atoll.ReasonHeldByPolicy && it.Reason == atoll.ReasonHeldByPolicy &&
+			strings.Contains(it.Message, "AgentPolicy agent (generation 1) holds all changes in this cluster (spec.changes.hold): year end")
+	})
+}
+
+// While the policy holds changes, nothing is made, changed, corrected or deleted, and all of it happens afterwards. What is as ordered stays ready.
+func TestAHoldOfThePolicy(t *testing.T) {
+	w := newWorld(t)
+	a, b, c := w.configMap("a", "x"), w.configMap("b", "x"), w.configMap("c", "x")
+	w.storeManifest(newManifest("b1", 1, a, b))
+	w.waitForReady("b1", 1)
+	w.storeManifest(newManifest("b2", 1, c))
+	w.waitForReady("b2", 1)
+	const hold = "{changes: {hold: {reason: year end}}}"
+	w.limitAgent(hold)
+	m := newManifest("b1", 2, w.configMap("a", "y"), w.configMap("d", "x"))
+	m.Tombstones = []atoll.Tombstone{{Key: b.Key, UID: b.UID}}
+	w.storeManifest(m)
+	for _, key := range []atoll.ItemKey{a.Key, b.Key, m.Items[1].Key} {
+		w.expectHeld("b1", key)
+	}
+	if s, _ := w.lastStatus("b2"); s.State != atoll.RowReady {
+		t.Errorf("another Bundle is %s", s.State)
+	}
+	w.stop() // a restarted agent holds them, too
+	w.start()
+	w.patchObject(c.Key, `{"data":{"a":"z"}}`)
+	w.expectHeld("b2", c.Key)
+	w.expectHeld("b1", m.Items[1].Key)
+	valueOf := func(key atoll.ItemKey) string {
+		if got := w.get(key); got != nil {
+			return got.Object["data"].(map[string]any)["a"].(string)
+		}
+		return "gone"
+	}
+	for key, want := range map[atoll.ItemKey]string{a.Key: "x", b.Key: "x", c.Key: "z", m.Items[1].Key: "gone"} {
+		if got := valueOf(key); got != want {
+			t.Errorf("%s is %s, want %s", key, got, want)
+		}
+	}
+	w.limitAgent("{}")
+	w.waitForReady("b1", 2)
+	w.expectAbsent(b.Key)
+	w.waitUntil("the object is corrected", func() (bool, string) { return valueOf(c.Key) == "x", valueOf(c.Key) })
+	if got := valueOf(a.Key); got != "y" {
+		t.Errorf("it has %s", got)
+	}
+}
+
+// A first copy waits as well, with its namespace, and a removal of the whole.
+func TestAHoldOfAFirstCopy(t *testing.T) {
+	w := newWorld(t)
+	w.limitAgent("{changes: {hold: {reason: year end}}}")
+	a := w.configMap("a", "x")
+	w.storeManifest(newManifest("b1", 1, a))
+	w.expectHeld("b1", a.Key)
+	if w.get(atoll.NamespaceKey(w.ns)) != nil {
+		t.Error("the namespace is made")
+	}
+	w.limitAgent("")
+	w.waitForReady("b1", 1)
+	w.limitAgent("{changes: {hold: {reason: year end}}}")
+	m := newManifest("b1", 2)
+	m.Remove = true
+	w.storeManifest(m)
+	w.waitForStatus("b1", func(s atoll.RowStatus) bool {
+		return s.Generation == 2 && strings.Contains(s.RemovalBlocker(), "ConfigMap a: AgentPolicy agent (generation 1) holds all changes")
+	})
+	w.limitAgent("")
+	w.expectAbsent(a.Key)
+}
+
 func TestANamespaceThatMayNotBeMadeIsTheReason(t *testing.T) {
 	w := newWorld(t)
 	w.limitAgent("{clusterScoped: Deny}")

@@ -22,6 +22,7 @@ import (
 
 	"atoll.dev/atoll/api/agent/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
+	"atoll.dev/atoll/internal/changewindow"
 )
 
 // Policy that is understood.
@@ -31,6 +32,8 @@ type Policy struct {
 	name string
 	// selector of namespaces; nil: none.
 	selector labels.Selector
+	// windows in which changes may start; nil: at any time.
+	windows *changewindow.Windows
 	// closed is why everything is refused; empty: it is not.
 	closed string
 }
@@ -81,32 +84,40 @@ func DenyAllPolicy(why string) *Policy {
 func compilePolicy(o *v1alpha1.AgentPolicy) (*Policy, error) {
 	p := &Policy{spec: o.Spec, name: fmt.Sprintf("AgentPolicy %s (generation %d)", o.Name, o.Generation)}
 	s := &o.Spec
-	switch {
-	case !slices.Contains([]v1alpha1.ClusterScoped{"", v1alpha1.ClusterScopedAllow, v1alpha1.ClusterScopedNamespacesOnly, v1alpha1.ClusterScopedDeny}, s.ClusterScoped):
-		return nil, fmt.Errorf("spec.clusterScoped: %q has no meaning", s.ClusterScoped)
-	case !slices.Contains([]v1alpha1.Removal{"", v1alpha1.RemovalAllow, v1alpha1.RemovalDeny}, s.Removal):
-		return nil, fmt.Errorf("spec.removal: %q has no meaning", s.Removal)
-	case !slices.Contains([]v1alpha1.NamedServiceAccount{"", v1alpha1.NamedServiceAccountOptional, v1alpha1.NamedServiceAccountRequired, v1alpha1.NamedServiceAccountOwnNamespace}, s.NamedServiceAccount):
-		return nil, fmt.Errorf("spec.namedServiceAccount: %q has no meaning", s.NamedServiceAccount)
+	for _, err := range []error{checkModes(s), checkReachRequests(s.Reach), checkNodeLabels(s.NodeLabels), checkServiceAccounts(s.ServiceAccounts)} {
+		if err != nil {
+			return nil, err
+		}
 	}
+	var err error
 	if s.Namespaces != nil && s.Namespaces.Selector != nil {
-		var err error
 		if p.selector, err = v1.LabelSelectorAsSelector(s.Namespaces.Selector); err != nil {
 			return nil, fmt.Errorf("spec.namespaces.selector: %w", err)
 		}
 	}
-	if err := checkReachRequests(s.Reach); err != nil {
-		return nil, err
+	p.windows, err = compileChanges(s.Changes)
+	return p, err
+}
+
+func checkModes(s *v1alpha1.AgentPolicySpec) error {
+	switch {
+	case !slices.Contains([]v1alpha1.ClusterScoped{"", v1alpha1.ClusterScopedAllow, v1alpha1.ClusterScopedNamespacesOnly, v1alpha1.ClusterScopedDeny}, s.ClusterScoped):
+		return fmt.Errorf("spec.clusterScoped: %q has no meaning", s.ClusterScoped)
+	case !slices.Contains([]v1alpha1.Removal{"", v1alpha1.RemovalAllow, v1alpha1.RemovalDeny}, s.Removal):
+		return fmt.Errorf("spec.removal: %q has no meaning", s.Removal)
+	case !slices.Contains([]v1alpha1.NamedServiceAccount{"", v1alpha1.NamedServiceAccountOptional, v1alpha1.NamedServiceAccountRequired, v1alpha1.NamedServiceAccountOwnNamespace}, s.NamedServiceAccount):
+		return fmt.Errorf("spec.namedServiceAccount: %q has no meaning", s.NamedServiceAccount)
 	}
-	if err := checkNodeLabels(s.NodeLabels); err != nil {
-		return nil, err
-	}
-	for _, a := range s.ServiceAccounts {
+	return nil
+}
+
+func checkServiceAccounts(accounts []v1alpha1.ServiceAccount) error {
+	for _, a := range accounts {
 		if a.Name == "" || len(a.Namespaces) == 0 {
-			return nil, errors.New("spec.serviceAccounts: each needs a name and namespaces")
+			return errors.New("spec.serviceAccounts: each needs a name and namespaces")
 		}
 	}
-	return p, nil
+	return nil
 }
 
 func checkReachRequests(reach *v1alpha1.Reach) error {

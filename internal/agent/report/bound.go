@@ -93,7 +93,7 @@ const (
 )
 
 // waitReasons are those of items that are not applied yet.
-var waitReasons = []atoll.Reason{atoll.ReasonPending, atoll.ReasonWaitsForWave, atoll.ReasonWaitsForHook}
+var waitReasons = []atoll.Reason{atoll.ReasonPending, atoll.ReasonWaitsForWave, atoll.ReasonWaitsForHook, atoll.ReasonHeldByPolicy}
 
 func itemReportRank(st atoll.ItemStatus, applied bool) int {
 	ready := isReady(st)

@@ -95,6 +95,9 @@ func (in ExplanationInput) visibleAssignments(b Bundle, spec atoll.RowSpec) (ass
 	return assigned, ordinals
 }
 
+// reasonsOfHealthyItems are shown although the object is healthy: it is not as the hub orders it.
+var reasonsOfHealthyItems = []atoll.Reason{atoll.ReasonDeniedByPolicy, atoll.ReasonHeldByPolicy, atoll.ReasonDrifted}
+
 // reportedHealth returns the health of the object as last reported. A report lists what is not healthy, and
 // what has a status to reflect; what it leaves out is healthy once it is applied.
 func (in ExplanationInput) reportedHealth(st *atoll.RowStatus) (h atoll.Health, reason atoll.Reason, problem string) {
@@ -103,7 +106,7 @@ func (in ExplanationInput) reportedHealth(st *atoll.RowStatus) (h atoll.Health, 
 	}
 	for _, i := range st.Items {
 		if i.Key == in.Object {
-			if i.Health == atoll.Healthy && !i.Error && i.Reason != atoll.ReasonDeniedByPolicy && i.Reason != atoll.ReasonDrifted {
+			if i.Health == atoll.Healthy && !i.Error && !slices.Contains(reasonsOfHealthyItems, i.Reason) {
 				return i.Health, "", ""
 			}
 			return i.Health, i.Reason, strings.TrimSuffix(string(i.Reason)+": "+phrase.EscapeLine(i.Message), ": ")

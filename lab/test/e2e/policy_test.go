@@ -82,4 +82,27 @@ template: {spec: {containers: [{name: web, image: web:1}]}}
 	expectOutput(t, "grant them", kubectlAt(t, sharedWorld.lab.KubeconfigPath("member1"), "", "create rolebinding deployer -n "+ns+" --clusterrole admin --serviceaccount "+ns+":deployer"), "created")
 	expectOutput(t, "grant more", kubectlAt(t, sharedWorld.lab.KubeconfigPath("member1"), "", "create rolebinding deployer-all -n "+ns+" --clusterrole cluster-admin --serviceaccount "+ns+":deployer"), "created")
 	testwait.UntilNil(t, "all is there", inCluster("member1", "v1", "PodTemplate", ns, "web", true))
+
+	by(`{changes: {hold: {reason: year end}}}`)
+	testwait.UntilNil(t, "the hold is in force", func(context.Context) error { // a change before it is carried out
+		expectOutput(t, "an edit", kubectlAt(t, sharedWorld.lab.KubeconfigPath("hub"), "", "scale deployment/web -n "+ns+" --replicas 3"), "scaled")
+		expectOutput(t, "another edit", kubectlAt(t, sharedWorld.lab.KubeconfigPath("hub"), "", "scale deployment/web -n "+ns+" --replicas 4"), "scaled")
+		return explanationMatches("deploy/web -n "+ns, `HeldByPolicy: .*AgentPolicy agent \(generation 4\) holds all changes in this cluster \(spec\.changes\.hold\): year end`)(t.Context())
+	})
+	replicas := func(member string) string {
+		return kubectlAt(t, sharedWorld.lab.KubeconfigPath(member), "", "get deployment/web -n "+ns+" -o jsonpath={.spec.replicas}")
+	}
+	testwait.UntilNil(t, "other members are not held", func(context.Context) error {
+		if out := replicas("member2"); out != "4" {
+			return errors.New("the replicas are " + out)
+		}
+		return nil
+	})
+	by(`{}`)
+	testwait.UntilNil(t, "the change is carried out", func(context.Context) error {
+		if out := replicas("member1"); out != "4" {
+			return errors.New("the replicas are " + out)
+		}
+		return nil
+	})
 }
