@@ -112,8 +112,8 @@ func (e *MemberApplier) dropTaskIfIdle(key atoll.ItemKey, t *task) {
 }
 
 // planTiers sorts the keys into the tiers of their applies and deletions. intends: an apply among
-// them has an intent that must be stored first.
-func (e *MemberApplier) planTiers(keys []atoll.ItemKey) (up, down [][]atoll.ItemKey, intends bool) {
+// them has an intent that must be stored first. While the policy holds changes, nothing is intended.
+func (e *MemberApplier) planTiers(keys []atoll.ItemKey, isHeld bool) (up, down [][]atoll.ItemKey, intends bool) {
 	up, down = make([][]atoll.ItemKey, tiers), make([][]atoll.ItemKey, tiers)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -124,7 +124,7 @@ func (e *MemberApplier) planTiers(keys []atoll.ItemKey) (up, down [][]atoll.Item
 			continue
 		}
 		up[applyTier(key)] = append(up[applyTier(key)], key)
-		if p.Verb == ownership.Apply || p.Verb == ownership.Replace {
+		if !isHeld && (p.Verb == ownership.Apply || p.Verb == ownership.Replace) {
 			intends = intends || p.Record.Label != p.Owner || p.Verb == ownership.Replace
 			e.intendNamespace(key.Namespace)
 			e.ensureTask(key).intended = p.Record.UID == ""
@@ -139,15 +139,19 @@ func (e *MemberApplier) planTiers(keys []atoll.ItemKey) (up, down [][]atoll.Item
 
 // runPass works on the keys, tier by tier: applies upwards, then deletions downwards.
 func (e *MemberApplier) runPass(ctx context.Context, keys []atoll.ItemKey, running *sync.WaitGroup) {
-	up, down, intends := e.planTiers(keys)
+	why, _ := e.o.Policy().HoldAt(time.Now())
+	isHeld := why != ""
+	up, down, intends := e.planTiers(keys, isHeld)
 	if intends {
 		if err := e.storeChangedRecords(ctx); err != nil {
 			e.requeueKeys(keys, failureFromError(err, atoll.ItemKey{}))
 			return
 		}
 	}
-	for _, ns := range e.missingNamespaces(keys) {
-		e.recordNamespaceFailure(ctx, ns, e.ensureNamespace(ctx, ns))
+	if !isHeld {
+		for _, ns := range e.missingNamespaces(keys) {
+			e.recordNamespaceFailure(ctx, ns, e.ensureNamespace(ctx, ns))
+		}
 	}
 	for _, tier := range append(up, down...) {
 		e.runTier(ctx, tier, running)

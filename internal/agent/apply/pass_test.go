@@ -240,7 +240,7 @@ func TestAPassIsPlannedInTiers(t *testing.T) {
 			e.book.RestoreRecord(c.record)
 			e.holdTask(c.record.Key)
 			for range 2 {
-				up, down, intends := e.planTiers([]atoll.ItemKey{c.record.Key})
+				up, down, intends := e.planTiers([]atoll.ItemKey{c.record.Key}, false)
 				if intends != c.intends || len(up) != tiers || len(down) != tiers {
 					t.Errorf("an intent is to be stored: %t", intends)
 				}
@@ -263,7 +263,10 @@ func TestOneIntentOfAPassIsStored(t *testing.T) {
 	made := unmadeRecord(confItem("x"))
 	e := newStubEngine(t, newMemoryMember(t), []ownership.Record{shopNamespace, changed, made}, newManifest("b1", 1, webItem("2"), confItem("x")))
 	for _, keys := range [][]atoll.ItemKey{{made.Key, changed.Key}, {changed.Key, made.Key}} {
-		if _, _, intends := e.planTiers(keys); !intends {
+		if _, _, intends := e.planTiers(keys, true); intends {
+			t.Errorf("with %v an intent is stored while changes are held", keys)
+		}
+		if _, _, intends := e.planTiers(keys, false); !intends {
 			t.Errorf("with %v no intent is stored", keys)
 		}
 	}

@@ -102,6 +102,27 @@ func TestActsArePermittedByTheirKind(t *testing.T) {
 	}
 }
 
+// While the policy holds changes, each act that writes waits until the hold may have ended, and reads go on.
+func TestActsThatWaitForAHold(t *testing.T) {
+	writes := []ownership.Verb{ownership.Apply, ownership.Replace, ownership.Expire, ownership.Delete, ownership.DeleteNamespace, ownership.Release, keepNamespace}
+	for _, verb := range append([]ownership.Verb{ownership.Nothing, ownership.Search, observeItem}, writes...) {
+		t.Run(string(verb), func(t *testing.T) {
+			e := newStubEngine(t, newMemoryMember(t), nil)
+			for spec, most := range map[string]time.Duration{
+				"{changes: {hold: {reason: year end}}}": deniedRest,
+				"{changes: {hold: {reason: year end, until: '" + time.Now().Add(time.Minute).UTC().Format(time.RFC3339) + "'}}}": time.Minute,
+			} {
+				e.limitAgent(t, spec)
+				p := pendingWork{Step: ownership.Step{Key: confKey, Verb: verb}}
+				got := e.checkPermitted(t.Context(), p)
+				if isHeld := got != nil && got.Waits && got.Reason == atoll.ReasonHeldByPolicy && got.Most <= most && got.Most == got.First; isHeld != slices.Contains(writes, verb) || !isHeld && got != nil {
+					t.Errorf("%s: %+v", spec, got)
+				}
+			}
+		})
+	}
+}
+
 // The namespace is read only for a policy that selects by labels. Its labels decide unless Atoll made it.
 func TestTheNamespaceOfAPolicyIsRead(t *testing.T) {
 	const byLabels = "{namespaces: {selector: {matchLabels: {hub: welcome}}}}"
