@@ -91,7 +91,7 @@ func TestWindowsInARolloutStatus(t *testing.T) {
 	}}
 	terms := rollout.CompileTerms(stated)
 	outside := func(r *Row) {
-		r.Windows, r.Spec.Revision = terms.WindowsOf(map[string]string{"env": "prod"}), "earlier"
+		r.Windows, r.Spec.Revision = terms.WindowsOf(map[string]string{"env": "prod"}, ""), "earlier"
 	}
 	behind := &atoll.RowStatus{Generation: 4, State: atoll.RowReady, Applied: true}
 	for name, c := range map[string]struct {

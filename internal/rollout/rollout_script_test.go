@@ -204,7 +204,7 @@ func (s *scriptStage) addRolloutInput(in *Input) {
 	for c, of := range s.clusters {
 		in.NewestClusterAt = max(in.NewestClusterAt, of.CreatedAt)
 		row, has := in.Rows[c]
-		row.Windows, row.Suspended = in.Terms.WindowsOf(of.Labels), in.Halt.HasSuspendedCluster(c)
+		row.Windows, row.Suspended = in.Terms.WindowsOf(of.Labels, of.TimeZone), in.Halt.HasSuspendedCluster(c)
 		if row.Stage = in.Terms.StageOf(c, of.Labels, of.CreatedAt); has {
 			in.Rows[c] = row
 		} else {

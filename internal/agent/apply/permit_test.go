@@ -142,7 +142,7 @@ func TestAHoldOfThePolicy(t *testing.T) {
 	w.waitForReady("b2", 1)
 	const hold = "{changes: {hold: {reason: year end}}}"
 	w.limitAgent(hold)
-	m := newManifest("b1", 2, w.configMap("a", "y"), w.configMap("d", "x"))
+	m := newManifest("b1", 2, w.configMap("a", "w"), w.configMap("d", "x"))
 	m.Tombstones = []atoll.Tombstone{{Key: b.Key, UID: b.UID}}
 	w.storeManifest(m)
 	for _, key := range []atoll.ItemKey{a.Key, b.Key, m.Items[1].Key} {
@@ -171,7 +171,7 @@ func TestAHoldOfThePolicy(t *testing.T) {
 	w.waitForReady("b1", 2)
 	w.expectAbsent(b.Key)
 	w.waitUntil("the object is corrected", func() (bool, string) { return valueOf(c.Key) == "x", valueOf(c.Key) })
-	if got := valueOf(a.Key); got != "y" {
+	if got := valueOf(a.Key); got != "w" {
 		t.Errorf("it has %s", got)
 	}
 }

@@ -20,7 +20,7 @@ func TestWhenChangesMayStart(t *testing.T) {
 		"in a window of a zone":      {"{changes: {windows: [{type: Allow, schedule: 0 22 * * *, duration: 4h, timeZone: Asia/Tokyo}]}}", "2026-12-01T14:00:00Z", "", ""},
 		"in a Deny window":           {"{changes: {windows: [{type: Deny, schedule: 0 8 * * 1-5, duration: 14h}]}}", "2026-12-01T12:00:00Z", windows, "2026-12-01T22:00:00Z"},
 		"a hold in an open window":   {"{changes: {hold: {reason: year end}, windows: [{type: Allow, schedule: 0 22 * * *, duration: 4h}]}}", "2026-12-01T23:00:00Z", hold, ""},
-		"a reason of several lines":  {`{changes: {hold: {reason: "a\nb"}}}`, "2026-12-01T12:00:00Z", `AgentPolicy agent (generation 7) holds all changes in this cluster (spec.changes.hold): a\nb`, ""},
+		"a reason of several lines":  {`{changes: {hold: {reason: "a\nb"}}}`, "2026-12-01T12:00:00Z", `AgentPolicy agent (generation 7) holds all changes in this cluster (spec.changes.hold): a\x0ab`, ""},
 		"a policy that is no policy": {"{changes: {hold: {}}}", "2026-12-01T12:00:00Z", "", ""}, // it refuses everything already
 	} {
 		now, err := time.Parse(time.RFC3339, c.now)
