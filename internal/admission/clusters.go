@@ -30,23 +30,7 @@ func (p *AdmissionPlugin) validateCluster(ctx context.Context, a admission.Attri
 	if err != nil {
 		return err
 	}
-	var errs field.ErrorList
-	for i, t := range now.Spec.Taints {
-		at := field.NewPath("spec", "taints").Index(i)
-		for _, msg := range validation.IsQualifiedName(t.Key) {
-			errs = append(errs, field.Invalid(at.Child("key"), t.Key, msg))
-		}
-		for _, msg := range validation.IsValidLabelValue(t.Value) {
-			errs = append(errs, field.Invalid(at.Child("value"), t.Value, msg))
-		}
-	}
-	errs = append(errs, checkDrainTaints(now.Spec.Taints, before)...)
-	errs = append(errs, policycheck.CheckZones(&now.Spec, field.NewPath("spec"))...)
-	if before == nil || before.Spec.TimeZone != now.Spec.TimeZone { // a hub with a smaller database leaves a stored one as it is
-		errs = append(errs, changewindow.CheckTimeZone(now.Spec.TimeZone, field.NewPath("spec", "timeZone"))...)
-	}
-	errs = append(errs, schedule.CheckCapacity(now.Spec.Capacity, field.NewPath("spec", "capacity"))...)
-	if len(errs) > 0 {
+	if errs := checkClusterFields(now, before); len(errs) > 0 {
 		return refuseFields(a, atoll.ReasonInvalidField, errs...)
 	}
 	if err := p.validateSetMembership(ctx, a, now, before); err != nil {
@@ -62,6 +46,26 @@ func (p *AdmissionPlugin) validateCluster(ctx context.Context, a admission.Attri
 		return nil
 	}
 	return refuseRequest(a, atoll.ReasonPermissionMissing, fmt.Errorf("spec.accepted: %q may not accept clusters: the verb accept on %s is needed", a.GetUserInfo().GetName(), clusters))
+}
+
+// checkClusterFields returns the fields of a Cluster that could not be honoured.
+func checkClusterFields(now, before *v1alpha1.Cluster) (errs field.ErrorList) {
+	for i, t := range now.Spec.Taints {
+		at := field.NewPath("spec", "taints").Index(i)
+		for _, msg := range validation.IsQualifiedName(t.Key) {
+			errs = append(errs, field.Invalid(at.Child("key"), t.Key, msg))
+		}
+		for _, msg := range validation.IsValidLabelValue(t.Value) {
+			errs = append(errs, field.Invalid(at.Child("value"), t.Value, msg))
+		}
+	}
+	errs = append(errs, checkDrainTaints(now.Spec.Taints, before)...)
+	errs = append(errs, policycheck.CheckZones(&now.Spec, field.NewPath("spec"))...)
+	if before == nil || before.Spec.TimeZone != now.Spec.TimeZone { // a hub with a smaller database leaves a stored one as it is
+		errs = append(errs, changewindow.CheckTimeZone(now.Spec.TimeZone, field.NewPath("spec", "timeZone"))...)
+	}
+	errs = append(errs, schedule.CheckCapacity(now.Spec.Capacity, field.NewPath("spec", "capacity"))...)
+	return errs
 }
 
 // checkDrainTaints refuses taints with the key of a drain that drain nothing. Those that were there before the edit stay

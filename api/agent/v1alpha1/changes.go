@@ -3,7 +3,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Changes specifies when the agent carries out what the hub orders. While it does not, the agent creates, changes and deletes
-// nothing of the hub's in this cluster, and corrects nothing. What runs goes on to run, and is reported. A change that has
+// nothing of the hub's in this cluster, and corrects nothing. Workloads go on to run, and are reported. A change that has
 // started goes on.
 type Changes struct {
 	// Hold lets no change start until it is taken out of the policy, or ends by itself.

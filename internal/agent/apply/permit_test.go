@@ -132,7 +132,7 @@ func (w *world) expectHeld(bundle string, key atoll.ItemKey) {
 	})
 }
 
-// While the policy holds changes, nothing is made, changed, corrected or deleted, and all of it happens afterwards. What is as ordered stays ready.
+// While the policy holds changes, nothing is made, changed, corrected or deleted, and all of it happens afterwards. An object that is as ordered stays ready.
 func TestAHoldOfThePolicy(t *testing.T) {
 	w := newWorld(t)
 	a, b, c := w.configMap("a", "x"), w.configMap("b", "x"), w.configMap("c", "x")

@@ -32,6 +32,7 @@ export interface Cluster {
       timeAdded?: string;
       value?: string;
     }>;
+    timeZone?: string;
     zone?: string;
     zones?: Array<string>;
   };
@@ -469,6 +470,7 @@ export interface Bundle {
         schedule: string;
         timeZone?: string;
         type: "Allow" | "Deny";
+        useClusterTimeZone?: boolean;
       }>;
     };
     rolloutStrategy?: {
