@@ -235,7 +235,7 @@ func IsMarkedCreated(existing metav1.Object, set *v1alpha1.SourceSet, manager st
 // that a SourceSet makes fit.
 const (
 	MaxInventory      = 2000
-	MaxInventoryBytes = 640 << 10
+	MaxInventoryBytes = 656 << 10
 )
 
 // NewInventory returns the inventory of Sources that are on the hub, by name. uids are those of Sources that the SourceSet created, by
