@@ -212,6 +212,7 @@ var Reasons = []ReasonInfo{
 	{ReasonTooManySources, "SourceSet", ActorUser, "The generators exceed a bound of a SourceSet; nothing is made, changed or removed."},
 	{ReasonEntriesReplaced, "SourceSet", ActorUser, "No former entry of the generator is left, which is not a removal; the Source stays."},
 	{ReasonCommitsUncompared, "SourceSet", ActorAtoll, "A removal waits until the hub has compared the commit with the one before."},
+	{ReasonRemovalPaused, "SourceSet", ActorAtoll, "A removal by labels of a Cluster, or by its deletion, waits for two minutes; the Source stays when the Cluster is back."},
 	{ReasonSourcesMade, "SourceSet", ActorNone, "The SourceSet made Sources."},
 	{ReasonSourcesRemoved, "SourceSet", ActorNone, "The SourceSet deleted Sources that are no longer generated; the objects that they applied stay."},
 	{ReasonSourcesSetBack, "SourceSet", ActorNone, "Others had changed fields of a Source that the template states, and the SourceSet set them back."},

@@ -224,6 +224,7 @@ const (
 	ReasonTooManySources    Reason = "TooManySources"
 	ReasonEntriesReplaced   Reason = "EntriesReplaced"
 	ReasonCommitsUncompared Reason = "CommitsNotCompared"
+	ReasonRemovalPaused     Reason = "RemovalPaused"
 	ReasonSourcesMade       Reason = "SourcesMade"
 	ReasonSourcesRemoved    Reason = "SourcesRemoved"
 	ReasonSourcesSetBack    Reason = "SourcesSetBack"

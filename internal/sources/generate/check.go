@@ -33,6 +33,9 @@ func Check(set *v1alpha1.SourceSet) (errs field.ErrorList) {
 	} else if n > maxGenerators {
 		errs = append(errs, field.TooMany(at.Child("generators"), n, maxGenerators))
 	}
+	if countElementBytes(&set.Spec) > maxElementBytes {
+		errs = append(errs, field.TooLong(at.Child("generators"), field.OmitValueType{}, maxElementBytes))
+	}
 	for i := range set.Spec.Generators {
 		errs = append(errs, checkGenerator(&set.Spec.Generators[i], at.Child("generators").Index(i))...)
 	}
@@ -106,17 +109,25 @@ func checkLeaf(g *v1alpha1.SourceEntryGenerator, at *field.Path) field.ErrorList
 	return leafKinds[i].check(g, at.Child(leafKinds[i].name))
 }
 
+// countElementBytes returns the bytes of the elements of all lists. The SourceSet and its status share the space of one object.
+func countElementBytes(spec *v1alpha1.SourceSetSpec) (n int) {
+	for _, l := range ListLeaves(spec) {
+		if l.List != nil {
+			for _, e := range l.List.Elements {
+				n += len(e.Raw)
+			}
+		}
+	}
+	return n
+}
+
 // checkList returns the elements that could not be honoured.
 func checkList(g *v1alpha1.SourceEntryGenerator, at *field.Path) (errs field.ErrorList) {
 	at = at.Child("elements")
 	if n := len(g.List.Elements); n > maxElements {
 		return field.ErrorList{field.TooMany(at, n, maxElements)}
 	}
-	size := 0
 	for i, e := range g.List.Elements {
-		if size += len(e.Raw); size > maxElementBytes {
-			return append(errs, field.TooLong(at, field.OmitValueType{}, maxElementBytes))
-		}
 		if _, err := readElement(e); err != nil {
 			errs = append(errs, field.Invalid(at.Index(i), field.OmitValueType{}, err.Error()))
 		}
@@ -181,7 +192,7 @@ func checkTemplate(t *v1alpha1.SourceTemplate, at *field.Path) (errs field.Error
 			for _, why := range validation.IsQualifiedName(strings.ToLower(key)) {
 				errs = append(errs, field.Invalid(in, key, why))
 			}
-			if key == v1alpha1.LabelSourceSet {
+			if key == v1alpha1.LabelSourceSet || key == v1alpha1.AnnotationSourceSetUID {
 				errs = append(errs, field.Forbidden(in, "the hub sets it"))
 			}
 		}

@@ -49,6 +49,9 @@ func includesStated(stated, typed, live any) bool {
 			return false
 		}
 		for key, one := range v {
+			if form, isRead := typedMap[key]; one == nil && (!isRead || form != nil) {
+				continue // the API's types read null as no statement, and a default may stand there
+			}
 			if !includesStated(one, typedMap[key], liveMap[key]) {
 				return false
 			}

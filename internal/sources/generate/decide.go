@@ -1,11 +1,14 @@
 package generate
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/api/v1alpha1"
@@ -25,6 +28,9 @@ const (
 	HistoryRewritten
 )
 
+// RemovalPause is how long a Source stays after its Cluster dropped it, so that labels that change back make and delete nothing.
+const RemovalPause = 2 * time.Minute
+
 // Input of a decision.
 type Input struct {
 	Set    *v1alpha1.SourceSet
@@ -35,6 +41,8 @@ type Input struct {
 	Barred map[string]bool
 	// Histories by the index of the generator.
 	Histories map[int]History
+	// Now is the time of the decision.
+	Now time.Time
 
 	sameSettings bool
 }
@@ -65,6 +73,8 @@ type Decision struct {
 	Refused []Refusal
 	// Remove are the Sources to delete.
 	Remove []v1alpha1.GeneratedSource
+	// Paused are Sources whose Clusters dropped them for less than RemovalPause, with the time of it.
+	Paused []v1alpha1.GeneratedSource
 	// Wait are Sources whose removal waits for a comparison of commits.
 	Wait []v1alpha1.GeneratedSource
 	// Keep are the Sources that are no longer generated and stay, with the reason.
@@ -91,16 +101,39 @@ func Decide(in Input) (d Decision) {
 		if wanted[o.Name] || in.Existing[o.Name] == nil {
 			continue // it is generated, or gone
 		}
-		if why := reasonToKeep(o, in, stays); why != "" {
-			o.Kept = string(why)
-			d.Keep = append(d.Keep, o)
-		} else if in.Histories[int(o.Generator)] == HistoryUnknown {
-			d.Wait = append(d.Wait, o)
-		} else {
-			d.Remove = append(d.Remove, o)
-		}
+		d.decideDropped(in, o, reasonToKeep(o, in, stays))
 	}
 	return d
+}
+
+// decideDropped decides about one Source that is no longer generated. why is why it is kept; empty when it may be deleted.
+func (d *Decision) decideDropped(in Input, o v1alpha1.GeneratedSource, why atoll.Reason) {
+	if why != "" {
+		o.Kept, o.DroppedTime = string(why), nil
+		d.Keep = append(d.Keep, o)
+		return
+	}
+	if o.Cluster != "" && o.DroppedTime == nil {
+		o.DroppedTime = &metav1.Time{Time: in.Now.Truncate(time.Second)} // as the API stores it
+	}
+	switch {
+	case o.DroppedTime != nil && in.Now.Before(o.DroppedTime.Add(RemovalPause)):
+		d.Paused = append(d.Paused, o)
+	case in.Histories[int(o.Generator)] == HistoryUnknown:
+		d.Wait = append(d.Wait, o)
+	default:
+		d.Remove = append(d.Remove, o)
+	}
+}
+
+// PauseEnd returns when the first paused removal may go on; zero for none.
+func (d *Decision) PauseEnd() (end time.Time) {
+	for _, o := range d.Paused {
+		if at := o.DroppedTime.Add(RemovalPause); end.IsZero() || at.Before(end) {
+			end = at
+		}
+	}
+	return end
 }
 
 // decideMade decides about one Source that is generated. A Source of a person, or of another SourceSet, is never taken over.
@@ -176,14 +209,57 @@ func FindOwner(o v1alpha1.GeneratedSource, existing metav1.Object, set string) a
 	return ""
 }
 
+// MarkCreated states in the form of a Source that the SourceSet created it, so that the Source itself shows its owner.
+func MarkCreated(form *unstructured.Unstructured, set *v1alpha1.SourceSet) {
+	annotations := form.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[v1alpha1.AnnotationSourceSetUID] = string(set.UID)
+	form.SetAnnotations(annotations)
+}
+
+// IsMarkedCreated reports whether a Source shows that the SourceSet created it. A copy that another writer made has the annotation from
+// another field manager.
+func IsMarkedCreated(existing metav1.Object, set *v1alpha1.SourceSet, manager string) bool {
+	if set.UID == "" || existing.GetAnnotations()[v1alpha1.AnnotationSourceSetUID] != string(set.UID) {
+		return false
+	}
+	field := []byte(`"f:` + v1alpha1.AnnotationSourceSetUID + `"`)
+	return slices.ContainsFunc(existing.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
+		return m.Manager == manager && m.Operation == metav1.ManagedFieldsOperationApply && m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.Raw, field)
+	})
+}
+
+// Bounds of an inventory: the most Sources in it, and the most bytes that it takes with the notes of field managers about it. All Sources
+// that a SourceSet makes fit.
+const (
+	MaxInventory      = 2000
+	MaxInventoryBytes = 656 << 10
+)
+
 // NewInventory returns the inventory of Sources that are on the hub, by name. uids are those of Sources that the SourceSet created, by
-// name, and stay the Sources that are no longer generated.
+// name, and stay the Sources that are no longer generated. A name is in it once. Sources over a bound stay on the hub, and are not listed.
 func NewInventory(made []Made, uids map[string]types.UID, stay ...[]v1alpha1.GeneratedSource) []v1alpha1.GeneratedSource {
 	var out []v1alpha1.GeneratedSource
-	for _, m := range made {
-		out = append(out, v1alpha1.GeneratedSource{Name: m.Name, Generator: int32(m.Generator), Cluster: m.Cluster, Hash: m.Hash, UID: uids[m.Name]})
+	listed, left := map[string]bool{}, MaxInventoryBytes
+	add := func(o v1alpha1.GeneratedSource) {
+		if size := inventoryBytes(o); !listed[o.Name] && len(out) < MaxInventory && size <= left {
+			listed[o.Name], out, left = true, append(out, o), left-size
+		}
 	}
-	out = append(out, slices.Concat(stay...)...)
+	for _, m := range made {
+		add(v1alpha1.GeneratedSource{Name: m.Name, Generator: int32(m.Generator), Cluster: m.Cluster, Hash: m.Hash, UID: uids[m.Name]})
+	}
+	for _, o := range slices.Concat(stay...) {
+		add(o)
+	}
 	slices.SortFunc(out, func(a, b v1alpha1.GeneratedSource) int { return cmp.Compare(a.Name, b.Name) })
 	return out
+}
+
+// inventoryBytes returns about how many bytes an entry takes: its values, and its name again with the names of its fields in managedFields.
+func inventoryBytes(o v1alpha1.GeneratedSource) int {
+	const fieldNames = 240
+	return 2*len(o.Name) + len(o.UID) + len(o.Cluster) + len(o.Hash) + len(o.Kept) + fieldNames
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,7 @@ type decideCase struct {
 	existing  map[string]*v1alpha1.Source
 	barred    map[string]bool
 	histories map[int]History
+	now       time.Time
 }
 
 // newDecideCase returns a case of which the SourceSet made Sources of names, each by GENERATOR/NAME, and which generates now.
@@ -32,6 +34,12 @@ func newDecideCase(t *testing.T, before, now string) *decideCase {
 		uid := types.UID("uid-" + m.Name)
 		c.set.Status.Inventory = append(c.set.Status.Inventory, v1alpha1.GeneratedSource{Name: m.Name, UID: uid, Generator: int32(m.Generator), Cluster: m.Cluster, Hash: m.Hash})
 		c.existing[m.Name] = &v1alpha1.Source{ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: uid, Labels: map[string]string{v1alpha1.LabelSourceSet: "apps"}}}
+	}
+	c.now = time.Date(2026, 12, 1, 12, 0, 0, 500, time.UTC)
+	for i := range c.set.Status.Inventory {
+		if o := &c.set.Status.Inventory[i]; o.Cluster != "" {
+			o.DroppedTime = &metav1.Time{Time: c.now.Add(-RemovalPause)} // as one whose pause is over
+		}
 	}
 	c.made = Result{Made: newMade(now)}
 	return c
@@ -51,7 +59,7 @@ func newMade(names string) (out []Made) {
 
 // describe returns what is decided, as text.
 func (c *decideCase) describe() string {
-	d := Decide(Input{Set: c.set, Result: c.made, Existing: c.existing, Barred: c.barred, Histories: c.histories})
+	d := Decide(Input{Set: c.set, Result: c.made, Existing: c.existing, Barred: c.barred, Histories: c.histories, Now: c.now})
 	var out []string
 	for _, a := range d.Apply {
 		how := "change "
@@ -71,6 +79,9 @@ func (c *decideCase) describe() string {
 	}
 	for _, o := range d.Remove {
 		out = append(out, "remove "+o.Name)
+	}
+	for _, o := range d.Paused {
+		out = append(out, "pause "+o.Name+" "+o.DroppedTime.Format(time.TimeOnly))
 	}
 	for _, o := range d.Wait {
 		out = append(out, "wait "+o.Name)
@@ -146,7 +157,7 @@ func TestRemovalsNeedOthersThatStay(t *testing.T) {
 	for range 2000 {
 		before, now := pick(), pick()
 		c := newDecideCase(t, before, now)
-		d := Decide(Input{Set: c.set, Result: c.made, Existing: c.existing})
+		d := Decide(Input{Set: c.set, Result: c.made, Existing: c.existing, Now: c.now})
 		if len(d.Remove)+len(d.Keep)+len(d.Unchanged) != len(c.set.Status.Inventory) {
 			t.Fatalf("%s -> %s: a Source is lost", before, now)
 		}
@@ -159,6 +170,91 @@ func TestRemovalsNeedOthersThatStay(t *testing.T) {
 	}
 	if removed == 0 {
 		t.Error("nothing was ever removed")
+	}
+}
+
+// A Source that its Cluster drops is removed after a pause, which begins once. Other reasons to keep it go before.
+func TestRemovalsByClustersPause(t *testing.T) {
+	for name, c := range map[string]struct {
+		dropped time.Duration
+		change  func(*decideCase)
+		want    string
+	}{
+		"dropped now":        {-1, nil, "leave a, pause b 12:00:00"},
+		"dropped before":     {time.Minute, nil, "leave a, pause b 11:59:00"},
+		"the pause is over":  {RemovalPause, nil, "leave a, remove b"},
+		"settings change":    {time.Minute, func(c *decideCase) { c.set.Status.Settings = "other" }, "keep b SettingsChanged, leave a"},
+		"commits are not in": {RemovalPause, func(c *decideCase) { c.histories[1] = HistoryUnknown }, "leave a, wait b"},
+	} {
+		of := newDecideCase(t, "1/a 1/b", "1/a")
+		o := &of.set.Status.Inventory[1]
+		if o.DroppedTime = nil; c.dropped >= 0 {
+			o.DroppedTime = &metav1.Time{Time: of.now.Add(-c.dropped)}
+		}
+		if c.change != nil {
+			c.change(of)
+		}
+		if got := of.describe(); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	at := func(minute int) v1alpha1.GeneratedSource {
+		return v1alpha1.GeneratedSource{DroppedTime: &metav1.Time{Time: time.Date(2026, 12, 1, 12, minute, 0, 0, time.UTC)}}
+	}
+	d := Decision{Paused: []v1alpha1.GeneratedSource{at(5), at(3), at(4)}}
+	if got := d.PauseEnd(); !got.Equal(at(3).DroppedTime.Add(RemovalPause)) {
+		t.Error(got)
+	}
+	if !(&Decision{}).PauseEnd().IsZero() {
+		t.Error("a pause without a removal")
+	}
+}
+
+// The inventory has each name once, and fits into the object with the longest names.
+func TestInventoriesAreBounded(t *testing.T) {
+	name := func(i int) string { return fmt.Sprintf("%063d", i) }
+	var made []Made
+	uids := map[string]types.UID{}
+	var kept []v1alpha1.GeneratedSource
+	for i := range v1alpha1.MaxGeneratedSources {
+		made = append(made, Made{Name: name(i), Hash: strings.Repeat("h", 16), Cluster: strings.Repeat("c", 253)})
+		uids[name(i)] = types.UID(strings.Repeat("u", 36))
+	}
+	for i := range 3000 {
+		kept = append(kept, v1alpha1.GeneratedSource{Name: name(i), Kept: "PruneKeeps"})
+	}
+	got, size := NewInventory(made, uids, kept, kept), 0
+	for i, o := range got {
+		size += len(encodeObject(map[string]any{"name": o.Name, "uid": string(o.UID), "generator": int64(o.Generator), "cluster": o.Cluster, "hash": o.Hash, "kept": o.Kept})) + len(o.Name)
+		if i > 0 && got[i-1].Name == o.Name {
+			t.Fatalf("%s is in it twice", o.Name)
+		}
+		if i < len(made) && (o.Name != made[i].Name || o.Kept != "") {
+			t.Fatalf("a made Source is not in it: %+v", o)
+		}
+	}
+	if len(got) < len(made) || len(got) > MaxInventory || size > MaxInventoryBytes {
+		t.Errorf("%d entries, %d bytes", len(got), size)
+	}
+	if n := len(NewInventory(nil, nil, kept[:100], kept[:200])); n != 200 {
+		t.Errorf("%d entries of short ones", n)
+	}
+	short := make([]v1alpha1.GeneratedSource, 3000)
+	for i := range short {
+		short[i].Name = fmt.Sprint(i)
+	}
+	if n := len(NewInventory(nil, nil, short)); n != MaxInventory {
+		t.Errorf("%d entries, want %d", n, MaxInventory)
+	}
+}
+
+// Only a name that a Cluster can have is the Cluster of an entry.
+func TestClusterNamesOfEntries(t *testing.T) {
+	for name, want := range map[any]string{"oslo": "oslo", "oslo.no": "oslo.no", "Oslo": "", "a/b": "", strings.Repeat("a", 254): "", int64(3): ""} {
+		e := Entry{Parameters: map[string]any{clusterKey: map[string]any{"name": name}}}
+		if got := e.ClusterName(); got != want {
+			t.Errorf("%v: %q", name, got)
+		}
 	}
 }
 

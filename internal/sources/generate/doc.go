@@ -11,6 +11,8 @@ package generate
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"atoll.dev/atoll/api/v1alpha1"
 	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/phrase"
@@ -98,10 +100,14 @@ type Entry struct {
 	Line int
 }
 
-// ClusterName returns the name of the Cluster that a clusters generator gave; empty for none.
+// ClusterName returns the name of the Cluster that a clusters generator gave; empty for none. A text of a file or a list that can be no name
+// of a Cluster is none.
 func (e Entry) ClusterName() string {
 	cluster, _ := e.Parameters[clusterKey].(map[string]any)
 	name, _ := cluster["name"].(string)
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return ""
+	}
 	return name
 }
 

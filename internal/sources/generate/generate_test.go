@@ -178,6 +178,22 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// A clusters generator stops at the bound of entries, and makes nothing.
+func TestTooManyClusters(t *testing.T) {
+	clusters := make([]Cluster, v1alpha1.MaxGeneratedSources+1)
+	for i := range clusters {
+		clusters[i].Name = fmt.Sprintf("c%d", i)
+	}
+	leaf := ListLeaves(&newSet(t, "[{clusters: {}}]", plainTemplate).Spec)[0]
+	for n, want := range map[int]int{v1alpha1.MaxGeneratedSources: v1alpha1.MaxGeneratedSources, len(clusters): 0} {
+		var found problems
+		out := expandClusters(&leaf, Facts{Clusters: clusters[:n]}, &found)
+		if hasProblem := len(found) == 1 && found[0].Reason == atoll.ReasonTooManySources; len(out) != want || hasProblem != (want == 0) {
+			t.Errorf("%d Clusters: %d entries, %v", n, len(out), found)
+		}
+	}
+}
+
 // The order of elements, clusters and listed entries changes nothing of what is made, and neither do values that are not used.
 func TestOrderChangesNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))

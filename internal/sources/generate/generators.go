@@ -207,6 +207,10 @@ func expandClusters(l *Leaf, facts Facts, found *problems) (out []Entry) {
 		for key, value := range c.Labels {
 			values[key] = value
 		}
+		if len(out) == v1alpha1.MaxGeneratedSources {
+			found.addProblem(Problem{Reason: atoll.ReasonTooManySources, Generator: l.Path, Message: fmt.Sprintf("it matches more than %d Clusters, which is the most entries of a generator; narrow its labelSelector", v1alpha1.MaxGeneratedSources)})
+			return nil
+		}
 		out = append(out, l.newEntry(map[string]any{clusterKey: map[string]any{"name": c.Name, "labels": values}}))
 	}
 	slices.SortFunc(out, func(a, b Entry) int { return strings.Compare(a.ClusterName(), b.ClusterName()) })

@@ -198,29 +198,61 @@ func (a *application) writeOne(ctx context.Context, c generate.Change) error {
 	if err != nil && !isNew {
 		return err
 	}
+	recorded := a.entryOf(c.Name).UID
 	var existing metav1.Object
 	if !isNew {
 		if before.GetLabels()[v1alpha1.LabelSourceSet] != a.set.Name {
 			a.addFailure(c.Made, atoll.ReasonNameTaken, generate.DescribeOwner(a.set, before))
 			return nil
 		}
+		if generate.IsMarkedCreated(before, a.set, fieldManagerOf(a.set)) {
+			recorded = before.GetUID() // also where no status was written after the creation
+		}
 		existing = before
 		form.SetResourceVersion(before.GetResourceVersion())
 	}
-	// A Source that another client makes at this moment is not taken over: its fields conflict.
+	if isNew || recorded == before.GetUID() {
+		generate.MarkCreated(form, a.set)
+	}
 	after, err := a.sourcesClient().Apply(ctx, c.Name, form, metav1.ApplyOptions{FieldManager: fieldManagerOf(a.set), Force: !isNew})
 	if err != nil {
 		return err
 	}
-	a.hasChanged = true
+	uid := changes.CreatedUID(recorded, existing, after, fieldManagerOf(a.set))
+	if isNew && uid == "" {
+		return a.releaseOne(ctx, c, after)
+	}
 	a.reconciler.putSource(after)
-	a.noteApplied(c.Made, changes.CreatedUID(a.entryOf(c.Name).UID, existing, after, fieldManagerOf(a.set)))
+	a.noteApplied(c.Made, uid)
+	a.noteWritten(c, isNew)
+	return nil
+}
+
+// noteWritten notes a Source that was made or changed.
+func (a *application) noteWritten(c generate.Change, isNew bool) {
+	a.hasChanged = true
 	switch {
 	case isNew:
 		a.made = append(a.made, c.Name)
 	case c.SetsBack:
 		a.setBack = append(a.setBack, c.Name)
 	}
+}
+
+// releaseOne gives back a Source that another client made just before the apply, with fields that do not conflict. An empty form takes
+// back what the apply added.
+func (a *application) releaseOne(ctx context.Context, c generate.Change, after *unstructured.Unstructured) error {
+	form := &unstructured.Unstructured{}
+	form.SetGroupVersionKind(after.GroupVersionKind())
+	form.SetName(c.Name)
+	form.SetNamespace(a.set.Namespace)
+	form.SetUID(after.GetUID())
+	left, err := a.sourcesClient().Apply(ctx, c.Name, form, metav1.ApplyOptions{FieldManager: fieldManagerOf(a.set), Force: true})
+	if err != nil {
+		return err
+	}
+	a.reconciler.putSource(left)
+	a.addFailure(c.Made, atoll.ReasonNameTaken, generate.DescribeOwner(a.set, left))
 	return nil
 }
 

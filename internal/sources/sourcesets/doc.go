@@ -65,6 +65,8 @@ type MadeSources interface {
 	// Put stores what the API returned of a write.
 	Put(s *v1alpha1.Source)
 	Subscribe(fn func(key types.NamespacedName))
+	// SubscribeToEveryChange subscribes to changes of metadata and status, too.
+	SubscribeToEveryChange(fn func(key types.NamespacedName))
 }
 
 // Config of a Reconciler, and of the Sources that it makes.
@@ -98,12 +100,17 @@ type Reconciler struct {
 	// owners are the SourceSets that give the name of a Source, and owned the names that a SourceSet gives.
 	owners map[types.NamespacedName]map[types.NamespacedName]bool
 	owned  map[types.NamespacedName][]string
+	// metadata is what was seen last of the Sources in owners.
+	metadata map[types.NamespacedName]sourceMetadata
 	// clusterLabels are the labels of Clusters as they were seen last.
 	clusterLabels map[string]map[string]string
 	// tries count the reconciles in a row that left a Source unapplied, and setBack is when Sources were corrected last.
 	tries   map[types.NamespacedName]int
 	setBack map[types.NamespacedName]time.Time
 }
+
+// sourceMetadata is the labels and annotations of a Source, whose changes are none of its generation.
+type sourceMetadata struct{ labels, annotations map[string]string }
 
 // NewRunner returns what runs the Sources and the SourceSets of a hub until its context ends.
 func NewRunner(cfg Config, placed sources.Placed) func(context.Context) error {
@@ -128,7 +135,7 @@ func newReconciler(cfg Config) *Reconciler {
 	r := &Reconciler{
 		Config: cfg, checkRepository: func(types.NamespacedName) {}, listings: map[types.NamespacedName]map[string]*listing{}, failures: map[types.NamespacedName]repositoryFailure{},
 		owners: map[types.NamespacedName]map[types.NamespacedName]bool{}, owned: map[types.NamespacedName][]string{}, clusterLabels: map[string]map[string]string{},
-		tries: map[types.NamespacedName]int{}, setBack: map[types.NamespacedName]time.Time{},
+		metadata: map[types.NamespacedName]sourceMetadata{}, tries: map[types.NamespacedName]int{}, setBack: map[types.NamespacedName]time.Time{},
 	}
 	r.loop = reconcile.New(reconcile.Options[types.NamespacedName]{
 		Name: "source-sets", Workers: workers, Debounce: changeDebounce, MaxDebounce: maxChangeDebounce,
@@ -140,7 +147,12 @@ func newReconciler(cfg Config) *Reconciler {
 	})
 	cfg.Sets.Subscribe(r.loop.EnqueueAtOnce)
 	cfg.Made.Subscribe(r.sourceChanged)
-	cfg.Repositories.Subscribe(func(key types.NamespacedName) { r.enqueueReaders(key) })
+	cfg.Made.SubscribeToEveryChange(func(key types.NamespacedName) {
+		if r.noteMetadata(key) {
+			r.sourceChanged(key)
+		}
+	})
+	cfg.Repositories.Subscribe(r.repositoryChanged)
 	cfg.Clusters.Subscribe(r.clusterChanged)
 	cfg.ClusterSets.Subscribe(func(namespace string) { r.enqueueUsersOfClusters(namespace) })
 	cfg.ClusterSets.SubscribeSets(func(string) { r.enqueueUsersOfClusters("") })
@@ -178,6 +190,29 @@ func (r *Reconciler) sourceChanged(key types.NamespacedName) {
 	for _, set := range sets {
 		r.loop.EnqueueDebounced(set)
 	}
+}
+
+// noteMetadata notes the labels and annotations of a Source whose name a SourceSet gives. It reports whether they are others than before.
+func (r *Reconciler) noteMetadata(key types.NamespacedName) (changed bool) {
+	s, exists := r.Made.Get(key)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !exists || len(r.owners[key]) == 0 {
+		return false // the table notifies of a deletion by itself
+	}
+	before, had := r.metadata[key]
+	r.metadata[key] = sourceMetadata{s.Labels, s.Annotations}
+	return had && !(maps.Equal(before.labels, s.Labels) && maps.Equal(before.annotations, s.Annotations))
+}
+
+// repositoryChanged reconciles the SourceSets that read a Repository, and drops the failure of one that is gone.
+func (r *Reconciler) repositoryChanged(key types.NamespacedName) {
+	r.mu.Lock()
+	if _, exists := r.Repositories.Get(key); !exists {
+		delete(r.failures, key)
+	}
+	r.mu.Unlock()
+	r.enqueueReaders(key)
 }
 
 // enqueueReaders reconciles the SourceSets that read a Repository.
@@ -244,6 +279,7 @@ func (r *Reconciler) setOwnedLocked(set types.NamespacedName, names []string) {
 		source := types.NamespacedName{Namespace: set.Namespace, Name: name}
 		if delete(r.owners[source], set); len(r.owners[source]) == 0 {
 			delete(r.owners, source)
+			delete(r.metadata, source)
 		}
 	}
 	if r.owned[set] = names; len(names) == 0 {

@@ -127,6 +127,9 @@ func (r *Reconciler) ListWants(c sources.ListingCheck) (out []fetch.Want) {
 func (r *Reconciler) noteRequest(q request, w *fetch.Want, trustedKeys string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if _, exists := r.Sets.Get(q.set); !exists {
+		return // it is deleted since, and forgotten
+	}
 	if r.listings[q.set] == nil {
 		r.listings[q.set] = map[string]*listing{}
 	}
@@ -255,12 +258,13 @@ func (r *Reconciler) compareCommits(ctx context.Context, c sources.ListingCheck,
 
 // FailListings notes that a Repository cannot be read. Listings of before stay in use, until a second check in a row fails.
 func (r *Reconciler) FailListings(repository types.NamespacedName, why fetch.Failure, failures int) {
-	repo, ok := r.Repositories.Get(repository)
-	if !ok {
-		return // the reconcile of a SourceSet finds it out by itself
-	}
 	r.mu.Lock()
-	r.failures[repository] = repositoryFailure{repo.UID, repo.Generation, why, failures}
+	repo, ok := r.Repositories.Get(repository)
+	if ok { // otherwise the reconcile of a SourceSet finds it out by itself
+		r.failures[repository] = repositoryFailure{repo.UID, repo.Generation, why, failures}
+	}
 	r.mu.Unlock()
-	r.enqueueReaders(repository)
+	if ok {
+		r.enqueueReaders(repository)
+	}
 }

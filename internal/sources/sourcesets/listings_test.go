@@ -3,15 +3,18 @@ package sourcesets
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"atoll.dev/atoll/api/v1alpha1"
+	"atoll.dev/atoll/internal/atoll"
 	"atoll.dev/atoll/internal/sources/fetch"
 	"atoll.dev/atoll/internal/sources/render"
 )
 
 // The answer to a former request, perhaps of another Repository, is not the one of the present request.
 func TestAnAnswerToAFormerRequestIsDropped(t *testing.T) {
-	r := &Reconciler{listings: map[types.NamespacedName]map[string]*listing{}}
+	r := newHub(t, appDirs).r
 	key := listingKey{types.NamespacedName{Namespace: "shop", Name: "apps"}, "generators[0].directories"}
 	former, present := request{key, "a"}, request{key, "b"}
 	var asked fetch.Want
@@ -32,5 +35,29 @@ func TestAnAnswerToAFormerRequestIsDropped(t *testing.T) {
 		if got, ok := parseID("shop", id); ok {
 			t.Errorf("%s is parsed as %+v", id, got)
 		}
+	}
+}
+
+// Requests of a SourceSet that is gone, and failures of a Repository that is gone, are not noted.
+func TestNothingIsNotedOfWhatIsGone(t *testing.T) {
+	h := newHub(t, appDirs)
+	gone := types.NamespacedName{Namespace: "shop", Name: "gone"}
+	h.r.noteRequest(request{listingKey{gone, "generators[0].directories"}, "a"}, &fetch.Want{}, "keys")
+	if len(h.r.listings[gone]) > 0 {
+		t.Error("a request is noted after its SourceSet is gone")
+	}
+	repo := &v1alpha1.Repository{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other", UID: "o", Generation: 1, ResourceVersion: "1"}}
+	key := types.NamespacedName{Namespace: "shop", Name: "other"}
+	h.r.failures[key] = repositoryFailure{uid: "o", generation: 1}
+	if h.r.repositoryChanged(key); len(h.r.failures) > 0 {
+		t.Error("a failure outlives its Repository")
+	}
+	why := *render.NewFailure(atoll.ReasonRepositoryUnreachable, "away")
+	if h.r.FailListings(key, why, 1); len(h.r.failures) > 0 {
+		t.Error("a failure of a Repository that is gone is noted")
+	}
+	h.tables.Repositories.Put(repo)
+	if h.r.FailListings(key, why, 1); len(h.r.failures) != 1 {
+		t.Error("a failure is not noted")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"atoll.dev/atoll/api/v1alpha1"
 )
@@ -110,6 +111,73 @@ func TestALabelHandsASourceOver(t *testing.T) {
 	}
 	h.setElements("b")
 	h.expectStep("it is dropped", h.runReconcile(), "", good+" a Adopted")
+}
+
+// A hub that ends between the creation of a Source and the status finds by the Source itself that it created it.
+func TestACreatedSourceShowsItsOwner(t *testing.T) {
+	h := newHub(t, listOf("a", "b"))
+	before := h.readSet().DeepCopy()
+	h.runReconcile()
+	set := h.readSet().DeepCopy()
+	set.Status = before.Status
+	if err := h.r.Client.Status().Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	h.refreshSet()
+	h.expectStep("no status was written", h.runReconcile(), "apply a, apply b", good)
+	h.setElements("b")
+	h.expectStep("it is dropped", h.runReconcile(), "delete a", good)
+
+	// A copy by another writer has the annotation, and is none that the SourceSet created.
+	u := h.store.objects["b"].DeepCopy()
+	u.SetName("c")
+	u.SetUID("other")
+	u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply}})
+	h.store.objects["c"] = u
+	h.setElements("b", "c")
+	h.expectStep("a copy", h.runReconcile(), "apply c", good)
+	h.setElements("b")
+	h.expectStep("the copy is dropped", h.runReconcile(), "", good+" c Adopted")
+}
+
+// A Source that another client makes just before the apply, without a conflict of fields, is given back.
+func TestANewNameIsNotTakenOverInARace(t *testing.T) {
+	h := newHub(t, listOf("a"))
+	other := newOther("a", "")
+	other.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}})
+	h.store.raced = map[string]*unstructured.Unstructured{"a": other}
+	const refused = "Applied=False/NameTaken Generated=True/Generated"
+	h.expectStep("a race", h.runReconcile(), "apply a, release a", refused)
+	if labels := h.store.objects["a"].GetLabels(); len(labels) > 0 || len(h.readSet().Status.Inventory) > 0 {
+		t.Errorf("labels %v, %+v", labels, h.readSet().Status.Inventory)
+	}
+	h.expectStep("afterwards", h.runReconcile(), "", refused)
+}
+
+// Labels and annotations of a Source are noted, so that their change is noticed and another change of the status is not.
+func TestMetadataOfSourcesIsNoted(t *testing.T) {
+	h := newHub(t, listOf("a"))
+	h.runReconcile()
+	h.runReconcile() // as the table notifies of what was made
+	key := types.NamespacedName{Namespace: "shop", Name: "a"}
+	if h.r.noteMetadata(key) {
+		t.Error("no change is one")
+	}
+	h.store.editSource("a", func(_ map[string]any, u *unstructured.Unstructured) { u.SetLabels(map[string]string{"x": "y"}) })
+	if !h.r.noteMetadata(key) || h.r.noteMetadata(key) {
+		t.Error("a label is not noticed once")
+	}
+	h.store.editSource("a", func(_ map[string]any, u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{"x": "y"}) })
+	if !h.r.noteMetadata(key) {
+		t.Error("an annotation is not noticed")
+	}
+	h.store.objects["z"] = newOther("z", "")
+	if other := (types.NamespacedName{Namespace: "shop", Name: "z"}); h.r.noteMetadata(other) || len(h.r.metadata) != 1 {
+		t.Errorf("a Source of no SourceSet is noted: %v", h.r.metadata)
+	}
+	if h.r.forgetSet(setKey); len(h.r.metadata) > 0 {
+		t.Errorf("left: %v", h.r.metadata)
+	}
 }
 
 // A field that the template states is set back, at most once in a minute. Other fields stay as others set them.
@@ -291,34 +359,6 @@ func TestADeletedSetLeavesItsSources(t *testing.T) {
 			t.Error("an owner reference would delete the Source with its SourceSet")
 		}
 	}
-}
-
-// Clusters of the namespace's ClusterSets make Sources. A label that changes removes one, and a lost right does not.
-func TestClustersOfTheNamespace(t *testing.T) {
-	h := newHub(t, "{generators: [{clusters: {labelSelector: {matchLabels: {env: prod}}}}], template: {metadata: {name: 'web-{{.cluster.name}}'}, spec: {repository: repo, ref: {branch: main}, placement: {clusterAffinity: {clusterNames: ['{{.cluster.name}}']}}}}}")
-	prod := func(set string) map[string]string { return map[string]string{"env": "prod", "set": set} }
-	for name, labels := range map[string]map[string]string{"oslo": prod("a"), "bergen": prod("a"), "bodo": prod("a"), "hamar": prod("a"), "paris": prod("b"), "test": {"env": "test", "set": "a"}} {
-		h.clusters.setCluster(name, labels)
-	}
-	h.clusters.setCluster("asking", prod("a"))
-	h.clusters["asking"].Spec.Accepted = false
-	h.expectStep("clusters of the set", h.runReconcile(), "apply web-bergen, apply web-bodo, apply web-hamar, apply web-oslo", good)
-	if o := h.readSet().Status.Inventory[0]; o.Cluster != "bergen" {
-		t.Errorf("%+v", o)
-	}
-	h.clusters.setCluster("bergen", map[string]string{"env": "test", "set": "a"})
-	h.expectStep("another label", h.runReconcile(), "delete web-bergen", good)
-	h.clusters["bodo"].DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	h.expectStep("a cluster that is being deleted", h.runReconcile(), "", good)
-	delete(h.clusters, "bodo")
-	h.expectStep("a cluster that is gone", h.runReconcile(), "delete web-bodo", good)
-	h.clusters.setCluster("hamar", prod("b"))
-	h.expectStep("a lost right", h.runReconcile(), "", good+" web-hamar NotInBoundSet")
-	h.clusters.setCluster("hamar", prod("a"))
-	h.expectStep("the right is back", h.runReconcile(), "", good)
-	h.clusters.setCluster("oslo", prod("b"))
-	h.clusters.setCluster("hamar", prod("b"))
-	h.expectStep("no cluster is left", h.runReconcile(), "", "Applied=True/Applied Generated=False/GeneratorEmpty web-hamar GeneratorEmpty web-oslo GeneratorEmpty")
 }
 
 // The labels of accepted Clusters are noted, so that another change of a Cluster reconciles nothing.

@@ -17,9 +17,6 @@ import (
 	"atoll.dev/atoll/internal/sources/generate"
 )
 
-// maxInventory is the most Sources in an inventory. Further ones that are kept stay, and are not listed.
-const maxInventory = 2000
-
 // reconcileSet makes, changes and deletes the Sources of a SourceSet.
 func (r *Reconciler) reconcileSet(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	set, ok := r.Sets.Get(key)
@@ -49,8 +46,8 @@ func (r *Reconciler) reconcileSet(ctx context.Context, key types.NamespacedName)
 		existing[s.Name] = s
 	}
 	a := &application{reconciler: r, set: set, gathered: g, result: result, uids: map[string]types.UID{}}
-	a.decision = generate.Decide(generate.Input{Set: set, Result: result, Existing: existing, Barred: r.findBarred(set), Histories: g.histories})
-	r.noteOwned(set, result)
+	a.decision = generate.Decide(generate.Input{Set: set, Result: result, Existing: existing, Barred: r.findBarred(set), Histories: g.histories, Now: time.Now()})
+	r.noteOwned(set, result, existing)
 	if err := a.run(sources.WithAccount(ctx, set.Namespace, accountOf(set))); err != nil {
 		return 0, errors.Join(err, r.updateSet(ctx, set, a.recordPart))
 	}
@@ -61,8 +58,8 @@ func (r *Reconciler) reconcileSet(ctx context.Context, key types.NamespacedName)
 	return a.nextTry(), nil
 }
 
-// noteOwned notes the names that a SourceSet gives, and those of the Sources that it made.
-func (r *Reconciler) noteOwned(set *v1alpha1.SourceSet, result generate.Result) {
+// noteOwned notes the names that a SourceSet gives, and those of the Sources that it made, with the metadata of the Sources of these names.
+func (r *Reconciler) noteOwned(set *v1alpha1.SourceSet, result generate.Result, existing map[string]*v1alpha1.Source) {
 	names := make([]string, 0, len(result.Made))
 	for _, m := range result.Made {
 		names = append(names, m.Name)
@@ -73,6 +70,11 @@ func (r *Reconciler) noteOwned(set *v1alpha1.SourceSet, result generate.Result) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.setOwnedLocked(client.ObjectKeyFromObject(set), names)
+	for _, name := range names {
+		if s := existing[name]; s != nil {
+			r.metadata[client.ObjectKeyFromObject(s)] = sourceMetadata{s.Labels, s.Annotations}
+		}
+	}
 }
 
 // reportProblems reports why nothing is made, changed or deleted. The Sources that the SourceSet made stay.
@@ -89,20 +91,26 @@ func (r *Reconciler) reportProblems(ctx context.Context, set *v1alpha1.SourceSet
 	})
 }
 
-// nextTry returns the wait until Sources that were not applied are tried again; 0 where only a change helps.
-func (a *application) nextTry() time.Duration {
+// nextTry returns the wait until Sources that were not applied or deleted are tried again; 0 where only a change helps.
+func (a *application) nextTry() (wait time.Duration) {
+	soonest := func(other time.Duration) {
+		if other > 0 && (wait == 0 || other < wait) {
+			wait = other
+		}
+	}
+	soonest(a.setBackIn)
+	if end := a.decision.PauseEnd(); !end.IsZero() {
+		soonest(max(time.Second, time.Until(end)))
+	}
 	r, key := a.reconciler, client.ObjectKeyFromObject(a.set)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !a.mayRetry {
 		delete(r.tries, key)
-		return a.setBackIn
+		return wait
 	}
 	r.tries[key]++
-	wait := min(maxRetry, firstRetry<<min(r.tries[key]-1, 10))
-	if a.setBackIn > 0 {
-		wait = min(wait, a.setBackIn)
-	}
+	soonest(min(maxRetry, firstRetry<<min(r.tries[key]-1, 10)))
 	return wait
 }
 
@@ -119,8 +127,7 @@ func (a *application) recordPart(now *v1alpha1.SourceSet) {
 // recordResult sets what a reconcile did with the Sources.
 func (a *application) recordResult(now *v1alpha1.SourceSet) {
 	d := &a.decision
-	listed := len(a.applied) + len(a.stay) + len(d.Wait)
-	now.Status.Inventory = generate.NewInventory(a.applied, a.uids, a.stay, d.Wait, d.Keep[:max(0, min(len(d.Keep), maxInventory-listed))])
+	now.Status.Inventory = generate.NewInventory(a.applied, a.uids, a.stay, d.Wait, d.Paused, d.Keep)
 	settings := generate.DigestSettings(&a.set.Spec)
 	a.hasChanged = a.hasChanged || now.Status.Settings != settings
 	now.Status.Settings, now.Status.Revisions = settings, a.newRevisions(now)
@@ -150,6 +157,8 @@ func (a *application) setApplied(now *v1alpha1.SourceSet) {
 		setCondition(now, v1alpha1.SourceSetApplied, false, a.reason, a.errors[0].Message)
 	case len(a.decision.Wait) > 0:
 		setCondition(now, v1alpha1.SourceSetApplied, false, atoll.ReasonCommitsUncompared, text+"; "+phrase.CountNoun(len(a.decision.Wait), "removal")+" until the commits are compared")
+	case len(a.decision.Paused) > 0:
+		setCondition(now, v1alpha1.SourceSetApplied, false, atoll.ReasonRemovalPaused, fmt.Sprintf("%s; %s by Clusters paused, the first until %s", text, phrase.CountNoun(len(a.decision.Paused), "removal"), a.decision.PauseEnd().UTC().Format(time.RFC3339)))
 	default:
 		setCondition(now, v1alpha1.SourceSetApplied, true, atoll.ReasonApplied, text)
 	}
@@ -159,7 +168,7 @@ func (a *application) setApplied(now *v1alpha1.SourceSet) {
 // removal waits: it would be forgotten with what it must be compared with.
 func (a *application) newRevisions(now *v1alpha1.SourceSet) (out []v1alpha1.GeneratorRevision) {
 	waits := map[int]bool{}
-	for _, o := range a.decision.Wait {
+	for _, o := range slices.Concat(a.decision.Wait, a.decision.Paused) {
 		waits[int(o.Generator)] = true
 	}
 	leaves := generate.ListLeaves(&a.set.Spec)

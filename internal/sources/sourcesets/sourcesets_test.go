@@ -73,7 +73,9 @@ type sourceStore struct {
 	objects map[string]*unstructured.Unstructured
 	writes  []string
 	// refuse is the error of writes of a Source of that name.
-	refuse  map[string]error
+	refuse map[string]error
+	// raced are Sources that another client makes just before the first apply of their names.
+	raced   map[string]*unstructured.Unstructured
 	refused int
 	version int
 }
@@ -100,6 +102,9 @@ func (s *sourceStore) InNamespace(namespace string) (out []*v1alpha1.Source) {
 
 func (s *sourceStore) Put(*v1alpha1.Source)                 { /* the store has it */ }
 func (s *sourceStore) Subscribe(func(types.NamespacedName)) { /* the tests reconcile by themselves */ }
+func (s *sourceStore) SubscribeToEveryChange(func(types.NamespacedName)) {
+	/* the same */
+}
 
 // fakeClusters are Clusters by name, of which the namespace shop may place on those of the set a.
 type fakeClusters map[string]*v1alpha1.Cluster
@@ -201,6 +206,15 @@ func (s *sourceStore) applyPatch(a clienttesting.PatchActionImpl) (*unstructured
 	if *a.PatchOptions.Force != has {
 		return nil, fmt.Errorf("%s is applied with force %v", a.Name, *a.PatchOptions.Force)
 	}
+	if other := s.raced[a.Name]; other != nil && !has {
+		delete(s.raced, a.Name)
+		s.objects[a.Name] = other
+		old, has = other, true
+		form.SetResourceVersion(other.GetResourceVersion())
+	}
+	if form.Object["spec"] == nil {
+		return s.releaseFields(a, old), nil
+	}
 	now := &unstructured.Unstructured{Object: map[string]any{}}
 	if has {
 		now = old.DeepCopy()
@@ -214,10 +228,29 @@ func (s *sourceStore) applyPatch(a clienttesting.PatchActionImpl) (*unstructured
 	if !has {
 		now.SetUID(types.UID(fmt.Sprint("uid-", a.Name, s.version)))
 	}
-	now.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: a.PatchOptions.FieldManager, Operation: metav1.ManagedFieldsOperationApply}})
+	entry := metav1.ManagedFieldsEntry{Manager: a.PatchOptions.FieldManager, Operation: metav1.ManagedFieldsOperationApply}
+	for key := range form.GetAnnotations() {
+		entry.FieldsV1 = &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{"f:` + key + `":{}}}}`)}
+	}
+	now.SetManagedFields(append(otherManagers(now, entry.Manager), entry))
 	s.objects[a.Name] = now
 	s.writes = append(s.writes, "apply "+a.Name)
 	return now.DeepCopy(), nil
+}
+
+// releaseFields applies an empty form: labels and annotations of the manager alone are taken back.
+func (s *sourceStore) releaseFields(a clienttesting.PatchActionImpl, old *unstructured.Unstructured) *unstructured.Unstructured {
+	now := old.DeepCopy()
+	now.SetLabels(nil)
+	now.SetAnnotations(nil)
+	now.SetManagedFields(otherManagers(now, a.PatchOptions.FieldManager))
+	s.objects[a.Name] = now
+	s.writes = append(s.writes, "release "+a.Name)
+	return now.DeepCopy()
+}
+
+func otherManagers(of *unstructured.Unstructured, manager string) []metav1.ManagedFieldsEntry {
+	return slices.DeleteFunc(of.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool { return m.Manager == manager })
 }
 
 func mergeFields(into, from map[string]any) {
