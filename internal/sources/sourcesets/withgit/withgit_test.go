@@ -138,8 +138,9 @@ func (s *sourceAPI) listNames() []string {
 	return slices.Sorted(maps.Keys(s.objects))
 }
 
-func (s *sourceAPI) Put(*v1alpha1.Source)                 { /* the API has it */ }
-func (s *sourceAPI) Subscribe(func(types.NamespacedName)) { /* no other client writes */ }
+func (s *sourceAPI) Put(*v1alpha1.Source)                              { /* the API has it */ }
+func (s *sourceAPI) Subscribe(func(types.NamespacedName))              { /* no other client writes */ }
+func (s *sourceAPI) SubscribeToEveryChange(func(types.NamespacedName)) { /* no other client writes */ }
 
 // answerRequest answers the requests of a dynamic client. An apply replaces the object.
 func (s *sourceAPI) answerRequest(action clienttesting.Action) (bool, runtime.Object, error) {
