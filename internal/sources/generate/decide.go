@@ -227,7 +227,7 @@ func IsMarkedCreated(existing metav1.Object, set *v1alpha1.SourceSet, manager st
 	}
 	field := []byte(`"f:` + v1alpha1.AnnotationSourceSetUID + `"`)
 	return slices.ContainsFunc(existing.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
-		return m.Manager == manager && m.Operation == metav1.ManagedFieldsOperationApply && m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.Raw, field)
+		return m.Manager == manager && m.Operation == metav1.ManagedFieldsOperationApply && m.FieldsV1 != nil && bytes.Contains(m.FieldsV1.GetRawBytes(), field)
 	})
 }
 

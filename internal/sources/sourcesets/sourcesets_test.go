@@ -230,7 +230,7 @@ func (s *sourceStore) applyPatch(a clienttesting.PatchActionImpl) (*unstructured
 	}
 	entry := metav1.ManagedFieldsEntry{Manager: a.PatchOptions.FieldManager, Operation: metav1.ManagedFieldsOperationApply}
 	for key := range form.GetAnnotations() {
-		entry.FieldsV1 = &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{"f:` + key + `":{}}}}`)}
+		entry.FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + key + `":{}}}}`)
 	}
 	now.SetManagedFields(append(otherManagers(now, entry.Manager), entry))
 	s.objects[a.Name] = now
